@@ -9,6 +9,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`daemon`] | settings, start and clean stop of a whole server |
+//! | `metrics` | what is told to Prometheus |
 //! | [`qos`] | reservations: who gets how much of the server |
 //! | [`resident`] | memory in which clients read chunks by themselves |
 //! | [`service`] | takes requests from an endpoint, passes them to the store, sends the answers |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod daemon;
+mod metrics;
 pub mod qos;
 pub mod resident;
 pub mod service;

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::io;
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use common::gate::{Gated, Position};
@@ -197,6 +199,7 @@ fn after_a_failed_flush_changes_are_refused_and_reads_go_on() {
     let op = client.chunks.start_info(&mut client.endpoint);
     let Ok(Output::Info(info)) = client.wait(op) else { panic!("the state was due") };
     assert!(info.read_only);
+    assert!(info.disks[0].reason.starts_with("the flush of the log failed"), "{info:?}");
     drop(client);
     server.stop();
 }
@@ -246,4 +249,79 @@ fn requests_that_a_stuck_store_does_not_answer_are_told_as_slow_and_their_link_a
     assert!(after.links[0].degradations >= 1, "{after:?}");
     drop(client);
     server.stop();
+}
+
+/// What is logged at WARN, by all tests of this file.
+static LOGGED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+struct Log;
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LOGGED.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn log() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let log = tracing_subscriber::fmt().with_writer(|| Log).with_ansi(false);
+        log.with_max_level(tracing::Level::WARN).init();
+    });
+}
+
+#[test]
+fn a_slow_request_is_logged_with_what_it_was_and_the_time_of_each_phase() {
+    log();
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Gated::start(dir.path(), 256);
+    let mut client = Client::connect(server.addr);
+    let chunk = ChunkId(0x510);
+    client.create(chunk, None).expect("a fresh name");
+    server.gate.set(Position::Closed);
+    let data = pattern(10_000, 1);
+    let op = client.chunks.start_write_copy(&mut client.endpoint, chunk, 20_000, &data);
+    op.expect("room for one");
+    let link = client.endpoint.links().next().expect("it is up");
+    while client.endpoint.stats(link).expect("it is up").messages_delivered < 2 {
+        nothing_ends(&mut client, 1);
+    }
+    // Longer than a request may take that is not slow.
+    std::thread::sleep(Duration::from_millis(1100));
+    server.gate.set(Position::Open);
+    assert!(finish(&mut client).iter().all(Result::is_ok), "slow, and done");
+    drop(client);
+    server.stop();
+    let logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    let logged = String::from_utf8_lossy(&logged);
+    let name = format!("chunk={chunk}");
+    let line = logged.lines().find(|line| line.contains(&name));
+    let line = line.unwrap_or_else(|| panic!("nothing of it in {logged}"));
+    for words in [
+        "a request was slow",
+        "method=\"write\"",
+        "class=silver",
+        "tenant=\"all\"",
+        "offset=20000",
+        "byte_len=10000",
+        "peer=\"127.0.0.1",
+        "left_out=0",
+        "receive_us=",
+        "check_us=",
+        "queue_us=",
+        "flush_us=",
+        "answer_us=",
+    ] {
+        assert!(line.contains(words), "no {words} in {line}");
+    }
+    let of = |name: &str| -> u64 {
+        let at = line.find(name).expect("it is there") + name.len();
+        let digits = line[at..].split(' ').next().expect("a number");
+        digits.parse().expect("a number")
+    };
+    assert!(of("total_us=") >= 1_000_000 && of("disk_us=") >= 1_000_000, "{line}");
 }

@@ -48,6 +48,14 @@ pub struct RequestKey {
     pub(crate) serial: u64,
 }
 
+impl RequestKey {
+    /// A number that no other request at the server has, for logs.
+    #[must_use]
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+}
+
 /// A request as it arrived, with the way back.
 #[derive(Debug)]
 pub struct Request {

@@ -264,7 +264,7 @@ pub struct InfoReply {
     /// Slices of writes that did not have their checksum when they arrived.
     #[prost(uint64, tag = "13")]
     pub wire_corrupt: u64,
-    /// The store takes no more changes: a flush failed.
+    /// The store takes no more changes.
     #[prost(bool, tag = "14")]
     pub read_only: bool,
     /// Commits to stable media since it started.
@@ -315,4 +315,16 @@ pub struct DiskInfo {
     /// Bytes that it can hold.
     #[prost(uint64, tag = "7")]
     pub capacity_bytes: u64,
+    /// Bytes a second of its background scrub; 0: there is none.
+    #[prost(uint64, tag = "8")]
+    pub scrub_rate_bytes: u64,
+    /// Slices that the pass of the scrub has checked; 0 between passes.
+    #[prost(uint64, tag = "9")]
+    pub scrub_checked: u64,
+    /// Slices that there are for it, about.
+    #[prost(uint64, tag = "10")]
+    pub scrub_expected: u64,
+    /// When its last whole pass ended, in seconds since 1970; 0: never.
+    #[prost(uint64, tag = "11")]
+    pub scrub_last_pass_s: u64,
 }

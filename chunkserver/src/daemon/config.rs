@@ -96,6 +96,10 @@ pub struct DaemonConfig {
     pub qos_write_weight: u16,
     /// The file of tenants; read again when it changes.
     pub tenants_file: Option<PathBuf>,
+    /// Bytes a second that the background scrub reads; 0: none.
+    pub scrub_bytes_per_s: u64,
+    /// Where its figures are told to Prometheus; none for nowhere.
+    pub metrics: Option<SocketAddr>,
     /// Where it can be asked how its links and paths stand.
     pub status_socket: StatusPlace,
     /// What is logged to stderr, as a filter: `info`, or `warn,towpath_chunkserver=debug`.
@@ -173,6 +177,8 @@ impl Default for DaemonConfig {
             qos_read_weight: 1,
             qos_write_weight: 1,
             tenants_file: None,
+            scrub_bytes_per_s: 4 << 20,
+            metrics: None,
             status_socket: StatusPlace::DataDir,
             log: String::from("info"),
             log_format: LogFormat::Text,

@@ -1,6 +1,7 @@
 //! The workers of a server: their threads, from the first turn to the last.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
@@ -9,13 +10,15 @@ use towpath_rpc::Piece;
 use towpath_status::{StatusDesk, StatusSocket};
 use towpath_transport::{Device, Endpoint, EndpointConfig, Nanos, Region, SharedMemory};
 
+use super::beside::Beside;
 use super::config::DaemonConfig;
 use super::error::DaemonError;
 use super::run::Served;
 use super::stop::StopFlag;
 use super::tenants::{Stamp, TenantsFile};
+use crate::metrics::Worker;
 use crate::qos::Qos;
-use crate::service::{ChunkServer, ServerStats, ServiceConfig};
+use crate::service::{ChunkServer, ScrubBoard, ServerStats, ServiceConfig};
 use crate::store::disks::{Closed, Disks};
 
 /// What a worker beside the first one starts with.
@@ -25,6 +28,7 @@ pub(super) struct Post<D> {
     pub(super) store: Disks<Piece>,
     pub(super) desk: Option<StatusDesk>,
     pub(super) qos: Option<Qos>,
+    pub(super) worker: Worker,
 }
 
 /// What all workers have in common.
@@ -64,24 +68,31 @@ impl Crew<'_> {
         self,
         mut server: ChunkServer<D>,
         mut status: Option<StatusSocket>,
+        beside: Beside,
         posts: Vec<Post<D>>,
         on_ready: impl FnOnce() -> Result<(), DaemonError>,
     ) -> Result<Served, DaemonError> {
         let ended = scope(|scope| {
             let stop_at_end = StopAtEnd(self.stop);
             let mut threads: Vec<Thread<'_>> = Vec::new();
+            let first = Worker { meter: server.meter(), ..Worker::default() };
+            let others = posts.iter().map(|post| post.worker.clone());
+            let workers: Vec<Worker> = std::iter::once(first.clone()).chain(others).collect();
+            let boards = beside.boards();
             for (post, number) in posts.into_iter().zip(1..) {
                 let (tell, told) = sync_channel(1);
-                let name = format!("worker {number}");
+                let (name, boards) = (format!("worker {number}"), Arc::clone(&boards));
                 let thread = Builder::new()
                     .name(name)
-                    .spawn_scoped(scope, move || self.work(post, &tell))
+                    .spawn_scoped(scope, move || self.work(post, boards, &tell))
                     .map_err(DaemonError::Thread)?;
                 threads.push(thread);
                 // No word is a thread that has panicked, which the end finds.
                 told.recv().unwrap_or(Ok(()))?;
             }
+            let beside = beside.spawn(scope, workers, self.stop)?;
             on_ready()?;
+            let mut told = 0;
             let file = self.config.tenants_file.as_deref();
             let mut tenants = file.map(|path| TenantsFile::new(path, self.tenants_stamp));
             while !self.stop.is_stopped()
@@ -90,6 +101,7 @@ impl Crew<'_> {
             {
                 server.turn_or_wait();
                 server.log_health();
+                first.board.tell_when_wanted(&mut told, || server.figures());
                 if let Some((file, qos)) = tenants.as_mut().zip(server.reservations()) {
                     file.look(qos);
                 }
@@ -99,6 +111,10 @@ impl Crew<'_> {
             }
             drop(stop_at_end);
             tracing::info!("stopping");
+            // Before the workers: the last of those who ask the store waits for its end.
+            for thread in beside {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            }
             let mut ended = vec![self.end(server)];
             for thread in threads {
                 let end = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -113,9 +129,10 @@ impl Crew<'_> {
     fn work<D: Device<Memory = Region>>(
         self,
         post: Post<D>,
+        boards: Arc<[ScrubBoard]>,
         tell: &SyncSender<Result<(), DaemonError>>,
     ) -> Option<Ended> {
-        let Post { device, endpoint, store, mut desk, qos } = post;
+        let Post { device, endpoint, store, mut desk, qos, worker } = post;
         // Whoever starts it waits for the word.
         let endpoint = match Endpoint::new(device, endpoint) {
             Ok(endpoint) => endpoint,
@@ -125,11 +142,14 @@ impl Crew<'_> {
             }
         };
         let server = ChunkServer::new(endpoint, store, self.service);
-        let mut server = server.resident_memory(self.resident.to_vec()).qos(qos);
+        let server = server.resident_memory(self.resident.to_vec()).qos(qos);
+        let mut server = server.count_in(worker.meter).scrubbing(boards);
+        let mut told = 0;
         let _ = tell.send(Ok(()));
         while !self.stop.is_stopped() && server.store_is_running() {
             server.turn_or_wait();
             server.log_health();
+            worker.board.tell_when_wanted(&mut told, || server.figures());
             if let Some(desk) = &mut desk {
                 desk.answer_when_asked(|| server.status());
             }

@@ -1,7 +1,7 @@
 //! Errors of the daemon, with their exit codes.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -36,6 +36,15 @@ pub enum DaemonError {
     /// The config file cannot be used.
     #[error(transparent)]
     ConfigFile(#[from] ConfigFileError),
+    /// Nobody can be told metrics there.
+    #[error("metrics cannot be told on {address}: {source}; set another address, or \"none\"")]
+    Metrics {
+        /// The setting.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// The log filter is invalid.
     #[error(
         "`log` is not a valid filter: use error, warn, info, debug or trace, or part=level pairs"
@@ -242,7 +251,7 @@ impl DaemonError {
             | Self::TenantsWithoutIops
             | Self::NotAdmitted { .. }
             | Self::Endpoint(EndpointError::Mtu { .. }) => 2,
-            Self::Listen(_) | Self::NotOurs { .. } => 3,
+            Self::Listen(_) | Self::NotOurs { .. } | Self::Metrics { .. } => 3,
             Self::Endpoint(EndpointError::Udp(_)) => 3,
             Self::StoreDamaged(_) | Self::LeftOut(_) => 1,
             Self::NotRepaired { .. }

@@ -388,6 +388,36 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "scrub_bytes_per_s",
+        kind: "SIZE",
+        doc: "bytes a second that the background scrub reads, which checks every slice once a day \
+              at most; 0: none",
+        quoted: true,
+        set: |config, text| {
+            config.scrub_bytes_per_s = match text {
+                "0" => 0,
+                _ => value::size(text, 4096)?,
+            };
+            Ok(())
+        },
+        show: |config| value::show_size(config.scrub_bytes_per_s),
+    },
+    Key {
+        name: "metrics",
+        kind: "HOST:PORT",
+        doc: "TCP address on which /metrics is told to Prometheus over HTTP, like \
+              \"127.0.0.1:9400\"; whoever reaches it may read it; \"none\" is nowhere",
+        quoted: true,
+        set: |config, text| {
+            config.metrics = match text {
+                "none" => None,
+                _ => Some(value::listen_address(text)?),
+            };
+            Ok(())
+        },
+        show: |config| config.metrics.map_or_else(|| "none".into(), |at| at.to_string()),
+    },
+    Key {
         name: "status_socket",
         kind: "PATH",
         doc: "local socket that tells how links and paths stand (`towpath paths`); \"data_dir\" is \

@@ -10,6 +10,9 @@
 //! | `store` | the disk file of the store, and its thread |
 //! | `descriptors` | the limit of file descriptors |
 //! | `log` | what is logged, and in which format |
+//! | `beside` | who asks the store beside the workers |
+//! | `metrics` | the listener for whoever collects metrics |
+//! | `scrub` | the background scrub |
 //! | `notify` | what the service manager is told |
 //! | `check` | the command that checks a store for damage, and repairs it |
 //! | `upgrade` | the command that copies a store of the format before |
@@ -21,6 +24,7 @@
 //! things, on a device of its own making.
 
 mod args;
+mod beside;
 mod check;
 mod config;
 mod crew;
@@ -31,8 +35,10 @@ mod file;
 mod gone;
 mod keys;
 mod log;
+mod metrics;
 mod notify;
 mod run;
+mod scrub;
 mod stop;
 mod store;
 mod tenants;

@@ -12,6 +12,7 @@ use towpath_transport::{
     RoceUdp, UdpConfig, VerbsDevice, Workers, roce_udp_group,
 };
 
+use super::beside::Asked;
 use super::config::{DaemonConfig, PlaceBy, StatusPlace};
 use super::crew::{Crew, Post};
 use super::descriptors;
@@ -21,6 +22,7 @@ use super::log::log_filter;
 use super::stop::StopFlag;
 use super::store::{check_sizes, random};
 use super::tenants;
+use crate::metrics::Worker;
 use crate::service::{ChunkServer, ServerStats, ServiceConfig};
 
 /// A server that takes clients.
@@ -33,6 +35,9 @@ pub struct Ready {
     pub device: SocketAddr,
     /// The process.
     pub pid: u32,
+    /// Where metrics are told, if anywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
 }
 
 /// How the server ended.
@@ -146,7 +151,10 @@ pub fn run<D: Device<Memory = Region> + Send>(
     }
     let device = endpoint.device().local_addr();
     let listening = endpoint.listen(config.listen)?;
-    let (stores, resident) = open_disks(config, workers.count())?;
+    let beside = Asked::of(config)?;
+    let metrics_at = beside.metrics_at();
+    let (mut stores, resident) = open_disks(config, workers.count() + beside.count())?;
+    let beside = beside.with(&mut stores, config);
     let mut stores = stores.into_iter();
     let service = service_config(config);
     let tenants_stamp = config.tenants_file.as_deref().and_then(tenants::stamp);
@@ -158,13 +166,16 @@ pub fn run<D: Device<Memory = Region> + Send>(
     for ((index, device), store) in others.into_iter().enumerate().zip(stores) {
         let endpoint = of_worker(index + 1);
         let desk = status.as_mut().map(|(_, desks)| desks.remove(0));
-        posts.push(Post { device, endpoint, store, desk, qos: qos.next() });
+        let worker = Worker::default();
+        posts.push(Post { device, endpoint, store, desk, qos: qos.next(), worker });
     }
     let server = ChunkServer::new(endpoint, store, &service);
     let server = server.resident_memory(resident.clone()).qos(first_qos);
+    let server = server.scrubbing(beside.boards());
     let crew = Crew { config, stop, service: &service, tenants_stamp, resident: &resident };
-    let served = crew.serve(server, status.map(|(socket, _)| socket), posts, || {
-        let ready = Ready { listening, device, pid: std::process::id() };
+    let status = status.map(|(socket, _)| socket);
+    let served = crew.serve(server, status, beside, posts, || {
+        let ready = Ready { listening, device, pid: std::process::id(), metrics: metrics_at };
         on_ready(&ready).map_err(DaemonError::Ready)?;
         tracing::info!(%listening, %device, workers = workers.count(), "serving");
         say_who_may_do_what(listening);
@@ -209,6 +220,7 @@ pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
         bound.map_err(|source| DaemonError::NotOurs { setting, ip, source })
     };
     ours("listen", config.listen.ip())?;
+    config.metrics.map_or(Ok(()), |address| ours("metrics", address.ip()))?;
     if is_ours { ours("device_ip", ip) } else { Ok(()) }
 }
 

@@ -95,6 +95,12 @@ impl Qos {
         self.shared.weights
     }
 
+    /// The names of all tenants that there were, each at the place of its number.
+    #[must_use]
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.with(|node| node.tenants.iter().map(|tenant| tenant.name.clone()).collect())
+    }
+
     /// How reservations are kept.
     #[must_use]
     pub fn report(&self) -> QosReply {

@@ -4,7 +4,7 @@ use towpath_fastpath::NewChunk;
 use towpath_fastpath::limits::RUNS_MAX;
 use towpath_fastpath::qos::wire::JoinRequest;
 use towpath_fastpath::server::StorageRequest;
-use towpath_fastpath::wire::{ReadHeader, WriteHeader};
+use towpath_fastpath::wire::{Method, ReadHeader, WriteHeader};
 use towpath_rpc::Piece;
 use towpath_transport::Buf;
 
@@ -12,8 +12,9 @@ use super::limits::{LIST_PAGE_MAX, SCRUB_BUDGET_DEFAULT, SCRUB_BUDGET_MAX};
 use super::policy::Staged;
 use super::scrub::Scrub;
 use super::spare::Spare;
+use super::trace::Place;
 use crate::store::disks::Target;
-use crate::store::{ChunkId, Request, Terms};
+use crate::store::{ChunkId, Request, SLICE_BYTES, Terms};
 
 /// A request as the service keeps it until its answer is there.
 #[derive(Debug)]
@@ -80,6 +81,36 @@ impl Ask {
         })
     }
 
+    pub(super) fn method(&self) -> Method {
+        match self {
+            Self::Create(..) => Method::Create,
+            Self::Finish(..) => Method::Finish,
+            Self::Delete(_) => Method::Delete,
+            Self::Info => Method::Info,
+            Self::Join(_) => Method::Join,
+            Self::List(..) => Method::List,
+            Self::Locate(..) => Method::Locate,
+            Self::Read(_) => Method::Read,
+            Self::Scrub(_) => Method::Scrub,
+            Self::Session(..) => Method::Session,
+            Self::Stat(_) => Method::Stat,
+            Self::Write(..) => Method::Write,
+        }
+    }
+
+    /// The bytes that it is about, if it is about a chunk.
+    pub(super) fn place(&self) -> Option<Place> {
+        let (chunk, offset, byte_len) = match self {
+            Self::Read(header) => (header.chunk, header.offset, header.length.into()),
+            Self::Write(header, ..) => (header.chunk, header.offset, header.length.into()),
+            Self::Create(chunk, ..) | Self::Delete(chunk) | Self::Stat(chunk) => (*chunk, 0, 0),
+            Self::Finish(chunk, byte_len) => (*chunk, 0, *byte_len),
+            Self::Locate(chunk, first) => (*chunk, first.saturating_mul(SLICE_BYTES as u64), 0),
+            _ => return None,
+        };
+        Some(Place { chunk, offset, byte_len })
+    }
+
     /// Whether it changes chunks.
     pub(super) fn is_change(&self) -> bool {
         matches!(self, Self::Create(..) | Self::Delete(_) | Self::Finish(..) | Self::Write(..))
@@ -129,7 +160,7 @@ impl Ask {
                 buf: buf?,
                 crcs: spare.take_crcs(),
             },
-            Self::Scrub(scrub) => Request::Scrub { budget_slices: scrub.step() },
+            Self::Scrub(scrub) => Request::Scrub { budget_slices: scrub.step(), from: None },
             // Answered without the store.
             Self::Join(_) | Self::Session(..) => return None,
             &mut Self::Stat(chunk) => Request::Stat { chunk },

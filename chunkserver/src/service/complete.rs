@@ -10,6 +10,7 @@ use towpath_transport::{Buf, Device, LinkId, Region};
 use super::answer::{Answer, chunk_info};
 use super::ask::Ask;
 use super::errors::{of_create, of_delete, of_finish, of_read, of_suspect, of_write};
+use super::scrubbing::{ScrubBoard, ScrubProgress};
 use super::server::{Asked, ChunkServer, Job};
 use crate::store::core::Told;
 use crate::store::disks::DiskStatus;
@@ -17,7 +18,7 @@ use crate::store::{ChunkStat, Completion, ReadDone, ReadError, Reply, StoreStats
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn on_completion(&mut self, completion: Completion<Piece, Buf>) {
-        let Completion { token, reply } = completion;
+        let Completion { token, reply, flush_ns } = completion;
         let job = match (self.staged.try_remove(token as usize), reply) {
             (Some(Asked::Job(job)), reply) => (job, reply),
             (Some(Asked::Stage { request, offset }), Reply::Stage { is_staged, data }) => {
@@ -30,7 +31,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
         };
         let (job, reply) = job;
-        let Job { responder, deadline, ask, pass, tokens, .. } = job;
+        let Job { responder, deadline, ask, pass, price, tokens, mut trace } = job;
+        trace.answer(self.endpoint.now(), flush_ns);
         pass.iter().for_each(|pass| pass.end());
         self.tenants.done(tokens);
         let answer = match (reply, ask) {
@@ -50,7 +52,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 scrub.add(&report);
                 if scrub.left() > 0 {
                     // Behind whatever waits: a scrub gives way to all others.
-                    self.take_in(responder, deadline, Ask::Scrub(scrub));
+                    self.take_in(responder, deadline, Ask::Scrub(scrub), trace);
                     return;
                 }
                 Answer::Scrub(scrub.into_reply())
@@ -80,7 +82,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 Answer::Error(ErrorReply::CommitFailed)
             }
         };
-        self.answer(responder, deadline, answer);
+        self.answer_traced(responder, deadline, answer, Some((trace, price.tenant)));
     }
 
     fn on_read(
@@ -131,12 +133,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             resident_bytes: stats.resident_bytes,
             resident_bytes_max: stats.resident_bytes_max,
             uptime_ms: self.endpoint.now().since(self.started).0 / 1_000_000,
-            disks: self.store.status().into_iter().map(disk_info).collect(),
+            disks: self.disks(),
         }
+    }
+
+    fn disks(&self) -> Vec<DiskInfo> {
+        let scrubs = self.scrubbing.iter().map(ScrubBoard::read);
+        let scrubs = scrubs.chain(std::iter::repeat(ScrubProgress::default()));
+        self.store.status().into_iter().zip(scrubs).map(|(disk, of)| disk_info(disk, of)).collect()
     }
 }
 
-fn disk_info(disk: DiskStatus) -> DiskInfo {
+fn disk_info(disk: DiskStatus, scrub: ScrubProgress) -> DiskInfo {
     let DiskStatus { name, state, told: Told { stats, reason, .. } } = disk;
     DiskInfo {
         name,
@@ -146,6 +154,10 @@ fn disk_info(disk: DiskStatus) -> DiskInfo {
         live_bytes: stats.live_bytes,
         free_bytes: stats.free_bytes,
         capacity_bytes: stats.capacity_bytes,
+        scrub_rate_bytes: scrub.rate,
+        scrub_checked: scrub.checked,
+        scrub_expected: scrub.expected,
+        scrub_last_pass_s: scrub.last_pass_s,
     }
 }
 

@@ -64,7 +64,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         })
     }
 
-    fn peer(&self, link: LinkId) -> String {
+    pub(super) fn peer(&self, link: LinkId) -> String {
         self.endpoint.peer(link).map_or_else(String::new, |peer| peer.device_addr.to_string())
     }
 

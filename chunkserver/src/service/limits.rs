@@ -35,6 +35,9 @@ pub(super) const SPARE_MAX: usize = 256;
 /// How long a clean stop waits for the last words of the links, beyond the time for their answers.
 pub(super) const GOODBYE_WAIT: Nanos = Nanos::from_millis(500);
 
+/// How often a slow request is logged; those in between are counted.
+pub(super) const SLOW_LOG_EVERY: Nanos = Nanos::from_secs(1);
+
 /// Sizes of send buffers that are looked for, largest first, to know the longest read.
 pub(super) const READ_BYTES_SIZES: [usize; 6] =
     [16 << 20, 4 << 20, 1 << 20, 256 << 10, 64 << 10, 4 << 10];

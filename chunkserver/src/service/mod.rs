@@ -12,8 +12,11 @@
 //! | `tenants` | whose requests are whose, and the tokens that they need |
 //! | `entries` | links that entered a session, and entries that wait for work of older links |
 //! | `health` | the state of links, for logs and for clients that ask |
+//! | `trace` | what becomes of a request, phase by phase, and the log of slow ones |
+//! | `figures` | what is told of a worker to who collects metrics |
 //! | `locate` | where resident chunks lie in memory, and which links may read it |
 //! | `scrub` | a scrub over several steps |
+//! | `scrubbing` | how far the background scrub is |
 //! | `refusals` | clients that were turned away, in the log |
 //! | `errors` | error replies for errors of the store |
 //! | `spare` | lists that are kept for reuse |
@@ -25,6 +28,7 @@ mod complete;
 mod config;
 mod entries;
 mod errors;
+mod figures;
 mod health;
 mod limits;
 mod locate;
@@ -32,13 +36,17 @@ mod policy;
 mod queues;
 mod refusals;
 mod scrub;
+mod scrubbing;
 mod server;
 mod spare;
 mod start;
 mod stats;
 mod tenants;
+mod trace;
 mod waiting;
 
 pub use config::ServiceConfig;
+pub(crate) use figures::WorkerFigures;
+pub(crate) use scrubbing::{ScrubBoard, ScrubProgress};
 pub use server::ChunkServer;
 pub use stats::ServerStats;

@@ -78,7 +78,8 @@ mod tests {
             offset: 4096 * slice,
         };
         let corrupt = (0..corrupt).map(damaged).collect();
-        ScrubReport { slices, bytes: slices * 4096, corrupt, unreadable: Vec::new(), pass_done }
+        let (bytes, unreadable, next) = (slices * 4096, Vec::new(), Default::default());
+        ScrubReport { slices, bytes, corrupt, unreadable, pass_done, next }
     }
 
     #[test]

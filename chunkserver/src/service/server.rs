@@ -23,8 +23,11 @@ use super::locate::Grants;
 use super::policy::{Open, StoreWrite};
 use super::queues::Queues;
 use super::refusals::Refusals;
+use super::scrubbing::ScrubBoard;
 use super::stats::ServerStats;
 use super::tenants::{Price, Tenants};
+use super::trace::{Came, SlowLog, Trace};
+use crate::metrics::Meter;
 use crate::qos::{self, TenantId};
 use crate::store::disks::{Closed, Disks};
 use crate::store::{Completion, Pass};
@@ -40,10 +43,12 @@ pub(super) struct Job {
     pub(super) price: Price,
     /// Of a request that the store has, where it needed tokens.
     pub(super) tokens: Option<qos::Pass>,
+    pub(super) trace: Trace,
 }
 
 /// What the store was asked.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most are requests, and each has a place once")]
 pub(super) enum Asked {
     /// A request.
     Job(Job),
@@ -59,6 +64,8 @@ struct Answered {
     responder: Responder,
     deadline: Time,
     answer: Answer,
+    /// Of a request that went to the store, and whose it is.
+    trace: Option<(Trace, TenantId)>,
 }
 
 /// A chunk server: serves the chunks of a store to the clients of an endpoint.
@@ -104,6 +111,12 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     /// When the time of a waiting request is over, at the earliest.
     pub(super) next_expiry: Time,
     pub(super) monitor: HealthMonitor,
+    pub(super) meter: Arc<Meter>,
+    pub(super) slow_log: SlowLog,
+    /// Of each disk.
+    pub(super) scrubbing: Arc<[ScrubBoard]>,
+    /// When the poll of this turn was.
+    pub(super) polled: Time,
     /// There are cores beyond those that a client, the network and the store keep busy.
     cores_to_spare: bool,
     /// No new request is taken.
@@ -147,6 +160,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             idle_since: None,
             next_expiry: Time::NEVER,
             monitor: HealthMonitor::new(config.health),
+            meter: Arc::default(),
+            slow_log: SlowLog::default(),
+            scrubbing: Arc::from([]),
+            polled: Time::ZERO,
             cores_to_spare: cores_to_spare(),
             closing: false,
         }
@@ -174,6 +191,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub fn turn(&mut self) -> bool {
         // Asked before their answers are taken: then none comes after them.
         let ended = self.store.look_for_ends();
+        self.polled = self.endpoint.now();
         let mut busy = self.endpoint.poll() > 0;
         while let Some(event) = self.endpoint.next_event() {
             busy = true;
@@ -367,6 +385,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     fn on_request(&mut self, request: RpcRequest) {
+        let came = Came { began: self.polled, taken: self.endpoint.now() };
         let parsed = match self.closing {
             true => Err(Answer::Error(ErrorReply::Busy)),
             false => parse_request(&request).map_err(|rejection| {
@@ -378,12 +397,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         if let Ok(StorageRequest::Write { header, crcs }) = parsed {
             let (responder, pieces) = request.into_data();
             let asked = self.write_at_once((header, crcs), pieces.0);
-            return self.take_or_answer(responder, deadline, asked);
+            return self.take_or_answer(responder, deadline, asked, came);
         }
         let (responder, message) = request.into_message();
         self.endpoint.release(message);
         let asked = parsed.and_then(|parsed| self.accept(parsed));
-        self.take_or_answer(responder, deadline, asked);
+        self.take_or_answer(responder, deadline, asked, came);
     }
 
     /// Goes on with what a request asks for, or answers it at once.
@@ -392,17 +411,28 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         responder: Responder,
         deadline: Time,
         asked: Result<Ask, Answer>,
+        came: Came,
     ) {
         match asked {
             Ok(Ask::Join(join)) => self.join(responder, deadline, &join),
             Ok(Ask::Session(id, epoch)) => self.enter(responder, deadline, id, epoch),
-            Ok(ask) => self.take_in(responder, deadline, ask),
+            Ok(ask) => {
+                let class = self.class_of(responder.link());
+                let trace = Trace::new(came, self.endpoint.now(), class, &ask);
+                self.take_in(responder, deadline, ask, trace);
+            }
             Err(answer) => self.answer(responder, deadline, answer),
         }
     }
 
     /// A request waits for the store, and for the tokens of its tenant.
-    pub(super) fn take_in(&mut self, responder: Responder, deadline: Time, mut ask: Ask) {
+    pub(super) fn take_in(
+        &mut self,
+        responder: Responder,
+        deadline: Time,
+        mut ask: Ask,
+        trace: Trace,
+    ) {
         let now = self.endpoint.now();
         let mut price = self.tenants.price(responder.link(), &ask);
         while let Err(limit) = self.tenants.arrived(now, price) {
@@ -419,7 +449,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         self.next_expiry = self.next_expiry.min(deadline);
         let link = responder.link();
-        let job = Job { responder, deadline, ask, pass: None, price, tokens: None };
+        let job = Job { responder, deadline, ask, pass: None, price, tokens: None, trace };
         self.waiting.push(price.tenant, link, job);
     }
 
@@ -437,9 +467,20 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     pub(super) fn answer(&mut self, responder: Responder, deadline: Time, answer: Answer) {
-        let counter = if answer.is_good() { &mut self.stats.done } else { &mut self.stats.failed };
-        *counter += 1;
-        self.answers.push_back(Answered { responder, deadline, answer });
+        self.answer_traced(responder, deadline, answer, None);
+    }
+
+    pub(super) fn answer_traced(
+        &mut self,
+        responder: Responder,
+        deadline: Time,
+        answer: Answer,
+        trace: Option<(Trace, TenantId)>,
+    ) {
+        let is_good = answer.is_good();
+        *(if is_good { &mut self.stats.done } else { &mut self.stats.failed }) += 1;
+        self.meter.count(responder.method(), is_good);
+        self.answers.push_back(Answered { responder, deadline, answer, trace });
     }
 
     /// Sends the answers that there are buffers for; the others keep their order. Those that
@@ -447,11 +488,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     fn send_answers(&mut self) {
         for _ in 0..self.answers.len() {
             let Some(mut answered) = self.answers.pop_front() else { break };
-            let late = self.endpoint.now() >= answered.deadline;
+            let now = self.endpoint.now();
+            let late = now >= answered.deadline;
             let fate = answered.answer.fate();
             if late || !self.rpc.is_wanted(&answered.responder) {
+                self.note_end(answered.trace, &answered.responder, now);
                 self.rpc.abandon(&mut self.endpoint, answered.responder, fate);
             } else if let Ok((status, outgoing)) = answered.answer.build(&self.endpoint) {
+                self.note_end(answered.trace, &answered.responder, now);
                 self.rpc.set_fate(&answered.responder, fate);
                 self.rpc.respond(&mut self.endpoint, answered.responder, status, outgoing);
             } else {

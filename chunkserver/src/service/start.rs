@@ -104,6 +104,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let Some(request) = job.ask.take_request(buf, &mut self.policy.spare) else {
             return Err((job, Lack::Buffer));
         };
+        job.trace.started.get_or_insert(now);
         let token = self.staged.insert(Asked::Job(job));
         if let Err(unsent) = self.store.send(token as u64, request) {
             // No disk ever had it.

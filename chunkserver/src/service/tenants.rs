@@ -9,6 +9,7 @@ use towpath_transport::{Device, GrantId, LinkId, Region, Time};
 use super::answer::Answer;
 use super::ask::Ask;
 use super::server::{ChunkServer, Job};
+use crate::metrics::ALL_TENANTS;
 use crate::qos::{JoinError, Links, Mail, Member, Pass, Qos, Seat, TenantId};
 use towpath_qos::{TOKEN_BYTES, Weights, tokens};
 
@@ -42,6 +43,12 @@ impl Price {
 impl Tenants {
     fn qos(&self) -> Option<&Qos> {
         self.links.as_ref().map(Links::qos)
+    }
+
+    /// The name of a tenant, for people; where none is kept apart it is that of all.
+    pub(super) fn name(&self, tenant: TenantId) -> String {
+        let names = self.qos().map(Qos::names).unwrap_or_default();
+        names.into_iter().nth(tenant.index()).unwrap_or_else(|| ALL_TENANTS.into())
     }
 
     /// What a request costs. Questions after the state of things cost nothing: who wants to know

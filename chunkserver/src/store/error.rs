@@ -110,6 +110,39 @@ pub struct FlushFailed {
     pub kind: std::io::ErrorKind,
 }
 
+/// Why a store takes no changes any more, until somebody sees to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ReadOnly {
+    /// Acknowledged changes are lost, and a new change could use the pages that a repair needs.
+    #[error(
+        "changes that were acknowledged are lost to damage: stop the server and run \
+         `towpath-chunkserver check`"
+    )]
+    Damaged,
+    /// A commit failed.
+    #[error(transparent)]
+    Failed(#[from] FlushFailed),
+}
+
+impl ReadOnly {
+    /// All short names, for those who tell of each.
+    pub const NAMES: [&str; 4] = ["damage", "log write", "flush", "checkpoint"];
+
+    /// A short name that programs can rely on.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let [damage, write, flush, checkpoint] = Self::NAMES;
+        match self {
+            Self::Damaged => damage,
+            Self::Failed(failed) => match failed.step {
+                CommitStep::LogAppend => write,
+                CommitStep::LogFlush => flush,
+                CommitStep::Checkpoint => checkpoint,
+            },
+        }
+    }
+}
+
 /// Why the store does not make a change, whatever the change is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {

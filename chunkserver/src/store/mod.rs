@@ -49,7 +49,7 @@ pub use clear::{Clear, ClearBody, Length, SlicePut};
 pub use damage::{Damage, DamageKind, LostRecords};
 pub use error::{
     ApplyError, CommitStep, CreateError, DeleteError, FinishError, FlushFailed, LocateError,
-    OpenError, ReadError, Refused, SliceCorrupt, WriteError,
+    OpenError, ReadError, ReadOnly, Refused, SliceCorrupt, WriteError,
 };
 pub use fence::{Fenced, Fences, Pass};
 pub use media::{MediaError, MediaOp};

@@ -98,6 +98,9 @@ pub enum Request<W, R = W> {
     Scrub {
         /// Most slices to check.
         budget_slices: u64,
+        /// The chunk and slice to begin with, for who keeps the place; none: where the last such
+        /// request ended.
+        from: Option<(ChunkId, u64)>,
     },
     /// Have whole slices on the disk before the write is asked for that they are of, while the
     /// rest of its data still comes. A store that has no room for them now does not take them.
@@ -203,4 +206,20 @@ pub struct Completion<W, R = W> {
     pub token: u64,
     /// The answer.
     pub reply: Reply<W, R>,
+    /// How long the flush took that made the change durable; zero where none was needed.
+    pub flush_ns: u64,
+}
+
+impl<W, R> Reply<W, R> {
+    /// Whether it says that a change is durable.
+    pub(super) fn is_change(&self) -> bool {
+        matches!(
+            self,
+            Self::Create(Ok(_))
+                | Self::Clear(Ok(_))
+                | Self::Delete(Ok(_))
+                | Self::Finish(Ok(_))
+                | Self::Write { result: Ok(_), .. }
+        )
+    }
 }

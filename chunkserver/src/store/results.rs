@@ -51,4 +51,6 @@ pub struct ScrubReport {
     pub unreadable: Vec<MediaError>,
     /// The step reached the last slice of the last chunk: the next one begins a new pass.
     pub pass_done: bool,
+    /// The chunk and slice where the next step begins.
+    pub next: (ChunkId, u64),
 }

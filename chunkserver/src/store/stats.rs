@@ -1,5 +1,7 @@
 //! What a store counts.
 
+use super::error::ReadOnly;
+
 /// Counters since the store was opened, and the space as it is now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
@@ -53,8 +55,14 @@ pub struct StoreStats {
     pub resident_bytes: u64,
     /// The most that may be.
     pub resident_bytes_max: u64,
+    /// Bytes of the disk: slices, log, map and all.
+    pub raw_bytes: u64,
+    /// Bytes of it that no slice can have.
+    pub reserved_bytes: u64,
     /// Whether a failed flush, or changes lost to damage, have stopped all changes.
     pub failed: bool,
+    /// Why that is, of one store.
+    pub read_only: Option<ReadOnly>,
 }
 
 impl std::ops::AddAssign for StoreStats {
@@ -86,7 +94,10 @@ impl std::ops::AddAssign for StoreStats {
             capacity_bytes,
             resident_bytes,
             resident_bytes_max,
+            raw_bytes,
+            reserved_bytes,
             failed,
+            read_only,
         } = other;
         self.commits += commits;
         self.creates += creates;
@@ -112,6 +123,9 @@ impl std::ops::AddAssign for StoreStats {
         self.capacity_bytes += capacity_bytes;
         self.resident_bytes += resident_bytes;
         self.resident_bytes_max += resident_bytes_max;
+        self.raw_bytes += raw_bytes;
+        self.reserved_bytes += reserved_bytes;
         self.failed |= failed;
+        self.read_only = self.read_only.or(read_only);
     }
 }

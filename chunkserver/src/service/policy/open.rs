@@ -16,6 +16,7 @@ use crate::service::answer::Answer;
 use crate::service::ask::Ask;
 use crate::service::errors::of_unsent;
 use crate::service::server::{Asked, ChunkServer};
+use crate::service::trace::Came;
 use crate::store::disks::{Target, Unsent};
 use crate::store::{ChunkId, Request};
 
@@ -24,6 +25,8 @@ use crate::store::{ChunkId, Request};
 struct Begun {
     responder: Responder,
     deadline: Time,
+    /// The poll that brought its first piece.
+    began: Time,
     /// All of it has come.
     is_whole: bool,
     what: What,
@@ -110,7 +113,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         match what {
             Ok(what) => {
                 self.next_expiry = self.next_expiry.min(deadline);
-                let begun = Begun { responder, deadline, is_whole: false, what };
+                let began = self.polled;
+                let begun = Begun { responder, deadline, began, is_whole: false, what };
                 self.open.begun.insert(request, begun);
             }
             Err(answer) => self.answer(responder, deadline, answer),
@@ -186,12 +190,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             return;
         }
         let Some(begun) = self.open.begun.remove(&request) else { return };
-        let Begun { responder, deadline, what, .. } = begun;
+        let Begun { responder, deadline, began, what, .. } = begun;
+        let came = Came { began, taken: self.endpoint.now() };
         let asked = match what {
             What::Write(writing) => self.complete_write(writing),
             What::Other(asked) => self.accept(asked),
         };
-        self.take_or_answer(responder, deadline, asked);
+        self.take_or_answer(responder, deadline, asked, came);
     }
 
     fn complete_write(&mut self, mut writing: Writing) -> Result<Ask, Answer> {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use slab::Slab;
 use towpath_disk::{Disk, DiskError, Done, Op, Refusal};
@@ -50,12 +50,23 @@ pub(super) struct Io {
     /// What the disk did not take at all.
     refused: Vec<Ended>,
     done: Vec<Done>,
+    flush_began: Option<Instant>,
+    /// How long the last flush of a group took.
+    pub(super) flush_ns: u64,
 }
 
 impl Io {
     pub(super) fn new(disk: Box<dyn Disk>) -> Self {
         let (purposes, waiting) = (Slab::new(), VecDeque::new());
-        Self { disk, purposes, waiting, refused: Vec::new(), done: Vec::new() }
+        Self {
+            disk,
+            purposes,
+            waiting,
+            refused: Vec::new(),
+            done: Vec::new(),
+            flush_began: None,
+            flush_ns: 0,
+        }
     }
 
     pub(super) fn disk(&self) -> &dyn Disk {
@@ -85,6 +96,9 @@ impl Io {
     }
 
     fn start(&mut self, purpose: Purpose, op: Op) {
+        if matches!(purpose, Purpose::Flush) {
+            self.flush_began = Some(Instant::now());
+        }
         let tag = self.purposes.insert(purpose);
         let Err(refused) = self.disk.submit(tag as u64, op) else { return };
         let purpose = self.purposes.remove(tag);
@@ -116,6 +130,9 @@ impl Io {
         for Done { tag, op, outcome } in self.done.drain(..) {
             // The disk gives out what it was given.
             let Some(purpose) = self.purposes.try_remove(tag as usize) else { continue };
+            if let (Purpose::Flush, Some(began)) = (&purpose, self.flush_began) {
+                self.flush_ns = began.elapsed().as_nanos() as u64;
+            }
             ended.push(Ended { purpose, op, outcome });
         }
         while let Some((purpose, op)) = self.waiting.pop_front() {

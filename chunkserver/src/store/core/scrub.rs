@@ -30,6 +30,8 @@ pub(super) struct Scrubbing {
     to: Option<Client>,
     /// Slices that it may still look at.
     budget: u64,
+    /// Where it goes on, of one that does not share the place of the others.
+    from: Option<(ChunkId, u64)>,
     under_way: usize,
     /// No page of what is being looked at is used again. None before the first look.
     pin: Option<Pin>,
@@ -37,9 +39,14 @@ pub(super) struct Scrubbing {
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    pub(super) fn begin_scrub(&mut self, to: Option<Client>, budget: u64) {
+    pub(super) fn begin_scrub(
+        &mut self,
+        to: Option<Client>,
+        budget: u64,
+        from: Option<(ChunkId, u64)>,
+    ) {
         let (under_way, pin, report) = (0, None, ScrubReport::default());
-        self.scrubs.push_back(Scrubbing { to, budget, under_way, pin, report });
+        self.scrubs.push_back(Scrubbing { to, budget, from, under_way, pin, report });
         if self.scrubs.len() == 1 {
             self.go_on_with_scrub();
         }
@@ -60,18 +67,18 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 self.may_retry |= !self.held.is_empty();
             }
             self.counts.slices_scrubbed += scrub.report.slices;
+            scrub.report.next = scrub.from.unwrap_or(self.scrub_cursor);
             self.answer(scrub.to, Reply::Scrub(scrub.report));
         }
     }
 
     fn look_at_next(&mut self, scrub: &mut Scrubbing) {
-        let (chunk, slice) = self.scrub_cursor;
-        let Some(looked) = self.next_slice(chunk, slice) else {
-            scrub.report.pass_done = true;
-            self.scrub_cursor = Default::default();
-            return;
-        };
-        self.scrub_cursor = (looked.chunk, looked.slice + 1);
+        let (chunk, slice) = scrub.from.unwrap_or(self.scrub_cursor);
+        let looked = self.next_slice(chunk, slice);
+        scrub.report.pass_done = looked.is_none();
+        let next = looked.map(|looked| (looked.chunk, looked.slice + 1)).unwrap_or_default();
+        *scrub.from.as_mut().unwrap_or(&mut self.scrub_cursor) = next;
+        let Some(looked) = looked else { return };
         scrub.budget -= 1;
         scrub.report.slices += 1;
         scrub.report.bytes += PAGE_BYTES as u64;

@@ -22,7 +22,7 @@ use super::read::Reading;
 use super::scrub::Scrubbing;
 use super::watch::Watch;
 use crate::store::damage::Damage;
-use crate::store::error::FlushFailed;
+use crate::store::error::{FlushFailed, ReadOnly};
 use crate::store::limits::LIST_MAX;
 use crate::store::record::LogKey;
 use crate::store::request::{Completion, Reply, Request};
@@ -123,7 +123,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Request::Read { chunk, offset, byte_len, buf, crcs } => {
                 return self.begin_read(to, (chunk, offset, byte_len), buf, crcs);
             }
-            Request::Scrub { budget_slices } => return self.begin_scrub(to, budget_slices),
+            Request::Scrub { budget_slices, from } => {
+                return self.begin_scrub(to, budget_slices, from);
+            }
             Request::Stage { stage, chunk, first_slice, data } => {
                 let asker = to.map_or(usize::MAX, |to| to.asker);
                 let is_staged = self.begin_early(asker, stage, (chunk, first_slice), &data);
@@ -143,7 +145,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     pub(super) fn answer(&mut self, to: Option<Client>, reply: Reply<W, Buf>) {
         if let Some(Client { asker, token }) = to {
-            self.answers.push((asker, Completion { token, reply }));
+            let flush_ns = if reply.is_change() { self.io.flush_ns } else { 0 };
+            self.answers.push((asker, Completion { token, reply, flush_ns }));
         }
     }
 
@@ -263,7 +266,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             capacity_bytes: bytes(u64::from(self.layout.data_pages).saturating_sub(EDGE_PAGES)),
             resident_bytes,
             resident_bytes_max,
-            failed: self.failed.is_some() || self.map.is_lossy,
+            raw_bytes: bytes(self.layout.page_count),
+            reserved_bytes: bytes(self.layout.page_count - u64::from(self.layout.data_pages)),
+            failed: self.read_only().is_some(),
+            read_only: self.read_only(),
             ..self.counts
         }
     }
@@ -280,7 +286,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.map.is_lossy
     }
 
-    /// Why the store takes no more changes, if it does not.
+    fn read_only(&self) -> Option<ReadOnly> {
+        let damaged = self.map.is_lossy.then_some(ReadOnly::Damaged);
+        self.failed.map(ReadOnly::Failed).or(damaged)
+    }
+
+    /// What has failed, if the store takes no more changes since.
     #[must_use]
     pub fn failure(&self) -> Option<FlushFailed> {
         self.failed

@@ -44,10 +44,7 @@ impl Condition {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         (told.stats, told.room) = (core.stats(), core.room());
         if told.stats.failed && told.reason.is_empty() {
-            told.reason = match core.failure() {
-                Some(failed) => failed.to_string(),
-                None => String::from("changes are lost to damage: `towpath-chunkserver check` it"),
-            };
+            told.reason = told.stats.read_only.map_or_else(String::new, |why| why.to_string());
             self.state.store(DiskState::ReadOnly as u8, Ordering::Release);
         }
     }

@@ -143,6 +143,12 @@ impl<W> Disks<W> {
         self.shared.status(&self.threads)
     }
 
+    /// The disks one by one, for who looks after each: its name, and none where it could not be
+    /// opened.
+    pub(crate) fn into_each(self) -> Vec<(String, Option<StoreThread<W>>)> {
+        self.shared.names.iter().cloned().zip(self.threads).collect()
+    }
+
     /// Sends a request, whose answer comes with `token`: a small number, as it is an index here.
     ///
     /// # Errors
@@ -152,7 +158,11 @@ impl<W> Disks<W> {
         let disk = match self.route(target)? {
             Route::One(disk) => disk,
             Route::Here => {
-                self.ready.push_back(Completion { token, reply: Reply::Stats(self.sum()) });
+                self.ready.push_back(Completion {
+                    token,
+                    reply: Reply::Stats(self.sum()),
+                    flush_ns: 0,
+                });
                 return Ok(());
             }
             Route::All => return self.send_list(token, &request),
@@ -255,7 +265,7 @@ impl<W> Disks<W> {
         disk: usize,
         completion: Completion<W, Buf>,
     ) -> Option<Completion<W, Buf>> {
-        let Completion { token, mut reply } = completion;
+        let Completion { token, mut reply, flush_ns } = completion;
         self.asked[disk] = self.asked[disk].saturating_sub(1);
         let place = self.under_way.get_mut(token as usize)?;
         match (&mut place.as_mut()?.kind, &mut reply) {
@@ -274,7 +284,7 @@ impl<W> Disks<W> {
         }
         *place = None;
         self.shared.name_disk(disk, &mut reply);
-        Some(Completion { token, reply })
+        Some(Completion { token, reply, flush_ns })
     }
 
     /// Disks whose threads have ended since the last look, one bit each. What they had and did not
@@ -300,7 +310,7 @@ impl<W> Disks<W> {
                             continue;
                         };
                         let (token, reply) = (token as u64, Reply::List(page));
-                        self.ready.push_back(Completion { token, reply });
+                        self.ready.push_back(Completion { token, reply, flush_ns: 0 });
                     }
                     Kind::List(_) => continue,
                     _ if under_way.disk != disk => continue,

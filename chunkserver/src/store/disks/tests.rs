@@ -356,7 +356,8 @@ fn lists_counters_and_scrubs_are_of_all_disks() {
     assert_eq!((stats.chunks, stats.live_bytes), (40, 80 * SLICE_BYTES as u64));
     let mut slices = 0;
     for step in 1.. {
-        let Ok(Reply::Scrub(report)) = rig.ask(Request::Scrub { budget_slices: 5 }) else {
+        let Ok(Reply::Scrub(report)) = rig.ask(Request::Scrub { budget_slices: 5, from: None })
+        else {
             panic!("another answer")
         };
         slices += report.slices;

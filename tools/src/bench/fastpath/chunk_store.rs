@@ -94,7 +94,7 @@ impl SliceStore for ChunkStore {
 }
 
 /// Tells who waits for an answer.
-fn end(waiting: &Waiting, Completion { token, reply }: Completion<Vec<u8>, Buf>) {
+fn end(waiting: &Waiting, Completion { token, reply, .. }: Completion<Vec<u8>, Buf>) {
     let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
     let done = waiting.try_remove(token as usize);
     drop(waiting);

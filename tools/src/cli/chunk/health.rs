@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use towpath_fastpath::control::{DamagedSlice, DiskInfo, InfoReply};
@@ -150,17 +151,32 @@ struct DiskReport {
     live_bytes: u64,
     free_bytes: u64,
     capacity_bytes: u64,
+    scrub_rate_bytes: u64,
+    scrub_checked: u64,
+    scrub_expected: u64,
+    scrub_last_pass_s: u64,
 }
 
 impl From<DiskInfo> for DiskReport {
     fn from(disk: DiskInfo) -> Self {
-        let DiskInfo { name, state, reason, chunks, live_bytes, free_bytes, capacity_bytes } = disk;
-        let state = match state {
+        let state = match disk.state {
             0 => "serving",
             1 => "read-only",
             _ => "failed",
         };
-        Self { name, state, reason, chunks, live_bytes, free_bytes, capacity_bytes }
+        Self {
+            name: disk.name,
+            state,
+            reason: disk.reason,
+            chunks: disk.chunks,
+            live_bytes: disk.live_bytes,
+            free_bytes: disk.free_bytes,
+            capacity_bytes: disk.capacity_bytes,
+            scrub_rate_bytes: disk.scrub_rate_bytes,
+            scrub_checked: disk.scrub_checked,
+            scrub_expected: disk.scrub_expected,
+            scrub_last_pass_s: disk.scrub_last_pass_s,
+        }
     }
 }
 
@@ -170,6 +186,27 @@ impl DiskReport {
         let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
         let (chunks, live) = (show_count(*chunks), show_size(*live_bytes));
         format!("{name}: {state}{why}, {chunks} chunks, {live}, {} free", show_size(*free_bytes))
+    }
+
+    fn scrub(&self) -> String {
+        if self.scrub_rate_bytes == 0 {
+            return String::from("off");
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let last = match self.scrub_last_pass_s {
+            0 => String::from("no whole pass yet"),
+            ended => {
+                format!("last whole pass {} h ago", show_count(now.saturating_sub(ended) / 3600))
+            }
+        };
+        let pass = match self.scrub_checked {
+            0 => String::from("between passes"),
+            checked => {
+                let share = checked.saturating_mul(100) / self.scrub_expected.max(checked);
+                format!("{share} % of a pass")
+            }
+        };
+        format!("{}/s, {pass}, {last}", show_size(self.scrub_rate_bytes))
     }
 }
 
@@ -240,7 +277,12 @@ impl InfoReport {
             ("damaged on the way", times(self.wire_corrupt)),
         ];
         let disks = self.disks.iter().enumerate();
-        let disks = disks.map(|(number, disk)| (format!("disk {number}"), disk.text()));
+        let disks = disks.flat_map(|(number, disk)| {
+            [
+                (format!("disk {number}"), disk.text()),
+                (format!("scrub of disk {number}"), disk.scrub()),
+            ]
+        });
         let rows = rows.into_iter().map(|(what, value)| (String::from(what), value)).chain(disks);
         rows.fold(String::new(), |text, (what, value)| text + &format!("{what:20}{value}\n"))
     }

@@ -18,7 +18,7 @@ struct Left {
 
 impl Left {
     fn take_answers(&mut self, core: &mut Core) {
-        for (_, Completion { token, reply }) in core.take_answers() {
+        for (_, Completion { token, reply, .. }) in core.take_answers() {
             let Some(at) = self.under_way.iter().position(|(known, _)| *known == token) else {
                 continue;
             };
@@ -114,7 +114,9 @@ fn check(medium: &Medium, left: &Left) -> Result<Model, String> {
     }
     let found = Model::of(&mut core).map_err(|e| format!("read: {e}"))?;
     compare(&found, left)?;
-    let Reply::Scrub(scrub) = ask(&mut core, Request::Scrub { budget_slices: u64::MAX }) else {
+    let Reply::Scrub(scrub) =
+        ask(&mut core, Request::Scrub { budget_slices: u64::MAX, from: None })
+    else {
         panic!("another answer")
     };
     if !scrub.corrupt.is_empty() {

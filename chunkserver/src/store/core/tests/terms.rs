@@ -82,7 +82,7 @@ fn of_many_changes_for_one_version_that_are_under_way_together_one_is_made() {
         settle(&mut core);
         let answers: Vec<_> = core.take_answers().map(|(_, answer)| answer).collect();
         let first = answers.iter().find_map(|answer| made(&answer.reply)).expect("one is made");
-        for Completion { token, reply } in &answers {
+        for Completion { token, reply, .. } in &answers {
             match token {
                 0 => assert_eq!(made(reply), Some(first)),
                 _ => assert_eq!(refused(reply), Some(Refused::OtherVersion { version: first })),
@@ -115,7 +115,7 @@ fn a_change_on_a_version_that_does_not_come_about_does_not_happen_either() {
         }
         settle(&mut core);
         let other = Some(Refused::OtherVersion { version });
-        for (_, Completion { token, reply }) in core.take_answers() {
+        for (_, Completion { token, reply, .. }) in core.take_answers() {
             match token {
                 1 => {
                     assert!(matches!(

@@ -1,0 +1,249 @@
+//! Answers GET requests of HTTP/1.1, a few connections at a time, and nothing else.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Longest head of a request: a scraper's has a few hundred bytes.
+const HEAD_BYTES_MAX: usize = 4096;
+
+/// Connections at a time: more than scrapers that a server has; others wait in the backlog.
+const CONNECTIONS_MAX: usize = 8;
+
+/// Time of a connection from its beginning to its end; a scraper waits 10 s as a rule.
+const CONNECTION_MAX: Duration = Duration::from_secs(5);
+
+/// How soon a wish to stop is seen.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// As `200 OK`.
+    pub(crate) status: &'static str,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// An answer that says what is wrong.
+    pub(crate) fn plain(status: &'static str, words: &str) -> Self {
+        let content_type = "text/plain; charset=utf-8";
+        Self { status, content_type, body: format!("{words}\n") }
+    }
+
+    fn bytes(&self, is_head: bool) -> Vec<u8> {
+        let Self { status, content_type, body } = self;
+        let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+        let mut bytes = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{allow}\
+             Connection: close\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        if !is_head {
+            bytes.extend_from_slice(body.as_bytes());
+        }
+        bytes
+    }
+}
+
+/// One client.
+struct Connection {
+    stream: TcpStream,
+    until: Instant,
+    head: Vec<u8>,
+    /// What is to be sent, and how much of it was.
+    reply: Option<(Vec<u8>, usize)>,
+}
+
+/// Serves until `is_over`. `answer` makes what a path gets; none where there is no such path.
+///
+/// # Errors
+/// The system does not give a wait for files.
+pub(crate) fn serve(
+    listener: &TcpListener,
+    is_over: impl Fn() -> bool,
+    mut answer: impl FnMut(&str) -> Option<Answer>,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let mut connections: Vec<Connection> = Vec::new();
+    while !is_over() {
+        wait(listener, &connections)?;
+        let now = Instant::now();
+        while connections.len() < CONNECTIONS_MAX
+            && let Ok((stream, _)) = listener.accept()
+        {
+            if stream.set_nonblocking(true).is_ok() {
+                let until = now + CONNECTION_MAX;
+                connections.push(Connection { stream, until, head: Vec::new(), reply: None });
+            }
+        }
+        connections.retain_mut(|client| now < client.until && client.go_on(&mut answer));
+    }
+    Ok(())
+}
+
+/// Waits until some of it can go on.
+fn wait(listener: &TcpListener, connections: &[Connection]) -> io::Result<()> {
+    let mut files = Vec::with_capacity(1 + connections.len());
+    if connections.len() < CONNECTIONS_MAX {
+        files.push(PollFd::new(listener, PollFlags::IN));
+    }
+    files.extend(connections.iter().map(|client| {
+        let for_what = if client.reply.is_some() { PollFlags::OUT } else { PollFlags::IN };
+        PollFd::new(&client.stream, for_what)
+    }));
+    let timeout = Timespec::try_from(LOOK_EVERY).map_err(io::Error::other)?;
+    match poll(&mut files, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Connection {
+    /// Reads and writes what can be; false when it is at its end.
+    fn go_on(&mut self, answer: &mut impl FnMut(&str) -> Option<Answer>) -> bool {
+        if self.reply.is_none() {
+            match self.read() {
+                Ok(false) => return true,
+                Ok(true) => self.reply = Some((reply_to(&self.head, answer), 0)),
+                Err(_) => return false,
+            }
+        }
+        self.write().unwrap_or(false)
+    }
+
+    /// True when the head is whole, or too long.
+    fn read(&mut self) -> io::Result<bool> {
+        let mut bytes = [0; 1024];
+        loop {
+            if is_whole(&self.head) || self.head.len() > HEAD_BYTES_MAX {
+                return Ok(true);
+            }
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.head.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// True while something is left.
+    fn write(&mut self) -> io::Result<bool> {
+        let Some((bytes, sent)) = &mut self.reply else { return Ok(true) };
+        while *sent < bytes.len() {
+            match self.stream.write(&bytes[*sent..]) {
+                Ok(0) => return Ok(false),
+                Ok(count) => *sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn is_whole(head: &[u8]) -> bool {
+    head.windows(4).any(|bytes| bytes == b"\r\n\r\n")
+}
+
+fn reply_to(head: &[u8], answer: &mut impl FnMut(&str) -> Option<Answer>) -> Vec<u8> {
+    let Some((method, path)) = asked(head) else {
+        let (status, words) = match is_whole(head) {
+            true => ("400 Bad Request", "this is no request of HTTP/1"),
+            false => ("431 Request Header Fields Too Large", "the head of the request is too long"),
+        };
+        return Answer::plain(status, words).bytes(false);
+    };
+    if !matches!(method, "GET" | "HEAD") {
+        return Answer::plain("405 Method Not Allowed", "only GET and HEAD").bytes(false);
+    }
+    let found = answer(path);
+    let found = found.unwrap_or_else(|| Answer::plain("404 Not Found", "try /metrics"));
+    found.bytes(method == "HEAD")
+}
+
+/// Method and path, without what is asked of the path.
+fn asked(head: &[u8]) -> Option<(&str, &str)> {
+    if !is_whole(head) || head.len() > HEAD_BYTES_MAX {
+        return None;
+    }
+    let line = head.split(|byte| *byte == b'\r').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split(' ');
+    let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+    let is_http = version.starts_with("HTTP/1.") && words.next().is_none();
+    let path = target.split('?').next()?;
+    (is_http && path.starts_with('/')).then_some((method, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn reply(head: &[u8]) -> String {
+        let mut answer = |path: &str| (path == "/metrics").then(|| Answer::plain("200 OK", "a 1"));
+        String::from_utf8(reply_to(head, &mut answer)).expect("text")
+    }
+
+    #[test]
+    fn a_get_is_answered_and_whatever_else_comes_is_refused_with_the_reason() {
+        let get = reply(b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(get.starts_with("HTTP/1.1 200 OK\r\n") && get.ends_with("\r\n\r\na 1\n"), "{get}");
+        assert!(get.contains("Content-Length: 4\r\n") && get.contains("Connection: close"));
+        let head = reply(b"HEAD /metrics HTTP/1.0\r\n\r\n");
+        assert!(head.contains("Content-Length: 4\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+        for (asked, status) in [
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], "404"),
+            (b"GET /metrics HTTP/2\r\n\r\n", "400"),
+            (b"GET http://a/metrics HTTP/1.1\r\n\r\n", "400"),
+            (b"GET /metrics HTTP/1.1 x\r\n\r\n", "400"),
+            (b"\xff\xfe /metrics HTTP/1.1\r\n\r\n", "400"),
+            (b"\r\n\r\n", "400"),
+            (b"POST /metrics HTTP/1.1\r\nContent-Length: 9\r\n\r\n", "405"),
+            (&[b'a'; HEAD_BYTES_MAX + 1], "431"),
+        ] {
+            let found = reply(asked);
+            assert!(found.starts_with(&format!("HTTP/1.1 {status} ")), "{found}");
+        }
+    }
+
+    fn over_network(address: SocketAddr, asked: &[u8]) -> String {
+        let mut stream = TcpStream::connect(address).expect("somebody listens");
+        stream.write_all(asked).expect("it is taken");
+        let mut found = String::new();
+        stream.read_to_string(&mut found).expect("an answer of text");
+        found
+    }
+
+    #[test]
+    fn clients_that_say_nothing_keep_nobody_from_being_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let answer = |_: &str| Some(Answer::plain("200 OK", &"x".repeat(1 << 20)));
+                serve(&listener, || is_over.load(Ordering::SeqCst), answer).expect("it serves");
+            });
+            let silent: Vec<_> = (0..CONNECTIONS_MAX - 1)
+                .map(|_| TcpStream::connect(address).expect("there is room"))
+                .collect();
+            for _ in 0..3 {
+                let found = over_network(address, b"GET /metrics HTTP/1.1\r\n\r\n");
+                assert!(found.starts_with("HTTP/1.1 200") && found.len() > 1 << 20);
+            }
+            drop(silent);
+            is_over.store(true, Ordering::SeqCst);
+        });
+    }
+}

@@ -1,0 +1,214 @@
+//! What one worker counts of requests: phase by phase, by class and tenant.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use towpath_transport::Class;
+
+use super::histogram::{Counts, Histogram, add};
+use crate::qos::TenantId;
+
+/// What a request goes through, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// From the poll that brought its first piece until all of it is there and its turn comes.
+    Receive,
+    /// It is parsed, and the data of a write compared with its checksums: all of it, or what is
+    /// left to compare of data that came in parts.
+    Check,
+    /// It waits for the store, and for the tokens of its tenant.
+    Queue,
+    /// The store has it, less the flush.
+    Disk,
+    /// The flush of its group; nothing for what changes nothing.
+    Flush,
+    /// From the store's answer to its being sent.
+    Answer,
+}
+
+impl Phase {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Receive, Self::Check, Self::Queue, Self::Disk, Self::Flush, Self::Answer];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Receive => "receive",
+            Self::Check => "check",
+            Self::Queue => "queue",
+            Self::Disk => "disk",
+            Self::Flush => "flush",
+            Self::Answer => "answer",
+        }
+    }
+}
+
+/// Tenants with figures of their own on each worker: those that asked first, so that what is told
+/// of one never falls. All later ones are counted together; 11 tenants by 3 classes and 6 phases
+/// are 5,000 lines at most.
+pub(crate) const TENANTS_SHOWN: usize = 10;
+
+/// Names of the methods of the storage protocol, each at the place of its number, and at place 0
+/// that of whatever is none.
+pub(crate) const METHODS: [&str; 15] = [
+    "unknown", "create", "write", "read", "stat", "list", "delete", "scrub", "info", "health",
+    "session", "finish", "join", "locate", "qos",
+];
+
+/// The name of a method.
+pub(crate) fn method_name(method: u16) -> &'static str {
+    METHODS.get(usize::from(method)).unwrap_or(&METHODS[0])
+}
+
+/// Stands for no tenant.
+const NOBODY: u64 = u64::MAX;
+
+/// Written by its worker alone, and read by whoever tells of it.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    /// Which tenant has each place.
+    tenants: [AtomicU64; TENANTS_SHOWN],
+    /// By tenant, class and phase; the last place is that of all other tenants.
+    phases: Box<[Histogram]>,
+    /// Requests by method, those that got what they asked for and the others.
+    requests: [[AtomicU64; 2]; METHODS.len()],
+    slow: AtomicU64,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        let count = (TENANTS_SHOWN + 1) * Class::COUNT * Phase::ALL.len();
+        Self {
+            tenants: std::array::from_fn(|_| AtomicU64::new(NOBODY)),
+            phases: (0..count).map(|_| Histogram::default()).collect(),
+            requests: Default::default(),
+            slow: AtomicU64::new(0),
+        }
+    }
+}
+
+fn place(tenant: usize, class: Class, phase: Phase) -> usize {
+    (tenant * Class::COUNT + class as usize) * Phase::ALL.len() + phase as usize
+}
+
+impl Meter {
+    /// The place of a tenant, which gets one if there is one left.
+    fn place_of(&self, tenant: TenantId) -> usize {
+        let wanted = tenant.index() as u64;
+        for (place, holder) in self.tenants.iter().enumerate() {
+            match holder.load(Relaxed) {
+                found if found == wanted => return place,
+                NOBODY => {
+                    holder.store(wanted, Relaxed);
+                    return place;
+                }
+                _ => {}
+            }
+        }
+        TENANTS_SHOWN
+    }
+
+    /// Takes in how long each phase of a request took, nanoseconds.
+    pub(crate) fn record(&self, tenant: TenantId, class: Class, spans: [u64; Phase::ALL.len()]) {
+        let tenant = self.place_of(tenant);
+        for (phase, ns) in Phase::ALL.into_iter().zip(spans) {
+            self.phases[place(tenant, class, phase)].record(ns);
+        }
+    }
+
+    pub(crate) fn count(&self, method: u16, is_good: bool) {
+        let method = Some(usize::from(method)).filter(|method| *method < METHODS.len());
+        add(&self.requests[method.unwrap_or(0)][usize::from(!is_good)], 1);
+    }
+
+    pub(crate) fn count_slow(&self) {
+        add(&self.slow, 1);
+    }
+
+    pub(crate) fn slow(&self) -> u64 {
+        self.slow.load(Relaxed)
+    }
+
+    /// Requests of a method: those that got what they asked for, and the others.
+    pub(crate) fn requests(&self, method: usize) -> [u64; 2] {
+        self.requests
+            .get(method)
+            .map_or([0; 2], |counts| [&counts[0], &counts[1]].map(|c| c.load(Relaxed)))
+    }
+
+    /// Gives each histogram that has something to `take`: the tenant, none for all that have no
+    /// place of their own, class, phase, and what it holds.
+    pub(crate) fn each(&self, mut take: impl FnMut(Option<usize>, Class, Phase, Counts)) {
+        for tenant in 0..=TENANTS_SHOWN {
+            let id = self.tenants.get(tenant).map(|id| id.load(Relaxed) as usize);
+            for class in Class::ALL {
+                for phase in Phase::ALL {
+                    let mut counts = Counts::default();
+                    self.phases[place(tenant, class, phase)].add_to(&mut counts);
+                    if counts.total() > 0 {
+                        take(id, class, phase, counts);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towpath_fastpath::wire::Method;
+
+    use super::*;
+
+    fn found(meter: &Meter) -> Vec<(Option<usize>, Class, Phase, u64, u64)> {
+        let mut found = Vec::new();
+        meter.each(|tenant, class, phase, counts| {
+            found.push((tenant, class, phase, counts.total(), counts.sum_ns));
+        });
+        found
+    }
+
+    #[test]
+    fn each_phase_is_told_by_class_and_tenant_and_nothing_of_what_was_never_asked() {
+        let meter = Meter::default();
+        assert!(found(&meter).is_empty());
+        meter.record(TenantId::of_index(4), Class::Gold, [1, 2, 3, 4, 5, 6]);
+        meter.record(TenantId::of_index(4), Class::Gold, [1, 2, 3, 4, 5, 6]);
+        let all = found(&meter);
+        assert_eq!(all.len(), 6);
+        for (index, (tenant, class, phase, total, sum)) in all.into_iter().enumerate() {
+            assert_eq!((tenant, class, phase), (Some(4), Class::Gold, Phase::ALL[index]));
+            assert_eq!((total, sum), (2, 2 * (index as u64 + 1)));
+        }
+    }
+
+    #[test]
+    fn tenants_without_a_place_of_their_own_are_counted_together_and_none_loses_its_place() {
+        let meter = Meter::default();
+        for index in 0..TENANTS_SHOWN + 5 {
+            meter.record(TenantId::of_index(index), Class::Copper, [1; 6]);
+        }
+        meter.record(TenantId::of_index(0), Class::Copper, [1; 6]);
+        let all = found(&meter);
+        let of = |tenant| all.iter().find(|found| found.0 == tenant).map(|found| found.3);
+        assert_eq!(all.len(), (TENANTS_SHOWN + 1) * 6);
+        assert_eq!((of(Some(0)), of(Some(9)), of(None)), (Some(2), Some(1), Some(5)));
+    }
+
+    #[test]
+    fn each_method_of_the_protocol_has_its_name() {
+        for method in Method::ALL {
+            let name = format!("{method:?}").to_lowercase();
+            assert_eq!(method_name(method as u16), name);
+        }
+        assert_eq!((METHODS.len(), method_name(999)), (Method::ALL.len() + 1, "unknown"));
+    }
+
+    #[test]
+    fn what_is_no_method_is_counted_in_one_place() {
+        let meter = Meter::default();
+        meter.count(3, true);
+        meter.count(60_000, false);
+        meter.count(15, false);
+        assert_eq!((meter.requests(3), meter.requests(0)), ([1, 0], [0, 2]));
+        assert_eq!(meter.requests(99), [0, 0]);
+    }
+}

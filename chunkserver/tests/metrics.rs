@@ -1,0 +1,229 @@
+//! What a running server tells Prometheus.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{Client, Running, config, pattern, refusal};
+use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_chunkserver::store::ChunkId;
+use towpath_fastpath::ErrorReply;
+use towpath_transport::Class;
+
+const CHUNK: ChunkId = ChunkId(0xfeed_5eed);
+
+fn with_metrics(dir: &Path) -> DaemonConfig {
+    let tenants = dir.join("tenants.toml");
+    std::fs::write(&tenants, "[tenant.web]\nreserve = \"1K\"\n").expect("room for a file");
+    DaemonConfig {
+        metrics: Some((Ipv4Addr::LOCALHOST, 0).into()),
+        qos_iops: 1_000_000,
+        tenants_file: Some(tenants),
+        workers: 2,
+        ..config(&dir.join("store"))
+    }
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("somebody listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\n\r\n").expect("it is taken");
+    let mut found = String::new();
+    stream.read_to_string(&mut found).expect("an answer of text");
+    found
+}
+
+/// Each line by its name and labels, and the type of each family.
+struct Metrics {
+    lines: BTreeMap<String, f64>,
+    families: BTreeMap<String, String>,
+}
+
+impl Metrics {
+    /// Reads the form strictly: a family has its help and type before its lines, which follow each
+    /// other, and no line comes twice.
+    fn of(address: SocketAddr) -> Self {
+        let text = get(address, "/metrics");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
+        assert!(body.ends_with('\n'));
+        let (mut lines, mut families) = (BTreeMap::new(), BTreeMap::new());
+        let mut family = String::new();
+        for line in body.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                let (name, help) = rest.split_once(' ').expect("a name and words");
+                assert!(!help.is_empty() && !families.contains_key(name), "{line}");
+                family = String::from(name);
+            } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').expect("a name and a type");
+                assert_eq!(name, family);
+                families.insert(family.clone(), String::from(kind));
+            } else {
+                let (name, value) = line.rsplit_once(' ').expect("a name and a number");
+                let plain = name.split('{').next().expect("there is one");
+                let suffixes = match families[&family].as_str() {
+                    "histogram" => &["_bucket", "_sum", "_count"][..],
+                    _ => &[""],
+                };
+                let is_its = |suffix: &&str| plain == format!("{family}{suffix}");
+                assert!(suffixes.iter().any(is_its), "{line} is in {family}");
+                let value: f64 = value.parse().expect("a number");
+                assert!(lines.insert(String::from(name), value).is_none(), "{line} comes twice");
+            }
+        }
+        Self { lines, families }
+    }
+
+    fn value(&self, name: &str) -> f64 {
+        *self.lines.get(name).unwrap_or_else(|| panic!("no {name} in {:#?}", self.lines.keys()))
+    }
+
+    /// All names that a query may use.
+    fn names(&self) -> BTreeSet<String> {
+        let mut names: BTreeSet<_> = self.families.keys().cloned().collect();
+        names.extend(
+            self.lines
+                .keys()
+                .map(|line| String::from(line.split('{').next().expect("there is one"))),
+        );
+        names
+    }
+
+    /// How often each phase was recorded for a class and a tenant.
+    fn phases(&self, class: &str, tenant: &str) -> Vec<f64> {
+        ["receive", "check", "queue", "disk", "flush", "answer"]
+            .map(|phase| {
+                self.value(&format!(
+                    "towpath_request_phase_seconds_count{{phase=\"{phase}\",class=\"{class}\",\
+                     tenant=\"{tenant}\"}}"
+                ))
+            })
+            .to_vec()
+    }
+}
+
+#[test]
+fn requests_are_told_by_phase_class_and_tenant_and_the_store_by_what_it_did() {
+    let dir = tempfile::tempdir().expect("room for a folder");
+    let server = Running::start(&with_metrics(dir.path()));
+    let at = server.ready.metrics.expect("it is set");
+    let disk = dir.path().join("store").display().to_string();
+    let of_disk = |name: &str, label: &str| format!("{name}{{disk=\"{disk}\"{label}}}");
+    let before = Metrics::of(at);
+    let writes = of_disk("towpath_store_changes_total", ",change=\"write\"");
+    assert_eq!(before.value(&writes), 0.0);
+    let mut gold = Client::connect_as(server.addr, Class::Gold);
+    let mut web = Client::connect(server.addr);
+    let op = web.chunks.start_join(&mut web.endpoint, "web", false);
+    web.wait(op).expect("there is such a tenant");
+    gold.create(CHUNK, None).expect("a fresh name");
+    for index in 0..5 {
+        web.write(CHUNK, index * 10_000, &pattern(10_000, index)).expect("there is room");
+    }
+    assert!(gold.read(CHUNK, 0, 10_000).expect("it is there") == pattern(10_000, 0));
+    let missing = refusal(gold.read(ChunkId(9), 0, 10));
+    assert_eq!(missing, ErrorReply::NoSuchChunk { chunk: ChunkId(9) });
+    let found = Metrics::of(at);
+    assert_eq!(found.phases("silver", "web"), [5.0; 6]);
+    assert_eq!(found.phases("gold", "others"), [3.0; 6]);
+    for (name, value) in [
+        ("towpath_requests_total{method=\"write\",result=\"done\"}", 5.0),
+        ("towpath_requests_total{method=\"read\",result=\"done\"}", 1.0),
+        ("towpath_requests_total{method=\"read\",result=\"failed\"}", 1.0),
+        ("towpath_requests_slow_total", 0.0),
+        ("towpath_write_bytes_total", 50_000.0),
+        ("towpath_read_bytes_total", 10_000.0),
+        (&*of_disk("towpath_store_changes_total", ",change=\"create\""), 1.0),
+        (&*writes, 5.0),
+        (&*of_disk("towpath_store_space_bytes", ",kind=\"used\""), 13.0 * 4096.0),
+        (&*of_disk("towpath_store_read_only", ",reason=\"flush\""), 0.0),
+        (&*of_disk("towpath_disk_state", ",state=\"serving\""), 1.0),
+        (&*of_disk("towpath_scrub_rate_bytes", ""), f64::from(4 << 20)),
+        ("towpath_crc_mismatches_total{where=\"disk\"}", 0.0),
+        ("towpath_links", 2.0),
+        ("towpath_qos_tenant_requests_total{tenant=\"web\"}", 5.0),
+        (&*format!("towpath_collect_success{{part=\"disk {disk}\"}}"), 1.0),
+        ("towpath_collect_success{part=\"worker 0\"}", 1.0),
+        ("towpath_collect_success{part=\"worker 1\"}", 1.0),
+    ] {
+        assert_eq!(found.value(name), value, "{name}");
+    }
+    // A flush takes time, and no phase of another kind of request has one.
+    let flush = |class: &str, tenant: &str| {
+        found.value(&format!(
+            "towpath_request_phase_seconds_sum{{phase=\"flush\",class=\"{class}\",\
+             tenant=\"{tenant}\"}}"
+        ))
+    };
+    assert!(flush("silver", "web") > 0.0 && flush("gold", "others") > 0.0);
+    assert!(found.lines.keys().all(|line| !line.contains("feed5eed")), "no chunk is named");
+    for path in ["/", "/metrics/", "/metrics2"] {
+        assert!(get(at, path).starts_with("HTTP/1.1 404 "), "{path}");
+    }
+    server.stop();
+    assert!(TcpStream::connect(at).is_err(), "nobody listens any more");
+}
+
+#[test]
+#[ignore = "needs promtool: `cargo xtask promtool`"]
+fn promtool_finds_nothing_wrong_with_what_is_told() {
+    let tool = std::env::var_os("TOWPATH_PROMTOOL").expect("the tool's path");
+    let dir = tempfile::tempdir().expect("room for a folder");
+    let server = Running::start(&with_metrics(dir.path()));
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    let text = get(server.ready.metrics.expect("it is set"), "/metrics");
+    let (_, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+    let mut command = Command::new(tool);
+    command.args(["check", "metrics"]).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut input = child.stdin.take().expect("it is piped");
+    input.write_all(body.as_bytes()).expect("it is read");
+    drop(input);
+    let output = child.wait_with_output().expect("it ends");
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (said(&output.stdout), said(&output.stderr));
+    assert!(output.status.success() && out.is_empty() && err.is_empty(), "{out}{err}");
+    server.stop();
+}
+
+/// What stands in a text like the name of a metric of ours.
+fn names_in(text: &str) -> BTreeSet<String> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let words = text.split(|letter| !is_part(letter)).filter(|word| word.starts_with("towpath_"));
+    words.map(String::from).collect()
+}
+
+#[test]
+fn alerts_and_the_dashboard_use_metrics_that_there_are_and_each_alert_has_its_line_in_the_docs() {
+    let dir = tempfile::tempdir().expect("room for a folder");
+    let server = Running::start(&with_metrics(dir.path()));
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, None).expect("a fresh name");
+    let there = Metrics::of(server.ready.metrics.expect("it is set")).names();
+    server.stop();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("it is there");
+    let (alerts, dashboard) = (read("operations/alerts.yml"), read("operations/dashboard.json"));
+    for (file, text) in [("alerts.yml", &alerts), ("dashboard.json", &dashboard)] {
+        let used = names_in(text);
+        assert!(used.len() >= 10, "{file} uses {used:?}");
+        let missing: Vec<_> = used.difference(&there).collect();
+        assert!(missing.is_empty(), "{file} uses {missing:?}, which there are not");
+    }
+    let _: serde_json::Value = serde_json::from_str(&dashboard).expect("one JSON object");
+    let docs = read("../docs/operations.md");
+    let names: Vec<_> =
+        alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(names.len() >= 8, "{names:?}");
+    for name in names {
+        assert!(
+            docs.contains(&format!("| `{name}` |")),
+            "docs/operations.md says nothing of {name}"
+        );
+    }
+}
