@@ -21,6 +21,7 @@ mod miri;
 mod no_std;
 mod pgo;
 mod process;
+mod promtool;
 mod source;
 mod stats;
 mod tidy;
@@ -65,6 +66,8 @@ enum Command {
     Miri,
     /// Have Wireshark and Scapy read what the userspace NIC sends, in every mode.
     Dissect,
+    /// Have promtool check the alert rules and what a server tells Prometheus.
+    Promtool,
     /// Run the tests on real libibverbs in a virtual machine with the kernel's rxe.
     VmTest(vm::Args),
 }
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Loom => loom::run(),
         Command::Miri => miri::run(),
         Command::Dissect => dissect::run(),
+        Command::Promtool => promtool::run(),
         Command::VmTest(args) => vm::run(&args),
     };
     match outcome {
