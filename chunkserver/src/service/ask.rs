@@ -116,6 +116,16 @@ impl Ask {
         matches!(self, Self::Create(..) | Self::Delete(_) | Self::Finish(..) | Self::Write(..))
     }
 
+    /// Bytes that it reads or writes.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Read(ReadHeader { length, .. }) | Self::Write(WriteHeader { length, .. }, ..) => {
+                (*length).into()
+            }
+            _ => 0,
+        }
+    }
+
     /// What the store is asked about; none of what is answered without it.
     pub(super) fn target(&self) -> Option<Target> {
         Some(match self {

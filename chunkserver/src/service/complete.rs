@@ -31,7 +31,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
         };
         let (job, reply) = job;
-        let Job { responder, deadline, ask, pass, price, tokens, mut trace } = job;
+        self.under_way.sub(&job);
+        let Job { responder, deadline, ask, pass, price, tokens, mut trace, .. } = job;
         trace.answer(self.endpoint.now(), flush_ns);
         pass.iter().for_each(|pass| pass.end());
         self.tenants.done(tokens);

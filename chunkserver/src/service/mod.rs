@@ -8,7 +8,8 @@
 //! | `complete` | turns results of the store into answers to clients |
 //! | `ask`, `answer` | a request and an answer under way |
 //! | `policy` | what is done with a request while its data arrives |
-//! | `queues`, `waiting` | requests that wait for the store: tenant by tenant, link by link |
+//! | `queues`, `waiting` | requests that wait for the store: tenant by tenant, class, link by link |
+//! | `under_way` | how many bytes of each class the store has |
 //! | `tenants` | whose requests are whose, and the tokens that they need |
 //! | `entries` | links that entered a session, and entries that wait for work of older links |
 //! | `health` | the state of links, for logs and for clients that ask |
@@ -43,6 +44,7 @@ mod start;
 mod stats;
 mod tenants;
 mod trace;
+mod under_way;
 mod waiting;
 
 pub use config::ServiceConfig;

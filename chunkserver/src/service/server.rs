@@ -12,7 +12,7 @@ use towpath_rpc::{
     Fate, Incoming, Piece, Request as RpcRequest, RequestKey, Responder, RpcServer,
     ServerConfig as RpcConfig,
 };
-use towpath_transport::{Buf, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
+use towpath_transport::{Buf, Class, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
 use super::answer::Answer;
 use super::ask::Ask;
@@ -27,6 +27,7 @@ use super::scrubbing::ScrubBoard;
 use super::stats::ServerStats;
 use super::tenants::{Price, Tenants};
 use super::trace::{Came, SlowLog, Trace};
+use super::under_way::UnderWay;
 use crate::metrics::Meter;
 use crate::qos::{self, TenantId};
 use crate::store::disks::{Closed, Disks};
@@ -37,6 +38,7 @@ use crate::store::{Completion, Pass};
 pub(super) struct Job {
     pub(super) responder: Responder,
     pub(super) deadline: Time,
+    pub(super) class: Class,
     pub(super) ask: Ask,
     /// Of a change that the store has, of a link with a session.
     pub(super) pass: Option<Arc<Pass>>,
@@ -95,6 +97,7 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     /// Some request waits for tokens.
     pub(super) waits_for_tokens: bool,
     pub(super) staged: Slab<Asked>,
+    pub(super) under_way: UnderWay,
     answers: VecDeque<Answered>,
     pub(super) entries: Entries,
     refusals: Refusals,
@@ -150,6 +153,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             order: Vec::new(),
             waits_for_tokens: false,
             staged: Slab::new(),
+            under_way: UnderWay::default(),
             answers: VecDeque::new(),
             entries: Entries::default(),
             refusals: Refusals::default(),
@@ -245,6 +249,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 }
                 Some(Asked::Unstage) | None => continue,
             };
+            self.under_way.sub(&job);
             job.pass.iter().for_each(|pass| pass.end());
             self.tenants.done(job.tokens);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
@@ -449,8 +454,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         self.next_expiry = self.next_expiry.min(deadline);
         let link = responder.link();
-        let job = Job { responder, deadline, ask, pass: None, price, tokens: None, trace };
-        self.waiting.push(price.tenant, link, job);
+        let class = self.class_of(link);
+        let (pass, tokens) = (None, None);
+        let job = Job { responder, deadline, class, ask, pass, price, tokens, trace };
+        self.waiting.push((price.tenant, class), link, job);
     }
 
     /// What the store is asked for a request without data, or the answer where it is not.

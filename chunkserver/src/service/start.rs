@@ -3,11 +3,12 @@
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::wire::ReadHeader;
 use towpath_rpc::Fate;
-use towpath_transport::{Buf, Device, Region};
+use towpath_transport::{Buf, Class, Device, Region};
 
 use super::answer::{Answer, read_head_bytes};
 use super::ask::Ask;
 use super::errors::of_unsent;
+use super::queues::Of;
 use super::server::{Asked, ChunkServer, Job};
 use crate::qos::TenantId;
 use crate::store::Fenced;
@@ -45,24 +46,41 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.stats.waiting_max = self.stats.waiting_max.max(self.waiting.len() as u64);
     }
 
-    /// Hands one request of a tenant to the store; false when none of them can go now.
+    /// Hands one request of a tenant to the store, of the highest class that it can; false when
+    /// none of them can go now. Each class has room of its own there, so none waits for good.
     fn start_one_of(&mut self, tenant: TenantId) -> bool {
-        for _ in 0..self.waiting.links(tenant) {
-            // What waits for a disk that is slow keeps nothing from another one.
-            let store = &self.store;
-            let goes = |job: &Job| job.ask.target().is_none_or(|of| store.has_room_for(of));
-            let Some(job) = self.waiting.pop(tenant, goes) else { continue };
-            let Err((job, lack)) = self.start(job) else { return true };
-            let link = job.responder.link();
-            self.waiting.put_back(tenant, link, job);
-            if lack == Lack::Tokens {
-                // What it has gathered for this request is not for others'.
-                self.waiting.stay_first(tenant, link);
-                self.waits_for_tokens = true;
-                return false;
+        for class in Class::ALL {
+            match self.start_one_of_class((tenant, class)) {
+                Ok(true) => return true,
+                Ok(false) => {}
+                // It was for tokens, which are the tenant's.
+                Err(_) => return false,
             }
         }
         false
+    }
+
+    /// The same of one class; an error where what the first one lacks is not for other classes.
+    fn start_one_of_class(&mut self, of: Of) -> Result<bool, Lack> {
+        for _ in 0..self.waiting.links(of) {
+            // What waits for a disk that is slow keeps nothing from another one.
+            let (store, under_way) = (&self.store, &self.under_way);
+            let goes = |job: &Job| {
+                let target = job.ask.target();
+                target.is_none_or(|of| store.has_room_for(job.class, of)) && under_way.has_room(job)
+            };
+            let Some(job) = self.waiting.pop(of, goes) else { continue };
+            let Err((job, lack)) = self.start(job) else { return Ok(true) };
+            let link = job.responder.link();
+            self.waiting.put_back(of, link, job);
+            if lack == Lack::Tokens {
+                // What it has gathered for this request is not for others'.
+                self.waiting.stay_first(of, link);
+                self.waits_for_tokens = true;
+                return Err(lack);
+            }
+        }
+        Ok(false)
     }
 
     /// Hands one request to the store; gives it back when it has to wait.
@@ -105,10 +123,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             return Err((job, Lack::Buffer));
         };
         job.trace.started.get_or_insert(now);
+        self.under_way.add(&job);
+        let class = job.class;
         let token = self.staged.insert(Asked::Job(job));
-        if let Err(unsent) = self.store.send(token as u64, request) {
+        if let Err(unsent) = self.store.send(class, token as u64, request) {
             // No disk ever had it.
             let Asked::Job(job) = self.staged.remove(token) else { return Ok(()) };
+            self.under_way.sub(&job);
             job.pass.iter().for_each(|pass| pass.end());
             self.tenants.done(job.tokens);
             let answer = Answer::Error(of_unsent(job.ask.target(), unsent));

@@ -223,3 +223,13 @@ impl<W, R> Reply<W, R> {
         )
     }
 }
+
+impl<W: AsRef<[u8]>, R> Request<W, R> {
+    /// Bytes of data that come with it.
+    pub(super) fn byte_len(&self) -> u64 {
+        match self {
+            Self::Write { data, .. } => data.iter().map(|piece| piece.as_ref().len() as u64).sum(),
+            _ => 0,
+        }
+    }
+}

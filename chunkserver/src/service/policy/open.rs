@@ -103,7 +103,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let what = parsed.and_then(|parsed| match parsed {
             StorageRequest::Write { header, crcs } => {
                 self.open.next_stage += 1;
-                let staged = Staged::new(self.open.next_stage, self.open.unwanted.0.clone());
+                let class = self.class_of(head.link());
+                let unwanted = self.open.unwanted.0.clone();
+                let staged = Staged::new(self.open.next_stage, class, unwanted);
                 let mut context = Context::default();
                 self.policy.header(&mut context, (header, crcs, staged)).map(What::Write)
             }
@@ -141,11 +143,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let disk = self.store.disk_of(chunk);
         let Some(writing) = self.open.writing(request) else { return };
         writing.staged.ask(disk);
+        let class = writing.staged.class();
         let mut data = self.policy.spare.take_data();
         data.push(piece);
         let token = self.staged.insert(Asked::Stage { request, offset });
         let asked = Request::Stage { stage, chunk, first_slice, data };
-        if let Err(unsent) = self.store.send(token as u64, asked) {
+        if let Err(unsent) = self.store.send(class, token as u64, asked) {
             // There was room, so the disk is gone.
             self.staged.remove(token);
             let error = of_unsent(Some(Target::Chunk(chunk)), unsent);
@@ -262,15 +265,15 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Has the store forget what it staged for writes that were given up.
     pub(in crate::service) fn unstage_unwanted(&mut self) {
-        while let Some((stage, disk)) =
+        while let Some((stage, disk, class)) =
             self.open.waiting.take().or_else(|| self.open.unwanted.1.try_recv().ok())
         {
             let token = self.staged.insert(Asked::Unstage);
-            let sent = self.store.send(token as u64, Request::Unstage { stage, disk });
+            let sent = self.store.send(class, token as u64, Request::Unstage { stage, disk });
             if let Err(unsent) = sent {
                 self.staged.remove(token);
                 if matches!(unsent, Unsent::Full) {
-                    self.open.waiting = Some((stage, disk));
+                    self.open.waiting = Some((stage, disk, class));
                     return;
                 }
             }
@@ -280,7 +283,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What handlers may know of the server, for a write to a chunk that came over a link.
     fn context(&self, link: LinkId, chunk: ChunkId) -> Context {
         let whole_bytes_max = self.endpoint.whole_bytes_max(link).unwrap_or(0) as usize;
-        let has_room = self.store.has_room_for(Target::Chunk(chunk));
+        let has_room = self.store.has_room_for(self.class_of(link), Target::Chunk(chunk));
         Context { whole_bytes_max, has_room, ..Context::default() }
     }
 }

@@ -166,7 +166,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         if edges.is_empty() {
             return Ok(());
         }
-        let wanted = self.gathering.data_bytes + edges.len() as u64 * SLICE;
+        let wanted = self.gathering.data_bytes() + edges.len() as u64 * SLICE;
         let has_room = !self.is_sparse || self.room_bytes >= wanted;
         let mut extents = Vec::with_capacity(2);
         if !has_room || !self.space.take(edges.len() as u32, &mut extents) {
@@ -178,9 +178,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     fn begin_clear(&mut self, to: Option<Client>, chunk: ChunkId, staged: Staged, edges: Edges) {
-        let data_bytes = staged.change.data_bytes();
         let member = self.join(to, chunk, staged, Vec::<W>::new());
-        self.gathering.data_bytes += data_bytes;
         self.members[member].merges_left = edges.len();
         for (position, (Part { slice, from, len }, page, old)) in edges.into_iter().enumerate() {
             let (bytes, is_second) = (vec![0; len], false);

@@ -17,35 +17,32 @@ use crate::store::residence::SlicePlace;
 use crate::store::slice::{ChunkId, SLICE_BYTES, hole_crc};
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    /// Makes a group of what gathers, where none is under way: of the first changes, as far as
-    /// their slices are merged. Without room in the log it waits for a checkpoint.
+    /// Makes a group of what gathers, where none is under way: of the changes that may
+    /// [join](Self::joining) it. Without room in the log it waits for a checkpoint.
     pub(super) fn close_group(&mut self) {
         if self.current.is_some() || self.failed.is_some() {
             return;
         }
-        let members = &self.gathering.members;
-        let is_ready = |key: &&usize| self.members[**key].merges_left == 0;
-        let ready = members.iter().take_while(is_ready).count();
-        if ready == 0 {
+        let members = self.joining();
+        if members.is_empty() {
             return;
         }
-        let record_bytes: usize =
-            members[..ready].iter().map(|key| self.members[*key].record_bytes).sum();
+        let record_bytes: usize = members.iter().map(|key| self.members[*key].record_bytes).sum();
         let pages = record_bytes.div_ceil(PAGE_BYTES) as u64;
         if !self.log.has_room(pages) || self.map.saved_pages() >= super::SAVED_PAGES_MAX {
             self.wants_checkpoint |= self.checkpoint.is_none();
             return;
         }
-        let members: Vec<_> = self.gathering.members.drain(..ready).collect();
-        self.gathering.record_bytes -= record_bytes as u64;
         let mut data_left = 0;
-        for key in &members {
+        for (key, version) in members.iter().zip(self.log.end.sequence..) {
             let member = &mut self.members[*key];
-            member.is_closed = true;
+            (member.is_closed, member.version) = (true, version);
             data_left += member.writes_left;
         }
-        let rest = self.gathering.members.iter().map(|key| &self.members[*key].change);
-        self.gathering.data_bytes = rest.map(Change::data_bytes).sum();
+        let gathered = std::mem::take(&mut self.gathering).members;
+        for key in gathered.into_iter().filter(|key| !self.members[*key].is_closed) {
+            self.gathering.add(key, &self.members[key]);
+        }
         let (start, bytes) = (self.log.end, Vec::new());
         let (is_stale, is_flushing, log_left) = (false, false, 0);
         let mut group = Group { members, bytes, start, log_left, data_left, is_stale, is_flushing };

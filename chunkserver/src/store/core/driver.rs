@@ -11,6 +11,7 @@ use crossbeam_channel::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use towpath_memory::Buf;
+use towpath_transport::Class;
 use towpath_wake::Bell;
 
 use super::group::Client;
@@ -26,6 +27,10 @@ use crate::store::unfinished::Unfinished;
 
 /// Requests that are taken from one who asks before the next one's turn, and the disk's.
 const TURN_MAX: usize = 64;
+
+/// Bytes of writes of each class that are taken before the next class's turn: copying them takes
+/// time, some 100 us for a mebibyte. The last one taken may be longer.
+const TURN_BYTES: [u64; Class::COUNT] = [16 << 20, 8 << 20, 1 << 20];
 
 /// How long a disk without a file to wait for is waited for at a time: one in virtual time, which
 /// knows by itself when it has something.
@@ -45,8 +50,8 @@ type Alarm = Arc<Mutex<Option<Waker>>>;
 
 /// One asker's end.
 pub(super) struct Desk<W> {
-    /// None when the asker is gone.
-    incoming: Option<Receiver<(u64, Request<W, Buf>)>>,
+    /// By class; empty when the asker is gone.
+    incoming: Vec<Receiver<(u64, Request<W, Buf>)>>,
     outgoing: Sender<Completion<W, Buf>>,
     alarm: Alarm,
     has_answers: bool,
@@ -56,7 +61,8 @@ pub(super) struct Desk<W> {
 /// and answers of its own.
 #[derive(Debug)]
 pub struct StoreThread<W> {
-    requests: Sender<(u64, Request<W, Buf>)>,
+    /// By class: none fills another's queue.
+    requests: Vec<Sender<(u64, Request<W, Buf>)>>,
     completions: Receiver<Completion<W, Buf>>,
     bell: Waker,
     alarm: Alarm,
@@ -83,13 +89,14 @@ impl<W: AsRef<[u8]> + Send + 'static> StoreThread<W> {
         T: Send + 'static,
         E: From<io::Error> + Send + 'static,
     {
-        let queues = (0..askers).map(|_| bounded(config.queue_max));
-        let (requests, incoming): (Vec<_>, Vec<_>) = queues.unzip();
+        let queues = |_| Class::ALL.iter().map(|_| bounded(config.queue_max)).unzip();
+        let queues = (0..askers).map(queues);
+        let (requests, incoming): (Vec<Vec<_>>, Vec<Vec<_>>) = queues.unzip();
         let (outgoing, completions): (Vec<_>, Vec<_>) = (0..askers).map(|_| unbounded()).unzip();
         let alarms: Vec<Alarm> = (0..askers).map(|_| Alarm::default()).collect();
         let ends = incoming.into_iter().zip(outgoing).zip(&alarms);
         let desks = ends.map(|((incoming, outgoing), alarm)| Desk {
-            incoming: Some(incoming),
+            incoming,
             outgoing,
             alarm: Arc::clone(alarm),
             has_answers: false,
@@ -136,14 +143,27 @@ impl<W> StoreThread<W> {
     /// # Errors
     /// The request, when the queue is full or the thread has ended.
     pub fn try_send(&self, token: u64, request: Request<W, Buf>) -> Result<(), Request<W, Buf>> {
-        self.requests.try_send((token, request)).map_err(|refused| match refused {
+        self.try_send_as(Class::default(), token, request)
+    }
+
+    /// The same for a request of a class, each of which has a queue.
+    ///
+    /// # Errors
+    /// As [`try_send`](Self::try_send).
+    pub fn try_send_as(
+        &self,
+        class: Class,
+        token: u64,
+        request: Request<W, Buf>,
+    ) -> Result<(), Request<W, Buf>> {
+        self.requests[class.index()].try_send((token, request)).map_err(|refused| match refused {
             TrySendError::Full((_, request)) | TrySendError::Disconnected((_, request)) => request,
         })
     }
 
     /// Has the thread take what is queued.
     pub fn ring(&self) {
-        if !self.requests.is_empty() {
+        if self.requests.iter().any(|queue| !queue.is_empty()) {
             self.bell.wake_by_ref();
         }
     }
@@ -153,10 +173,11 @@ impl<W> StoreThread<W> {
         *self.alarm.lock().unwrap_or_else(PoisonError::into_inner) = waker;
     }
 
-    /// Whether a request would find room in the queue. With one thread that sends it does.
+    /// Whether a request of a class would find room in its queue. With one thread that sends it
+    /// does.
     #[must_use]
-    pub fn has_room(&self) -> bool {
-        !self.requests.is_full()
+    pub fn has_room(&self, class: Class) -> bool {
+        !self.requests[class.index()].is_full()
     }
 
     /// Where the answers arrive. It disconnects when the thread has ended.
@@ -305,37 +326,49 @@ impl<W: AsRef<[u8]>> Driver<W> {
 
     /// Whether anybody can still ask, or something is under way.
     fn has_work(&self) -> bool {
-        self.desks.iter().any(|desk| desk.incoming.is_some()) || !self.core.is_idle()
+        self.desks.iter().any(|desk| !desk.incoming.is_empty()) || !self.core.is_idle()
     }
 
-    /// Takes what is queued, some of each who asks, who go first in turn. True where there was
-    /// something.
+    /// Takes what is queued, some of each class and of each who asks, who go first in turn. True
+    /// where there was something.
     fn take(&mut self) -> bool {
         let (count, mut any) = (self.desks.len(), false);
         self.next = (self.next + 1) % count.max(1);
         let next = self.next;
-        for asker in (0..count).map(|at| (next + at) % count) {
-            for _ in 0..TURN_MAX {
-                if !self.core.has_room() {
-                    return any;
-                }
-                let desk = &mut self.desks[asker];
-                let Some(incoming) = &desk.incoming else { break };
-                match incoming.try_recv() {
-                    Ok((token, request)) => {
-                        any = true;
-                        self.note(&request);
-                        self.core.submit(Client { asker, token }, request);
-                    }
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => {
-                        (desk.incoming, any) = (None, true);
-                        self.core.drop_all_early_of(asker);
-                    }
-                }
+        for class in Class::ALL {
+            let mut bytes_left = TURN_BYTES[class.index()];
+            for asker in (0..count).map(|at| (next + at) % count) {
+                any |= self.take_from(asker, class, &mut bytes_left);
             }
         }
         any
+    }
+
+    fn take_from(&mut self, asker: usize, class: Class, bytes_left: &mut u64) -> bool {
+        for taken in 0..TURN_MAX {
+            if !self.core.has_room(class) || *bytes_left == 0 {
+                return taken > 0;
+            }
+            let desk = &mut self.desks[asker];
+            let Some(incoming) = desk.incoming.get(class.index()) else { return taken > 0 };
+            match incoming.try_recv() {
+                Ok((token, request)) => {
+                    *bytes_left = bytes_left.saturating_sub(request.byte_len());
+                    self.note(&request);
+                    self.core.submit_as(class, Client { asker, token }, request);
+                }
+                Err(TryRecvError::Empty) => return taken > 0,
+                // All of its queues end together; what is in the others is taken first.
+                Err(TryRecvError::Disconnected) => {
+                    if desk.incoming.iter().all(Receiver::is_empty) {
+                        desk.incoming.clear();
+                        self.core.drop_all_early_of(asker);
+                    }
+                    return true;
+                }
+            }
+        }
+        true
     }
 
     /// Follows what becomes of unfinished chunks.

@@ -118,7 +118,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         early.pages.extend((first_slice..).zip(pages));
         self.early.slices += (early.pages.len() - slices) as u64;
         early.writes_left += ops.len();
-        ops.into_iter().for_each(|op| self.io.submit(Purpose::Early { key }, op));
+        let class = self.staging;
+        ops.into_iter().for_each(|op| self.io.submit_as(class, Purpose::Early { key }, op));
         true
     }
 
@@ -162,9 +163,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     fn early_writes(&self, extents: &[Extent], data: &[W]) -> io::Result<Vec<Op>> {
         let (mut data, mut ops) = (Gather::new(data), Vec::with_capacity(extents.len()));
+        let op_pages = OP_PAGES[self.staging.index()];
         for &Extent { page, count } in extents {
-            for run in (0..count).step_by(OP_PAGES) {
-                let run_pages = (count - run).min(OP_PAGES as u32) as usize;
+            for run in (0..count).step_by(op_pages) {
+                let run_pages = (count - run).min(op_pages as u32) as usize;
                 let mut from = towpath_disk::Buffers::<WritePages>::new();
                 for first in (0..run_pages).step_by(LONG_PAGES) {
                     let pages = (run_pages - first).min(LONG_PAGES);

@@ -11,6 +11,7 @@ use crate::store::request::{Reply, Terms};
 use crate::store::results::Ticket;
 use crate::store::slice::{ChunkId, SLICE_BYTES, Span};
 use towpath_memory::Buf;
+use towpath_transport::Class;
 
 /// Who asked, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,10 +156,11 @@ pub(super) enum Failure {
 pub(super) struct Member<W> {
     /// None where nobody waits for it.
     pub(super) to: Option<Client>,
+    pub(super) class: Class,
     pub(super) chunk: ChunkId,
     pub(super) change: Change,
     pub(super) terms: Terms,
-    /// The number that its record has.
+    /// The number that its record has, once its group is closed.
     pub(super) version: u64,
     pub(super) record_bytes: usize,
     /// Writes of data under way.
@@ -222,8 +224,37 @@ impl<W> Member<W> {
 pub(super) struct Gathering {
     /// In the order of their effect.
     pub(super) members: Vec<usize>,
+    /// What they are, class by class: none keeps another from gathering.
+    pub(super) by_class: [Gathered; Class::COUNT],
+}
+
+/// How much of one class gathers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) members: usize,
     pub(super) record_bytes: u64,
     pub(super) data_bytes: u64,
+}
+
+impl<W> Member<W> {
+    /// Bytes of the slices that it writes.
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.change.data_bytes()
+    }
+}
+
+impl Gathering {
+    pub(super) fn add<W>(&mut self, key: usize, member: &Member<W>) {
+        self.members.push(key);
+        let of_class = &mut self.by_class[member.class.index()];
+        of_class.members += 1;
+        of_class.record_bytes += member.record_bytes as u64;
+        of_class.data_bytes += member.data_bytes();
+    }
+
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.by_class.iter().map(|of_class| of_class.data_bytes).sum()
+    }
 }
 
 /// The group under way.

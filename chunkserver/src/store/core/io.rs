@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 use towpath_disk::{Disk, DiskError, Done, Op, Refusal};
+use towpath_transport::Class;
 
+use super::lanes::Lanes;
 use super::merge::Edge;
+use super::page::PAGE_BYTES;
 use crate::store::record::Extent;
 
 /// What an operation is for.
@@ -42,11 +45,14 @@ pub(super) struct Ended {
     pub(super) outcome: Result<(), DiskError>,
 }
 
-/// A disk, and a queue before it.
+/// A disk, and the queues before it.
 pub(super) struct Io {
     disk: Box<dyn Disk>,
-    purposes: Slab<Purpose>,
-    waiting: VecDeque<(Purpose, Op)>,
+    under_way: Slab<UnderWay>,
+    /// What the store does for itself, which goes first.
+    own: VecDeque<(Purpose, Op)>,
+    by_class: [VecDeque<(Purpose, Op)>; Class::COUNT],
+    lanes: Lanes,
     /// What the disk did not take at all.
     refused: Vec<Ended>,
     done: Vec<Done>,
@@ -55,13 +61,20 @@ pub(super) struct Io {
     pub(super) flush_ns: u64,
 }
 
+struct UnderWay {
+    purpose: Purpose,
+    /// Whose it is, and its bytes; none of what the store does for itself.
+    lane: Option<(Class, u64)>,
+}
+
 impl Io {
     pub(super) fn new(disk: Box<dyn Disk>) -> Self {
-        let (purposes, waiting) = (Slab::new(), VecDeque::new());
         Self {
             disk,
-            purposes,
-            waiting,
+            under_way: Slab::new(),
+            own: VecDeque::new(),
+            by_class: Default::default(),
+            lanes: Lanes::new(),
             refused: Vec::new(),
             done: Vec::new(),
             flush_began: None,
@@ -79,37 +92,80 @@ impl Io {
 
     /// Whether nothing is under way and nothing waits.
     pub(super) fn is_idle(&self) -> bool {
-        self.purposes.is_empty() && self.waiting.is_empty() && self.refused.is_empty()
+        self.under_way.is_empty() && !self.has_waiting() && self.refused.is_empty()
+    }
+
+    fn has_waiting(&self) -> bool {
+        !self.own.is_empty() || self.by_class.iter().any(|queue| !queue.is_empty())
     }
 
     /// Whether what can wait had better do so: others wait already.
     pub(super) fn is_crowded(&self) -> bool {
         let limits = self.disk.limits();
-        !self.waiting.is_empty() || limits.in_flight + limits.depth / 4 >= limits.depth
+        self.has_waiting() || limits.in_flight + limits.depth / 4 >= limits.depth
     }
 
+    /// Gives the disk something that the store does for itself: records, flushes, checkpoints.
     pub(super) fn submit(&mut self, purpose: Purpose, op: Op) {
-        match self.waiting.is_empty() {
-            true => self.start(purpose, op),
-            false => self.waiting.push_back((purpose, op)),
+        self.own.push_back((purpose, op));
+        self.start_waiting();
+    }
+
+    /// Gives the disk what a request of a class needs, when it is its turn.
+    pub(super) fn submit_as(&mut self, class: Class, purpose: Purpose, op: Op) {
+        self.by_class[class.index()].push_back((purpose, op));
+        self.start_waiting();
+    }
+
+    /// Starts what may be under way, as far as the disk takes it.
+    fn start_waiting(&mut self) {
+        while let Some((purpose, op)) = self.own.pop_front() {
+            if let Some(back) = self.start(purpose, op, None) {
+                return self.own.push_front(back);
+            }
+        }
+        loop {
+            let heads = std::array::from_fn(|at| {
+                let head = self.by_class[at].front();
+                head.map(|(_, op)| op.page_count() * PAGE_BYTES as u64)
+            });
+            let limits = self.disk.limits();
+            if limits.in_flight >= limits.depth {
+                return;
+            }
+            let Some(class) = self.lanes.next(heads) else { return };
+            let Some((purpose, op)) = self.by_class[class.index()].pop_front() else { return };
+            let bytes = heads[class.index()].unwrap_or(0);
+            if let Some(back) = self.start(purpose, op, Some((class, bytes))) {
+                return self.by_class[class.index()].push_front(back);
+            }
         }
     }
 
-    fn start(&mut self, purpose: Purpose, op: Op) {
+    /// Gives an operation to the disk; it comes back where the disk's queue is full.
+    fn start(
+        &mut self,
+        purpose: Purpose,
+        op: Op,
+        lane: Option<(Class, u64)>,
+    ) -> Option<(Purpose, Op)> {
         if matches!(purpose, Purpose::Flush) {
             self.flush_began = Some(Instant::now());
         }
-        let tag = self.purposes.insert(purpose);
-        let Err(refused) = self.disk.submit(tag as u64, op) else { return };
-        let purpose = self.purposes.remove(tag);
+        let tag = self.under_way.insert(UnderWay { purpose, lane });
+        let Err(refused) = self.disk.submit(tag as u64, op) else {
+            lane.iter().for_each(|(class, bytes)| self.lanes.started(*class, *bytes));
+            return None;
+        };
+        let UnderWay { purpose, .. } = self.under_way.remove(tag);
         let (op, why) = (refused.op, refused.why);
         if why == Refusal::QueueFull {
-            self.waiting.push_front((purpose, op));
-            return;
+            return Some((purpose, op));
         }
         let (what, at) = (op.what(), op.at());
         let source = io::Error::other(why);
         self.refused.push(Ended { purpose, op, outcome: Err(DiskError { what, at, source }) });
+        None
     }
 
     /// Appends what has ended to `ended`; waits for something, for `timeout` at most, where there
@@ -129,19 +185,14 @@ impl Io {
         };
         for Done { tag, op, outcome } in self.done.drain(..) {
             // The disk gives out what it was given.
-            let Some(purpose) = self.purposes.try_remove(tag as usize) else { continue };
-            if let (Purpose::Flush, Some(began)) = (&purpose, self.flush_began) {
+            let Some(found) = self.under_way.try_remove(tag as usize) else { continue };
+            found.lane.iter().for_each(|(class, bytes)| self.lanes.ended(*class, *bytes));
+            if let (Purpose::Flush, Some(began)) = (&found.purpose, self.flush_began) {
                 self.flush_ns = began.elapsed().as_nanos() as u64;
             }
-            ended.push(Ended { purpose, op, outcome });
+            ended.push(Ended { purpose: found.purpose, op, outcome });
         }
-        while let Some((purpose, op)) = self.waiting.pop_front() {
-            let before = self.waiting.len();
-            self.start(purpose, op);
-            if self.waiting.len() > before {
-                break;
-            }
-        }
+        self.start_waiting();
         Ok(())
     }
 }

@@ -86,7 +86,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Old::At(found) => match self.memory.to_fill(1) {
                 Ok(into) => {
                     let at = self.layout.data_page(found.page);
-                    self.io.submit(Purpose::Edge(edge), Op::read(at, into));
+                    let class = self.class_of(edge.member);
+                    self.io.submit_as(class, Purpose::Edge(edge), Op::read(at, into));
                 }
                 Err(source) => {
                     let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
@@ -143,8 +144,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         found.change.set_crc(position, crc);
         found.merges_left -= 1;
         found.writes_left += 1;
-        let at = self.layout.data_page(page);
-        self.io.submit(Purpose::Data { member }, Op::write(at, whole));
+        let (class, at) = (found.class, self.layout.data_page(page));
+        self.io.submit_as(class, Purpose::Data { member }, Op::write(at, whole));
     }
 
     fn merge_failed(&mut self, member: usize, error: WriteError) {

@@ -6,6 +6,7 @@ use std::io;
 
 use slab::Slab;
 use towpath_disk::{Disk, PageNumber};
+use towpath_transport::Class;
 
 use super::blocking::Blocking;
 use super::checkpoint::Published;
@@ -198,6 +199,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             vacating: 0,
             residence: None,
             watch: None,
+            held_by: Default::default(),
+            staging: Class::default(),
             failed: None,
             damage: loaded.damage,
             counts: StoreStats {

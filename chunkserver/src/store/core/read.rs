@@ -2,6 +2,7 @@
 
 use towpath_disk::{DiskError, Op, ReadPages};
 use towpath_memory::Buf;
+use towpath_transport::Class;
 
 use super::group::Client;
 use super::io::Purpose;
@@ -21,6 +22,7 @@ use crate::store::space::Pin;
 #[derive(Debug)]
 pub(super) struct Reading {
     to: Option<Client>,
+    class: Class,
     chunk: ChunkId,
     span: Span,
     done: ReadDone,
@@ -108,7 +110,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let pin = self.space.pin();
         let (under_way, error) = (0, None);
         let buf = Some(buf);
-        let reading = Reading { to, chunk, span, done, slices, pin, buf, crcs, under_way, error };
+        let class = self.staging;
+        let reading =
+            Reading { to, class, chunk, span, done, slices, pin, buf, crcs, under_way, error };
         let read = self.reads.insert(reading);
         if !self.read_directly(read) {
             self.read_in_runs(read);
@@ -160,7 +164,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 reading.under_way += 1;
                 let at = self.layout.data_page(first.page);
                 let purpose = Purpose::Read { read, position: 0, is_second: false };
-                self.io.submit(purpose, Op::read(at, into));
+                self.io.submit_as(self.reads[read].class, purpose, Op::read(at, into));
                 true
             }
             Err(buf) => {
@@ -200,7 +204,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Ok(into) => {
                 self.reads[read].under_way += 1;
                 let purpose = Purpose::Read { read, position, is_second };
-                self.io.submit(purpose, Op::read(self.layout.data_page(page), into));
+                let op = Op::read(self.layout.data_page(page), into);
+                self.io.submit_as(self.reads[read].class, purpose, op);
             }
             Err(source) => {
                 let error = MediaError::at(MediaOp::Read, "memory", 0)(source);

@@ -1,6 +1,7 @@
 //! Scrub: checks every committed slice, some at a time.
 
 use towpath_disk::{DiskError, Op};
+use towpath_transport::Class;
 
 use super::group::Client;
 use super::io::Purpose;
@@ -98,7 +99,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Ok(into) => {
                 scrub.under_way += 1;
                 let op = Op::read(self.layout.data_page(looked.at.page), into);
-                self.io.submit(Purpose::Scrub { slice: looked, is_second }, op);
+                let purpose = Purpose::Scrub { slice: looked, is_second };
+                self.io.submit_as(Class::Copper, purpose, op);
             }
             Err(error) => {
                 let error = MediaError::at(MediaOp::Read, "memory", 0)(error);

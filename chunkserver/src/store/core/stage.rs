@@ -11,9 +11,13 @@ use crate::store::request::{Reply, Request, Terms};
 use crate::store::results::Ticket;
 use crate::store::slice::{ChunkId, SLICE_BYTES};
 use towpath_memory::Buf;
+use towpath_transport::Class;
 
-/// Most members of a group: what is answered together, some 100 us of work.
+/// Most members of a class that gather: what is answered together, some 100 us of work.
 const GROUP_MEMBERS_MAX: usize = 1024;
+
+/// The number of a change whose group is not closed.
+const UNKNOWN: u64 = 0;
 
 /// Why a change is not staged.
 #[derive(Debug)]
@@ -109,12 +113,15 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Keeps a change until something has changed that it may wait for.
     pub(super) fn hold(&mut self, asked: Asked<W>) {
         *self.held_of.entry(chunk_of(&asked.request)).or_insert(0) += 1;
-        self.held.push_back(asked);
+        self.held_by[self.staging.index()] += 1;
+        self.held.push_back((self.staging, asked));
     }
 
     pub(super) fn retry_held(&mut self) {
         self.held_of.clear();
-        for asked in std::mem::take(&mut self.held) {
+        self.held_by = Default::default();
+        for (class, asked) in std::mem::take(&mut self.held) {
+            self.staging = class;
             self.change(asked);
         }
     }
@@ -188,10 +195,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         Ok(Staged { change, terms, head: None, slots: 0, blocks: 0 })
     }
 
-    /// Whether a change that is made on these terms is made now. The version is that of the newest
-    /// change, which may be under way still: then this one is behind it in the log, and does not
-    /// happen without it. Only once nothing of the chunk is under way is it said that there is
-    /// another version, or that the change was made before: that is durable then.
+    /// Whether a change that is made on these terms is made now. One for a version waits until
+    /// nothing of the chunk is under way: the number of a change is not known before its group
+    /// closes. Only then is it said that there is another version, or that the change was made
+    /// before: that is durable then.
     pub(super) fn check_terms(&self, chunk: ChunkId, terms: Terms) -> Result<(), Stop<Refused>> {
         let Some(Head { version, stamp, .. }) = self.head(chunk) else { return Ok(()) };
         #[cfg(test)]
@@ -200,9 +207,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         let is_known = terms.stamp != 0 && terms.stamp == stamp;
         let is_other = terms.version.is_some_and(|expected| expected != version);
-        match is_known || is_other {
+        let is_pending = self.pending.contains_key(&chunk);
+        match is_known || is_other || (is_pending && terms.version.is_some()) {
             false => Ok(()),
-            true if self.pending.contains_key(&chunk) => Err(Stop::Hold),
+            true if is_pending => Err(Stop::Hold),
             true if is_known => Err(Stop::Known(version)),
             true => Err(Refused::OtherVersion { version }.into()),
         }
@@ -210,6 +218,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// A delete that nobody waits for.
     pub fn delete_unasked(&mut self, chunk: ChunkId) {
+        self.staging = Class::Copper;
         self.change(Asked { to: None, request: Request::Delete { chunk, version: None } });
     }
 
@@ -239,10 +248,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     ) -> usize {
         let Staged { change, terms, head, slots, blocks } = staged;
         let record_bytes = change.op().encoded_len_with(terms.stamp);
-        // Members keep their order, and a record its number where its member fails.
-        let version = self.log.end.sequence + self.gathering.members.len() as u64;
-        let head = head.map(|head| Head { version, stamp: terms.stamp, ..head });
-        self.gathering.record_bytes += record_bytes as u64;
+        let (version, stamp) = (UNKNOWN, terms.stamp);
+        let head = head.map(|head| Head { version, stamp, ..head });
         self.pending_chunks += match change {
             Change::Create { .. } => 1,
             Change::Delete => -1,
@@ -254,6 +261,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let kept = head.filter(|head| head.has_slots).map(|_| Vec::new());
         let member = Member {
             to,
+            class: self.staging,
             chunk,
             change,
             terms,
@@ -274,7 +282,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             pending.is_barrier |= member.is_barrier();
         }
         let key = self.members.insert(member);
-        self.gathering.members.push(key);
+        self.gathering.add(key, &self.members[key]);
         key
     }
 
@@ -327,8 +335,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// Whether a record finds room in the group that gathers.
     pub(super) fn check_group(&self, record_bytes: usize) -> Result<(), Stop<Refused>> {
-        let full = self.gathering.record_bytes + record_bytes as u64 > self.log.group_bytes_max();
-        match full || self.gathering.members.len() >= GROUP_MEMBERS_MAX {
+        let gathered = self.gathering.by_class[self.staging.index()];
+        let full = gathered.record_bytes + record_bytes as u64 > self.log.group_bytes_max();
+        match full || gathered.members >= GROUP_MEMBERS_MAX {
             true => Err(Stop::Hold),
             false => Ok(()),
         }
@@ -401,7 +410,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     pub(super) fn is_room_for(&self, byte_len: u64) -> bool {
-        let under_way = self.gathering.data_bytes + self.early.bytes();
+        let under_way = self.gathering.data_bytes() + self.early.bytes();
         let wanted = under_way + byte_len + self.full_bytes();
         !self.is_sparse || self.room_bytes >= wanted
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use slab::Slab;
 use towpath_disk::Disk;
 use towpath_memory::Buf;
+use towpath_transport::Class;
 
 use super::checkpoint::{Checkpoint, Published};
 use super::clear::EDGE_PAGES;
@@ -58,6 +59,8 @@ pub struct StoreCore<W> {
     pub(super) space: Space,
     pub(super) log: Log,
     pub(super) members: Slab<Member<W>>,
+    /// The class of what is being staged.
+    pub(super) staging: Class,
     pub(super) gathering: Gathering,
     pub(super) current: Option<Group>,
     pub(super) pending: HashMap<ChunkId, Pending>,
@@ -68,7 +71,9 @@ pub struct StoreCore<W> {
     pub(super) promised_slots: u64,
     pub(super) promised_blocks: u64,
     /// Changes that wait for others, or for room.
-    pub(super) held: VecDeque<Asked<W>>,
+    pub(super) held: VecDeque<(Class, Asked<W>)>,
+    /// How many of them there are of each class.
+    pub(super) held_by: [usize; Class::COUNT],
     /// How many of them there are of each chunk.
     pub(super) held_of: HashMap<ChunkId, usize>,
     /// Something has happened that those may have waited for.
@@ -105,6 +110,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Takes a request. Its answer is among those that a later [`turn`](Self::turn) brings, or at
     /// once among those to [take](Self::take_answers).
     pub fn submit(&mut self, to: Client, request: Request<W, Buf>) {
+        self.submit_as(Class::default(), to, request);
+    }
+
+    /// Takes a request of a class. What a higher class asks for waits for none of a lower one's
+    /// bytes: not in a group of changes, nor, but for a few, at the disk.
+    pub fn submit_as(&mut self, class: Class, to: Client, request: Request<W, Buf>) {
+        self.staging = class;
         self.take_in(Asked { to: Some(to), request });
     }
 
@@ -155,10 +167,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.answers.drain(..)
     }
 
-    /// Whether more requests may be taken in: those that wait for room are not too many.
+    /// Whether more requests of a class may be taken in: those that wait for room are not too many.
     #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.held.len() < super::HELD_MAX
+    pub fn has_room(&self, class: Class) -> bool {
+        self.held_by[class.index()] < super::HELD_MAX
     }
 
     /// Whether nothing is under way, but for what waits for a checkpoint.

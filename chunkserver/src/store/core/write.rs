@@ -5,6 +5,7 @@ use std::io;
 use smallvec::SmallVec;
 use towpath_disk::{DiskError, Op, WritePages};
 use towpath_memory::Buf;
+use towpath_transport::Class;
 
 use super::clear::EDGE_PAGES;
 use super::group::{Change, Client, Head};
@@ -22,11 +23,11 @@ use crate::store::record::Extent;
 use crate::store::request::{Reply, Request, Terms};
 use crate::store::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, slice_crc};
 
-/// Bytes of data that one group has at most: some milliseconds of a disk.
+/// Bytes of data of a class that gather at most: some milliseconds of a disk.
 const GROUP_DATA_BYTES_MAX: u64 = 32 << 20;
 
-/// Pages that are written by one operation.
-pub(super) const OP_PAGES: usize = 16 * LONG_PAGES;
+/// Pages that are written by one operation, by class: what a higher class waits for at a time.
+pub(super) const OP_PAGES: [usize; Class::COUNT] = [16 * LONG_PAGES, 4 * LONG_PAGES, LONG_PAGES / 2];
 
 /// A write, as it was asked for.
 struct Wanted<'a, W> {
@@ -133,7 +134,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         // At worst each slice gets an extent of its own.
         self.check_group(104 + 12 * count as usize).map_err(Stop::widen)?;
         let byte_len = u64::from(count) * SLICE_BYTES as u64;
-        let data_bytes = self.gathering.data_bytes;
+        let data_bytes = self.gathering.by_class[self.staging.index()].data_bytes;
         if data_bytes > 0 && data_bytes + byte_len > GROUP_DATA_BYTES_MAX {
             return Err(Stop::Hold);
         }
@@ -295,7 +296,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 }
                 let whole_to = span.end() / SLICE_BYTES as u64;
                 let run = u64::from(end - page).min(whole_to - slice) as usize;
-                let run = run.min(OP_PAGES);
+                let run = run.min(OP_PAGES[self.staging.index()]);
                 let mut from = towpath_disk::Buffers::<WritePages>::new();
                 for first in (0..run).step_by(LONG_PAGES) {
                     let pages = (run - first).min(LONG_PAGES);
@@ -334,9 +335,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.free_early(chunk, span);
         let head = Some(Head { byte_len: head.byte_len.max(span.end()), ..head });
         let change = Change::Write { offset: span.start(), byte_len, extents, crcs };
-        let data_bytes = change.data_bytes();
         let member = self.join(to, chunk, Staged { change, terms, head, slots, blocks }, data);
-        self.gathering.data_bytes += data_bytes;
         let under_way = early.map_or(0, |key| self.early.get(key).writes_left);
         self.members[member].writes_left = writes.len() + under_way;
         if let Some(key) = early {
@@ -344,7 +343,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         self.members[member].merges_left = edges.len();
         for (_, op) in writes {
-            self.io.submit(Purpose::Data { member }, op);
+            self.io.submit_as(self.staging, Purpose::Data { member }, op);
         }
         for edge in edges {
             self.begin_merge(Box::new(Edge { member, ..edge }));

@@ -23,6 +23,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use towpath_memory::Buf;
+use towpath_transport::Class;
 
 use super::core::StoreThread;
 use super::error::{CommitStep, CreateError, FlushFailed, Refused};
@@ -149,13 +150,19 @@ impl<W> Disks<W> {
         self.shared.names.iter().cloned().zip(self.threads).collect()
     }
 
-    /// Sends a request, whose answer comes with `token`: a small number, as it is an index here.
+    /// Sends a request of a class, whose answer comes with `token`: a small number, as it is an
+    /// index here.
     ///
     /// # Errors
     /// [`Unsent`]; the request is gone with its buffers.
-    pub fn send(&mut self, token: u64, request: Request<W, Buf>) -> Result<(), Unsent> {
+    pub fn send(
+        &mut self,
+        class: Class,
+        token: u64,
+        request: Request<W, Buf>,
+    ) -> Result<(), Unsent> {
         let target = Target::of(&request);
-        let disk = match self.route(target)? {
+        let disk = match self.route(class, target)? {
             Route::One(disk) => disk,
             Route::Here => {
                 self.ready.push_back(Completion {
@@ -165,7 +172,7 @@ impl<W> Disks<W> {
                 });
                 return Ok(());
             }
-            Route::All => return self.send_list(token, &request),
+            Route::All => return self.send_list(class, token, &request),
         };
         let (disk, kind) = match target {
             // Of two who make a chunk at a time the second goes where the first one went.
@@ -175,7 +182,8 @@ impl<W> Disks<W> {
             Target::Any => (disk, Kind::Scrub),
             _ => (disk, Kind::Other),
         };
-        let sent = self.threads[disk].as_ref().map(|thread| thread.try_send(token, request));
+        let sent =
+            self.threads[disk].as_ref().map(|thread| thread.try_send_as(class, token, request));
         if !matches!(sent, Some(Ok(()))) {
             if let Kind::Create(chunk) = kind {
                 self.shared.directory.create_answered(chunk, true);
@@ -194,7 +202,12 @@ impl<W> Disks<W> {
         }
     }
 
-    fn send_list(&mut self, token: u64, request: &Request<W, Buf>) -> Result<(), Unsent> {
+    fn send_list(
+        &mut self,
+        class: Class,
+        token: u64,
+        request: &Request<W, Buf>,
+    ) -> Result<(), Unsent> {
         let &Request::List { after, count_max } = request else { return Err(Unsent::Full) };
         let mut disks = 0;
         for (disk, thread) in self.threads.iter().enumerate() {
@@ -202,7 +215,8 @@ impl<W> Disks<W> {
                 continue;
             };
             // There was room in the queues of all of them.
-            if thread.try_send(token, Request::List { after, count_max }).is_ok() {
+            let request = Request::List { after, count_max };
+            if thread.try_send_as(class, token, request).is_ok() {
                 disks |= 1 << disk;
                 self.asked[disk] += 1;
             }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use towpath_memory::Buf;
+use towpath_transport::Class;
 
 use super::{Disks, Unsent};
 use crate::store::core::{DiskState, Room, StoreThread};
@@ -58,7 +59,7 @@ pub(super) enum Route {
 }
 
 impl<W> Disks<W> {
-    pub(super) fn route(&self, target: Target) -> Result<Route, Unsent> {
+    pub(super) fn route(&self, class: Class, target: Target) -> Result<Route, Unsent> {
         if !self.has_several() {
             return Ok(Route::One(0));
         }
@@ -78,12 +79,12 @@ impl<W> Disks<W> {
             Target::Chunk(chunk) => match self.shared.directory.disk(chunk) {
                 Some(disk) if self.runs(disk) => Ok(Route::One(disk)),
                 Some(disk) => Err(Unsent::Down(disk)),
-                None => self.of_unknown(),
+                None => self.of_unknown(class),
             },
             Target::New(chunk) => match self.shared.directory.disk(chunk) {
                 Some(disk) if self.runs(disk) => Ok(Route::One(disk)),
                 Some(disk) => Err(Unsent::Down(disk)),
-                None => Ok(Route::One(self.choose()?)),
+                None => Ok(Route::One(self.choose(class)?)),
             },
         }
     }
@@ -94,26 +95,26 @@ impl<W> Disks<W> {
 
     /// A chunk that no open disk has: one that could not be opened may have it; otherwise any disk
     /// can say that it is not there.
-    fn of_unknown(&self) -> Result<Route, Unsent> {
+    fn of_unknown(&self, class: Class) -> Result<Route, Unsent> {
         if let Some(disk) = self.threads.iter().position(Option::is_none) {
             return Err(Unsent::Down(disk));
         }
         let running = || self.open_disks().filter(|(_, thread)| thread.is_running());
         // One that hangs should not be asked for what another can say.
-        let found = running().find(|(_, thread)| thread.has_room()).or(running().next());
+        let found = running().find(|(_, thread)| thread.has_room(class)).or(running().next());
         found.map(|(disk, _)| Route::One(disk)).ok_or(Unsent::Down(0))
     }
 
     /// The disk for a new chunk: each that serves gets as many as it has room, of all that is free.
     /// Where none has room or none serves, one that says so.
-    fn choose(&self) -> Result<usize, Unsent> {
+    fn choose(&self, class: Class) -> Result<usize, Unsent> {
         let mut weights = [0_u64; super::DISKS_MAX];
         let (mut total, mut fallback) = (0_u128, None);
         for (disk, thread) in self.open_disks() {
             match thread.state() {
                 DiskState::Serving => {
                     let told = thread.told();
-                    if told.room != Room::None && thread.has_room() {
+                    if told.room != Room::None && thread.has_room(class) {
                         weights[disk] = told.stats.free_bytes;
                         total += u128::from(weights[disk]);
                     }
@@ -139,17 +140,17 @@ impl<W> Disks<W> {
         fallback.map(|(_, disk)| disk).ok_or(Unsent::Down(0))
     }
 
-    /// Whether a request about this would find room in the queue it goes to, or be answered at
-    /// once: it may also be refused.
+    /// Whether a request of a class about this would find room in the queue it goes to, or be
+    /// answered at once: it may also be refused.
     #[must_use]
-    pub fn has_room_for(&self, target: Target) -> bool {
-        let has_room = |thread: &StoreThread<W>| thread.has_room() || !thread.is_running();
+    pub fn has_room_for(&self, class: Class, target: Target) -> bool {
+        let has_room = |thread: &StoreThread<W>| thread.has_room(class) || !thread.is_running();
         match (target, self.has_several()) {
             (Target::New(chunk) | Target::Chunk(chunk), true) => {
                 match self.shared.directory.disk(chunk) {
                     Some(disk) => self.threads[disk].as_ref().is_none_or(has_room),
                     // Any can be asked to make it, or say that it is not there.
-                    None => self.has_room(),
+                    None => self.open_disks().any(|(_, thread)| has_room(thread)),
                 }
             }
             (Target::Server, true) => true,
@@ -160,7 +161,8 @@ impl<W> Disks<W> {
     /// Whether some request would find room.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.open_disks().any(|(_, thread)| thread.has_room())
+        let has_room = |thread: &StoreThread<W>| Class::ALL.iter().any(|of| thread.has_room(*of));
+        self.open_disks().any(|(_, thread)| has_room(thread))
     }
 
     /// The disk that has a chunk, as far as that is known.

@@ -121,7 +121,7 @@ impl Rig {
         self.next_token = (self.next_token + 1) % 8;
         let token = self.next_token;
         let hold = self.hold();
-        hold.send(token, request)?;
+        hold.send(Class::Silver, token, request)?;
         hold.ring();
         let answer = hold.wait_next().expect("a disk answers");
         assert_eq!(answer.token, token);
@@ -266,8 +266,9 @@ fn a_disk_that_goes_while_it_runs_takes_its_own_chunks_and_what_it_had() {
     let terms = Terms::default();
     let request =
         Request::Write { chunk, offset: 0, data, crcs, staged: None, verified: true, terms };
-    hold.send(5, request).expect("nobody knows yet");
-    hold.send(6, Request::List { after: None, count_max: 10 }).expect("nobody knows yet");
+    hold.send(Class::Copper, 5, request).expect("nobody knows yet");
+    hold.send(Class::Gold, 6, Request::List { after: None, count_max: 10 })
+        .expect("nobody knows yet");
     hold.ring();
     let mut ended = 0;
     while ended == 0 {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::store::damage::Damage;
 use towpath_disk::sim::Loss;
+use towpath_transport::Class;
 
 const LOSSES: [Loss; 5] =
     [Loss::Nothing, Loss::Everything, Loss::Suffix, Loss::Scattered, Loss::Scattered];
@@ -23,7 +24,13 @@ impl Left {
                 continue;
             };
             let change = &self.under_way[at].1;
+            let chunk = change.chunk();
+            let is_first = self.under_way[..at].iter().all(|(_, before)| before.chunk() != chunk);
             match self.acknowledged.take(change, &reply) {
+                Ok(Fate::Done) if !is_first => {
+                    let wrong = format!("change {token} overtook one of its chunk");
+                    self.wrong.get_or_insert(wrong);
+                }
                 Ok(Fate::Done | Fate::NotDone) => drop(self.under_way.remove(at)),
                 Ok(Fate::Unknown) => {}
                 Err(wrong) => {
@@ -36,7 +43,7 @@ impl Left {
 
 /// Goes on with the workload of `seed` until it ends or the power does.
 fn go_on(medium: &Medium, acknowledged: Model, seed: u64, batches: u32, bug: Option<Bug>) -> Left {
-    let mut prng = Prng::new(seed);
+    let (mut prng, mut classes) = (Prng::new(seed), Prng::new(!seed));
     let mut left = Left { acknowledged, ..Left::default() };
     let Ok(mut core) = open(medium) else { return left };
     core.bug = bug;
@@ -45,7 +52,8 @@ fn go_on(medium: &Medium, acknowledged: Model, seed: u64, batches: u32, bug: Opt
         for _ in 0..1 + prng.below(5) {
             let change = left.acknowledged.random(&mut prng);
             token += 1;
-            submit(&mut core, token, &change, &mut prng);
+            let class = Class::ALL[classes.below(3) as usize];
+            submit(&mut core, (class, token), &change, &mut prng);
             left.under_way.push((token, change));
         }
         if prng.chance(0.2) {
@@ -232,6 +240,11 @@ fn the_crash_test_notices_changes_that_are_made_for_another_version() {
 #[test]
 fn the_crash_test_notices_a_truncate_that_leaves_the_rest_of_a_slice() {
     is_noticed(Bug::KeepTail, 12, 23);
+}
+
+#[test]
+fn the_crash_test_notices_changes_of_a_chunk_that_overtake_each_other() {
+    is_noticed(Bug::Overtake, 12, 23);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of the core on a simulated medium, and the model that they compare it with.
 
 mod check;
+mod classes;
 mod clear;
 mod crash;
 mod driver;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use towpath_base::Prng;
 use towpath_disk::sim::Medium;
 use towpath_memory::{Buf, Pool};
+use towpath_transport::Class;
 
 use super::{Client, CoreConfig, StoreCore};
 use crate::store::clear::Clear;
@@ -40,6 +42,10 @@ pub(super) enum Bug {
     AnyVersion,
     /// What a truncate cuts off in the middle of a slice stays there.
     KeepTail,
+    /// A change joins a group before one of its chunk that came first.
+    Overtake,
+    /// A group takes changes of lower classes whose data is not on the disk.
+    JoinEarly,
 }
 
 pub(super) type Core = StoreCore<Vec<u8>>;
@@ -140,10 +146,15 @@ pub(super) fn write_request(chunk: ChunkId, offset: u64, bytes: &[u8]) -> Reques
 }
 
 /// Asks for a change; some of the slices of a write go ahead of it, if the dice say so.
-pub(super) fn submit(core: &mut Core, token: u64, change: &Change, prng: &mut Prng) {
+pub(super) fn submit(
+    core: &mut Core,
+    (class, token): (Class, u64),
+    change: &Change,
+    prng: &mut Prng,
+) {
     let to = Client { asker: 0, token };
     let (Change::Write(chunk, offset, bytes), true) = (change, prng.chance(0.4)) else {
-        return core.submit(to, change.request());
+        return core.submit_as(class, to, change.request());
     };
     let (chunk, stage, span) = (*chunk, token, Span::new(*offset, bytes.len() as u64));
     let Request::Write { crcs, terms, .. } = change.request() else { return };
@@ -154,7 +165,7 @@ pub(super) fn submit(core: &mut Core, token: u64, change: &Change, prng: &mut Pr
         let is_early = span.covers(slice) && prng.chance(0.7) && {
             let data = vec![part.to_vec()];
             let to = Client { asker: 0, token: u64::MAX - 1 };
-            core.submit(to, Request::Stage { stage, chunk, first_slice: slice, data });
+            core.submit_as(class, to, Request::Stage { stage, chunk, first_slice: slice, data });
             match core.answers.pop() {
                 Some((_, Completion { reply: Reply::Stage { is_staged, .. }, .. })) => is_staged,
                 other => panic!("{other:?}"),
@@ -171,7 +182,7 @@ pub(super) fn submit(core: &mut Core, token: u64, change: &Change, prng: &mut Pr
     if prng.chance(0.1) {
         // Its client is gone: it is as if it had never been.
         core.submit(Client { asker: 0, token: u64::MAX - 1 }, Request::Unstage { stage, disk: 0 });
-        core.submit(to, change.request());
+        core.submit_as(class, to, change.request());
     } else {
         let offset = *offset;
         core.submit(
