@@ -22,6 +22,7 @@
 //! | `admission` | whether a reservation can be kept |
 //! | `ledger` | what clients really did |
 //! | `cost` | what an I/O costs |
+//! | `interference` | how much lower classes may write while higher ones read |
 //! | `rules` | which protocol is followed |
 //! | `limits` | every constant, with its reason |
 
@@ -36,6 +37,7 @@ mod admission;
 mod cost;
 mod engine;
 mod even;
+mod interference;
 mod ledger;
 pub mod limits;
 mod messages;
@@ -46,6 +48,7 @@ mod words;
 pub use admission::{AdmissionError, Capacities, Share, admit, is_within_reach};
 pub use cost::{TOKEN_BYTES, Weights, tokens};
 pub use engine::{Action, Engine, Refusal, Ticket};
+pub use interference::{Interference, InterferenceConfig, InterferenceCounts, LEVELS};
 pub use ledger::{Entry, Ledger, Verdict};
 pub use messages::{FromMonitor, MessageError, NOTICE_BYTES, Notice, PeriodStart, START_BYTES};
 pub use monitor::{

@@ -69,3 +69,39 @@ pub const SATURATED_PERCENT: usize = 90;
 
 /// Clients of one monitor: each has a word that is read once a tick.
 pub const CLIENTS_MAX: usize = 4_096;
+
+/// Latencies of reads are gathered for so long before interference control decides: at a few
+/// thousand reads a second enough to tell a percentile, and some flushes of a disk.
+pub const WINDOW: Nanos = Nanos::from_millis(100);
+
+/// Reads in a window below which nothing is told from them.
+pub const READS_MIN: u64 = 32;
+
+/// Reads in a window below which their 99th percentile is one or two of them, and not told.
+pub const P99_READS: u64 = 200;
+
+/// Reads this slow, in thousandths of the target, are not quite all right: nothing is given back.
+pub const HOLD_FROM: u64 = 950;
+
+/// Slowness, in thousandths, at which one window is enough; below it takes two in a row.
+pub const CUT_TWICE: u64 = 1500;
+
+/// Least that is taken away at a time, in thousandths: less would take many windows.
+pub const CUT_MIN: u64 = 50;
+
+/// Most that is taken away at a time, in thousandths.
+pub const CUT_MAX: u64 = 500;
+
+/// What is given back in a window is one part in so many of the most that was ever used: all of it
+/// takes some three seconds.
+pub const GIVE_DIVISOR: u64 = 32;
+
+/// Near the rate at which reads were slow, one part in so many of that.
+pub const NEAR_DIVISOR: u64 = 8;
+
+/// A level that gets this much, in thousandths of the most that it ever wrote, is not bound.
+pub const UNBOUND_AT: u64 = 1250;
+
+/// Bytes a second that a level keeps at least, whatever its share: a write of the longest kind, in
+/// some seconds.
+pub const LEAST_BYTES_MIN: u64 = 1 << 20;

@@ -1,0 +1,173 @@
+//! Interference control against a model of a server whose reads get slower as more is written, in
+//! virtual time, over seeds.
+
+use towpath_base::{Nanos, Prng, Time};
+use towpath_qos::{Interference, InterferenceConfig, LEVELS};
+
+const MIB: u64 = 1 << 20;
+
+/// What the model's disk writes in a second.
+const BANDWIDTH: u64 = 400 * MIB;
+
+const TARGET: Nanos = Nanos::from_micros(200);
+
+const P99: Nanos = Nanos::from_micros(900);
+
+/// Reads take this long beside nothing.
+const ALONE: u64 = 150_000;
+
+/// A server in steps of a millisecond.
+struct Model {
+    control: Interference,
+    prng: Prng,
+    now: Time,
+    /// Bytes written in the last 10 ms, by level.
+    recent: [u64; LEVELS],
+    written: [u64; LEVELS],
+    latencies: Vec<u64>,
+    rates: Vec<u64>,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        println!("seed {seed}");
+        let config = InterferenceConfig::new(TARGET, P99);
+        Self {
+            control: Interference::new(config, Time::ZERO),
+            prng: Prng::new(seed),
+            now: Time::ZERO,
+            recent: [0; LEVELS],
+            written: [0; LEVELS],
+            latencies: Vec::new(),
+            rates: Vec::new(),
+        }
+    }
+
+    /// One millisecond, in which each level wants to write so many bytes, 16 KiB at a time, and
+    /// `reads` reads of each level but the last are done.
+    fn step(&mut self, wanted: [u64; LEVELS], reads: [u64; 2]) {
+        self.now = self.now + Nanos::from_millis(1);
+        self.control.turn(self.now);
+        for (level, wanted) in wanted.into_iter().enumerate() {
+            let mut bytes = 0;
+            while bytes < wanted && self.control.may_write(level) {
+                self.control.wrote(level, 16 << 10);
+                bytes += 16 << 10;
+            }
+            self.recent[level] = self.recent[level] * 9 / 10 + bytes;
+            self.written[level] += bytes;
+        }
+        for (level, count) in reads.into_iter().enumerate() {
+            let below: u64 = self.recent[level + 1..].iter().sum();
+            // Twice as slow beside all that the disk writes, and now and then by chance.
+            let load = below * 100 * 1000 / BANDWIDTH;
+            for _ in 0..count {
+                let chance = self.prng.below(40_000) + u64::from(self.prng.chance(0.005)) * 500_000;
+                let took = ALONE + ALONE * load / 1000 + chance;
+                self.control.read(level, Nanos(took));
+                self.latencies.push(took);
+            }
+        }
+        self.rates.push(self.control.rate(2).unwrap_or(BANDWIDTH));
+    }
+
+    fn run(&mut self, ms: usize, wanted: [u64; LEVELS], reads: [u64; 2]) {
+        self.latencies.clear();
+        self.rates.clear();
+        (0..ms).for_each(|_| self.step(wanted, reads));
+    }
+
+    fn mean(&self) -> u64 {
+        self.latencies.iter().sum::<u64>() / self.latencies.len() as u64
+    }
+}
+
+/// What the lowest level wants in a millisecond: all that the disk has.
+const ALL: u64 = BANDWIDTH / 1000;
+
+#[test]
+fn reads_come_back_to_their_target_and_the_rate_stays_where_that_is() {
+    for seed in 0..40 {
+        let mut model = Model::new(seed);
+        model.run(5_000, [0, 0, ALL], [2, 4]);
+        model.run(20_000, [0, 0, ALL], [2, 4]);
+        assert!(model.mean() <= TARGET.0 * 105 / 100, "seed {seed}: {}", model.mean());
+        let rates = &model.rates;
+        let (low, high) = (rates.iter().min().expect("some"), rates.iter().max().expect("some"));
+        let mean = rates.iter().sum::<u64>() / rates.len() as u64;
+        assert!(high - low <= mean * 45 / 100, "seed {seed}: from {low} to {high}, mean {mean}");
+        // It is not bound more than that takes: some 80 MiB a second can be written.
+        assert!(mean >= 40 * MIB, "seed {seed}: {mean}");
+    }
+}
+
+#[test]
+fn without_slow_reads_nobody_is_bound_and_what_was_taken_comes_back_little_by_little() {
+    for seed in 100..120 {
+        let mut model = Model::new(seed);
+        model.run(5_000, [0, 0, ALL / 10], [2, 4]);
+        assert_eq!(model.control.rate(2), None, "seed {seed}: there is room for both");
+        model.run(5_000, [0, 0, ALL], [2, 4]);
+        let bound = model.control.rate(2).expect("reads were slow");
+        // Nobody reads any more.
+        model.run(1_000, [0, 0, ALL], [0, 0]);
+        let soon = model.control.rate(2).expect("not at once");
+        assert!(soon > bound && soon < BANDWIDTH, "seed {seed}: {bound} to {soon}");
+        model.run(20_000, [0, 0, ALL], [0, 0]);
+        assert_eq!(model.control.rate(2), None, "seed {seed}: it is all given back");
+    }
+}
+
+#[test]
+fn no_level_ever_has_less_than_its_least_share() {
+    for seed in 200..220 {
+        let mut model = Model::new(seed);
+        model.run(1_000, [0, 0, ALL], [0, 0]);
+        // Reads that are slow whatever is written.
+        for _ in 0..20_000 {
+            model.step([0, 0, ALL], [0, 0]);
+            model.control.read(0, Nanos::from_millis(50));
+        }
+        let least = model.control.rate(2).expect("reads are slow");
+        let before = model.written[2];
+        for _ in 0..5_000 {
+            model.step([0, 0, ALL], [0, 0]);
+            model.control.read(0, Nanos::from_millis(50));
+        }
+        let written = (model.written[2] - before) / 5;
+        // The share is of the most that was ever written, which is forgotten slowly.
+        assert!(least >= MIB && written * 20 >= least * 19, "seed {seed}: {written} of {least}");
+        assert!(written >= 6 * MIB, "seed {seed}: {written}");
+    }
+}
+
+#[test]
+fn the_lowest_level_gives_first_and_the_one_above_only_to_the_highest() {
+    for seed in 300..320 {
+        let mut model = Model::new(seed);
+        // Both write; only the middle one reads: it is not bound for its own reads' sake.
+        model.run(10_000, [0, ALL / 2, ALL / 2], [0, 6]);
+        assert_eq!(model.control.rate(1), None, "seed {seed}");
+        assert!(model.control.rate(2).is_some(), "seed {seed}");
+        // The highest reads beside a middle one that writes all that it can.
+        model.run(20_000, [0, ALL, ALL], [6, 0]);
+        let (middle, lowest) = (model.control.rate(1), model.control.rate(2));
+        assert!(lowest.expect("bound") <= 40 * MIB, "seed {seed}: {lowest:?}");
+        assert!(middle.is_some_and(|rate| rate < BANDWIDTH), "seed {seed}: {middle:?}");
+        assert!(model.mean() <= TARGET.0 * 110 / 100, "seed {seed}: {}", model.mean());
+    }
+}
+
+#[test]
+fn the_same_history_gives_the_same_decisions() {
+    let run = |seed| {
+        let mut model = Model::new(seed);
+        model.run(5_000, [0, 0, ALL], [3, 3]);
+        model.run(1_000, [0, 0, ALL], [0, 0]);
+        (model.rates.clone(), model.control.counts())
+    };
+    assert_eq!(run(9), run(9));
+    let counts = run(9).1;
+    assert!(counts.cuts > 0 && counts.gives > 0 && counts.waits > 0, "{counts:?}");
+    assert_eq!(counts.windows, 60);
+}
