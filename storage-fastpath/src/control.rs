@@ -289,6 +289,47 @@ pub struct InfoReply {
     /// The disks of the server, in the order of its settings.
     #[prost(message, repeated, tag = "24")]
     pub disks: Vec<DiskInfo>,
+    /// Interference control, where there is any.
+    #[prost(message, optional, tag = "25")]
+    pub interference: Option<InterferenceInfo>,
+}
+
+/// What interference control does.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct InterferenceInfo {
+    /// The mean latency of reads that is all right, in microseconds; 0: it does not matter.
+    #[prost(uint64, tag = "1")]
+    pub mean_us: u64,
+    /// The same of the 99th percentile.
+    #[prost(uint64, tag = "2")]
+    pub p99_us: u64,
+    /// Windows that ended.
+    #[prost(uint64, tag = "3")]
+    pub windows: u64,
+    /// Those of them in which reads were slower.
+    #[prost(uint64, tag = "4")]
+    pub slow_windows: u64,
+    /// How often tokens were taken away from a class.
+    #[prost(uint64, tag = "5")]
+    pub cuts: u64,
+    /// How often some were given back.
+    #[prost(uint64, tag = "6")]
+    pub gives: u64,
+    /// Writes that found no tokens; one that tries again counts again.
+    #[prost(uint64, tag = "7")]
+    pub waits: u64,
+    /// Bytes that Silver may write in a second; none while it is not bound.
+    #[prost(uint64, optional, tag = "8")]
+    pub silver_rate: Option<u64>,
+    /// The same of Copper.
+    #[prost(uint64, optional, tag = "9")]
+    pub copper_rate: Option<u64>,
+    /// What reads of Gold and Silver take in the mean of the last windows, in nanoseconds.
+    #[prost(uint64, tag = "10")]
+    pub seen_mean_ns: u64,
+    /// Their 99th percentile in the last windows.
+    #[prost(uint64, tag = "11")]
+    pub seen_p99_ns: u64,
 }
 
 /// How a disk of a server is.

@@ -94,6 +94,15 @@ pub struct DaemonConfig {
     pub qos_read_weight: u16,
     /// Tokens for each 4 KiB of a write.
     pub qos_write_weight: u16,
+    /// Mean latency of reads of Gold and Silver, in microseconds, above which Copper may write less;
+    /// 0: it does not matter.
+    pub interference_mean_us: u32,
+    /// The same of their 99th percentile; both 0: there is no interference control.
+    pub interference_p99_us: u32,
+    /// Milliseconds for which latencies are gathered before interference control decides.
+    pub interference_window_ms: u32,
+    /// What a class keeps of the most that it has written, in percent.
+    pub interference_least_percent: u32,
     /// The file of tenants; read again when it changes.
     pub tenants_file: Option<PathBuf>,
     /// Bytes a second that the background scrub reads; 0: none.
@@ -176,6 +185,10 @@ impl Default for DaemonConfig {
             qos_iops_one: 0,
             qos_read_weight: 1,
             qos_write_weight: 1,
+            interference_mean_us: 0,
+            interference_p99_us: 0,
+            interference_window_ms: 100,
+            interference_least_percent: 5,
             tenants_file: None,
             scrub_bytes_per_s: 4 << 20,
             metrics: None,

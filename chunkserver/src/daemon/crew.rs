@@ -18,7 +18,9 @@ use super::stop::StopFlag;
 use super::tenants::{Stamp, TenantsFile};
 use crate::metrics::Worker;
 use crate::qos::Qos;
-use crate::service::{ChunkServer, ScrubBoard, ServerStats, ServiceConfig};
+use crate::service::{
+    ChunkServer, InterferenceControl, ScrubBoard, ServerStats, ServiceConfig,
+};
 use crate::store::disks::{Closed, Disks};
 
 /// What a worker beside the first one starts with.
@@ -29,6 +31,7 @@ pub(super) struct Post<D> {
     pub(super) desk: Option<StatusDesk>,
     pub(super) qos: Option<Qos>,
     pub(super) worker: Worker,
+    pub(super) control: Option<InterferenceControl>,
 }
 
 /// What all workers have in common.
@@ -132,7 +135,7 @@ impl Crew<'_> {
         boards: Arc<[ScrubBoard]>,
         tell: &SyncSender<Result<(), DaemonError>>,
     ) -> Option<Ended> {
-        let Post { device, endpoint, store, mut desk, qos, worker } = post;
+        let Post { device, endpoint, store, mut desk, qos, worker, control } = post;
         // Whoever starts it waits for the word.
         let endpoint = match Endpoint::new(device, endpoint) {
             Ok(endpoint) => endpoint,
@@ -143,6 +146,7 @@ impl Crew<'_> {
         };
         let server = ChunkServer::new(endpoint, store, self.service);
         let server = server.resident_memory(self.resident.to_vec()).qos(qos);
+        let server = server.interference(control);
         let mut server = server.count_in(worker.meter).scrubbing(boards);
         let mut told = 0;
         let _ = tell.send(Ok(()));

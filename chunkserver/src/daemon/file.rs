@@ -11,7 +11,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::config::DaemonConfig;
 use super::gone::gone;
-use super::keys::{KEYS, Key, key, nearest};
+use super::key::{Key, key, nearest};
+use super::keys::KEYS;
 use super::value::ValueError;
 
 /// Longest config file: a hundred times what all keys with their comments take.

@@ -33,6 +33,7 @@ mod disks;
 mod error;
 mod file;
 mod gone;
+mod key;
 mod keys;
 mod log;
 mod metrics;
@@ -53,7 +54,8 @@ pub use config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace};
 pub use disks::{OpenDisks, open_disks};
 pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
-pub use keys::{KEYS, Key, key, nearest};
+pub use key::{Key, key, nearest};
+pub use keys::KEYS;
 pub use log::log_to_stderr;
 pub use run::{
     Ready, Served, check, devices, endpoint_config, print_ready, run, udp_config, udp_devices,

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use serde::Serialize;
 use towpath_fastpath::HealthConfig;
 use towpath_fastpath::wire::PROTOCOL;
+use towpath_qos::InterferenceConfig;
 use towpath_status::{StatusDesk, StatusSocket};
 use towpath_transport::{
     Device, Either, Endpoint, EndpointConfig, EndpointError, Nanos, Placing, PortChoice, Region,
@@ -23,7 +24,7 @@ use super::stop::StopFlag;
 use super::store::{check_sizes, random};
 use super::tenants;
 use crate::metrics::Worker;
-use crate::service::{ChunkServer, ServerStats, ServiceConfig};
+use crate::service::{ChunkServer, InterferenceControl, ServerStats, ServiceConfig};
 
 /// A server that takes clients.
 #[derive(Clone, Debug, Serialize)]
@@ -161,17 +162,17 @@ pub fn run<D: Device<Memory = Region> + Send>(
     let mut qos = tenants::start(config, workers.count())?.into_iter();
     let Some(store) = stores.next() else { return Err(DaemonError::NoDevice) };
     let mut status = status_socket(config, workers.count())?;
-    let first_qos = qos.next();
+    let (first_qos, control) = (qos.next(), interference(config));
     let mut posts = Vec::new();
     for ((index, device), store) in others.into_iter().enumerate().zip(stores) {
         let endpoint = of_worker(index + 1);
         let desk = status.as_mut().map(|(_, desks)| desks.remove(0));
-        let worker = Worker::default();
-        posts.push(Post { device, endpoint, store, desk, qos: qos.next(), worker });
+        let (worker, control) = (Worker::default(), control.clone());
+        posts.push(Post { device, endpoint, store, desk, qos: qos.next(), worker, control });
     }
     let server = ChunkServer::new(endpoint, store, &service);
     let server = server.resident_memory(resident.clone()).qos(first_qos);
-    let server = server.scrubbing(beside.boards());
+    let server = server.scrubbing(beside.boards()).interference(control.clone());
     let crew = Crew { config, stop, service: &service, tenants_stamp, resident: &resident };
     let status = status.map(|(socket, _)| socket);
     let served = crew.serve(server, status, beside, posts, || {
@@ -278,6 +279,19 @@ fn status_socket(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// None where no latency of reads matters.
+fn interference(config: &DaemonConfig) -> Option<InterferenceControl> {
+    let micros = |us: u32| Nanos::from_micros(us.into());
+    let (mean, p99) = (config.interference_mean_us, config.interference_p99_us);
+    let settings = InterferenceConfig {
+        mean: micros(mean),
+        p99: micros(p99),
+        window: Nanos::from_millis(config.interference_window_ms.into()),
+        least_share: config.interference_least_percent * 10,
+    };
+    (mean > 0 || p99 > 0).then(|| InterferenceControl::new(settings))
 }
 
 fn placing(config: &DaemonConfig) -> Placing {

@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::config::DaemonConfig;
 use super::error::DaemonError;
-use super::keys::key;
+use super::key::key;
 use super::store::{DISK_PART, check_sizes, core_config, open_disk};
 use crate::store::core::DISK_NAME;
 use crate::store::old::{OldFolder, UpgradeError, Upgraded, upgrade};

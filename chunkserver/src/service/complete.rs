@@ -9,6 +9,7 @@ use towpath_transport::{Buf, Device, LinkId, Region};
 
 use super::answer::{Answer, chunk_info};
 use super::ask::Ask;
+use super::control::InterferenceControl;
 use super::errors::{of_create, of_delete, of_finish, of_read, of_suspect, of_write};
 use super::scrubbing::{ScrubBoard, ScrubProgress};
 use super::server::{Asked, ChunkServer, Job};
@@ -32,6 +33,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         };
         let (job, reply) = job;
         self.under_way.sub(&job);
+        if let (Some(control), Ask::Read(_)) = (&mut self.control, &job.ask) {
+            control.read(job.class, self.endpoint.now().since(job.arrived));
+        }
         let Job { responder, deadline, ask, pass, price, tokens, mut trace, .. } = job;
         trace.answer(self.endpoint.now(), flush_ns);
         pass.iter().for_each(|pass| pass.end());
@@ -135,6 +139,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             resident_bytes_max: stats.resident_bytes_max,
             uptime_ms: self.endpoint.now().since(self.started).0 / 1_000_000,
             disks: self.disks(),
+            interference: self.control.as_ref().map(|control| Box::new(control.report())),
         }
     }
 

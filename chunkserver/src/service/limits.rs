@@ -22,6 +22,9 @@ pub(super) const STORE_WAIT: Nanos = Nanos::from_micros(100);
 /// older link may be another worker's, whose end wakes nobody here.
 pub(super) const ENTRY_LOOK: Nanos = Nanos::from_millis(1);
 
+/// How long a worker sleeps while a write waits for what interference control gives back.
+pub(super) const CONTROL_LOOK: Nanos = Nanos::from_millis(1);
+
 /// How often a client that was turned away is logged; those in between are counted.
 pub(super) const REFUSAL_LOG_EVERY: Nanos = Nanos::from_secs(1);
 

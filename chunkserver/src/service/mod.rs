@@ -9,6 +9,7 @@
 //! | `ask`, `answer` | a request and an answer under way |
 //! | `policy` | what is done with a request while its data arrives |
 //! | `queues`, `waiting` | requests that wait for the store: tenant by tenant, class, link by link |
+//! | `control` | interference control: slow reads of higher classes bind the writes of lower ones |
 //! | `under_way` | how many bytes of each class the store has |
 //! | `tenants` | whose requests are whose, and the tokens that they need |
 //! | `entries` | links that entered a session, and entries that wait for work of older links |
@@ -27,6 +28,7 @@ mod answer;
 mod ask;
 mod complete;
 mod config;
+mod control;
 mod entries;
 mod errors;
 mod figures;
@@ -48,6 +50,7 @@ mod under_way;
 mod waiting;
 
 pub use config::ServiceConfig;
+pub use control::InterferenceControl;
 pub(crate) use figures::WorkerFigures;
 pub(crate) use scrubbing::{ScrubBoard, ScrubProgress};
 pub use server::ChunkServer;

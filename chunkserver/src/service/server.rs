@@ -17,8 +17,9 @@ use towpath_transport::{Buf, Class, Device, Endpoint, Event, LinkId, Nanos, Regi
 use super::answer::Answer;
 use super::ask::Ask;
 use super::config::{ServiceConfig, cores_to_spare};
+use super::control::InterferenceControl;
 use super::entries::Entries;
-use super::limits::{ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT};
+use super::limits::{CONTROL_LOOK, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT};
 use super::locate::Grants;
 use super::policy::{Open, StoreWrite};
 use super::queues::Queues;
@@ -39,6 +40,7 @@ pub(super) struct Job {
     pub(super) responder: Responder,
     pub(super) deadline: Time,
     pub(super) class: Class,
+    pub(super) arrived: Time,
     pub(super) ask: Ask,
     /// Of a change that the store has, of a link with a session.
     pub(super) pass: Option<Arc<Pass>>,
@@ -98,6 +100,9 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) waits_for_tokens: bool,
     pub(super) staged: Slab<Asked>,
     pub(super) under_way: UnderWay,
+    pub(super) control: Option<InterferenceControl>,
+    /// Some write waits for what interference control gives back.
+    pub(super) waits_for_control: bool,
     answers: VecDeque<Answered>,
     pub(super) entries: Entries,
     refusals: Refusals,
@@ -154,6 +159,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             waits_for_tokens: false,
             staged: Slab::new(),
             under_way: UnderWay::default(),
+            control: None,
+            waits_for_control: false,
             answers: VecDeque::new(),
             entries: Entries::default(),
             refusals: Refusals::default(),
@@ -171,6 +178,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             cores_to_spare: cores_to_spare(),
             closing: false,
         }
+    }
+
+    /// Controls interference: this is the worker's handle. Default: it does not.
+    #[must_use]
+    pub fn interference(mut self, control: Option<InterferenceControl>) -> Self {
+        self.control = control;
+        self.control.iter_mut().for_each(|control| control.attach(self.endpoint.now()));
+        self
     }
 
     /// The endpoint, for its counters.
@@ -209,6 +224,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.expire_waiting();
         self.look_at_health();
         self.look_after_tenants();
+        if let Some(control) = &mut self.control {
+            control.turn(self.endpoint.now());
+        }
         self.answer_entries();
         // Before new reads: buffers that came back are for answers first.
         self.send_answers();
@@ -301,6 +319,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 (false, true) => ENTRY_LOOK,
                 (false, false) => self.config.idle_wait,
             };
+            let span = if self.waits_for_control { span.min(CONTROL_LOOK) } else { span };
             let due = self.tenants.next_due(now, self.waits_for_tokens);
             self.endpoint.wait(span.min(due.since(now)));
         }
@@ -454,9 +473,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         self.next_expiry = self.next_expiry.min(deadline);
         let link = responder.link();
-        let class = self.class_of(link);
+        let (class, arrived) = (self.class_of(link), now);
         let (pass, tokens) = (None, None);
-        let job = Job { responder, deadline, class, ask, pass, price, tokens, trace };
+        let job = Job { responder, deadline, class, arrived, ask, pass, price, tokens, trace };
         self.waiting.push((price.tenant, class), link, job);
     }
 

@@ -1,5 +1,7 @@
 //! Hands waiting requests to the store: by tenant, as tokens allow, and where there are buffers.
 
+use std::cell::Cell;
+
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::wire::ReadHeader;
 use towpath_rpc::Fate;
@@ -25,6 +27,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn start_waiting(&mut self) {
         let mut order = std::mem::take(&mut self.order);
         self.waits_for_tokens = false;
+        self.waits_for_control = false;
         self.waiting.list_into(&mut order);
         let (mut next, mut is_sorted) = (0, false);
         while next < order.len() && self.store.has_room() {
@@ -64,12 +67,21 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     fn start_one_of_class(&mut self, of: Of) -> Result<bool, Lack> {
         for _ in 0..self.waiting.links(of) {
             // What waits for a disk that is slow keeps nothing from another one.
-            let (store, under_way) = (&self.store, &self.under_way);
+            let (store, under_way, control) = (&self.store, &self.under_way, &self.control);
+            let may_write = control.as_ref().is_none_or(|control| control.may_write(of.1));
+            let waits = Cell::new(false);
+            let may = |job: &Job| {
+                let waits_here = !may_write && matches!(job.ask, Ask::Write(..));
+                waits.set(waits.get() | waits_here);
+                !waits_here
+            };
             let goes = |job: &Job| {
                 let target = job.ask.target();
                 target.is_none_or(|of| store.has_room_for(job.class, of)) && under_way.has_room(job)
             };
-            let Some(job) = self.waiting.pop(of, goes) else { continue };
+            let found = self.waiting.pop(of, |job| goes(job) && may(job));
+            self.waits_for_control |= waits.get();
+            let Some(job) = found else { continue };
             let Err((job, lack)) = self.start(job) else { return Ok(true) };
             let link = job.responder.link();
             self.waiting.put_back(of, link, job);
@@ -124,6 +136,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         };
         job.trace.started.get_or_insert(now);
         self.under_way.add(&job);
+        if let (Some(control), Ask::Write(header, ..)) = (&self.control, &job.ask) {
+            control.wrote(job.class, header.length.into());
+        }
         let class = job.class;
         let token = self.staged.insert(Asked::Job(job));
         if let Err(unsent) = self.store.send(class, token as u64, request) {

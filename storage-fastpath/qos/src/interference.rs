@@ -119,6 +119,8 @@ pub struct Interference {
     /// Until when tokens were given.
     filled_to: Time,
     began: Time,
+    /// Mean and 99th percentile of the reads above the lowest level, smoothed.
+    seen: [u64; 2],
     counts: InterferenceCounts,
 }
 
@@ -132,6 +134,7 @@ impl Interference {
             flows: [Flow::default(); LEVELS],
             filled_to: now,
             began: now,
+            seen: [0; 2],
             counts: InterferenceCounts::default(),
         }
     }
@@ -140,6 +143,13 @@ impl Interference {
     #[must_use]
     pub fn counts(&self) -> InterferenceCounts {
         self.counts
+    }
+
+    /// What reads above the lowest level took in the last windows, some eight of them: mean and 99th
+    /// percentile.
+    #[must_use]
+    pub fn seen(&self) -> [Nanos; 2] {
+        self.seen.map(Nanos)
     }
 
     /// Tokens that a level gets in a second; none while it is not bound.
@@ -203,6 +213,12 @@ impl Interference {
             // It is forgotten slowly: a level may have had little to write for a while.
             flow.most = used.max(flow.most - flow.most / 1024);
         }
+        if let Some((mean, p99)) = self.latency(LEVELS - 1) {
+            for (seen, now) in self.seen.iter_mut().zip([Some(mean), p99]) {
+                let Some(now) = now else { continue };
+                *seen = if *seen == 0 { now } else { *seen - *seen / 8 + now / 8 };
+            }
+        }
         let slow = core::array::from_fn::<_, LEVELS, _>(|level| self.slowness(level));
         if slow.iter().flatten().any(|slow| *slow > 1000) {
             self.counts.slow_windows += 1;
@@ -231,27 +247,34 @@ impl Interference {
         self.reads.iter_mut().for_each(Reads::clear);
     }
 
-    /// How slow the reads above a level were, in thousandths of what is all right; none where there
-    /// were too few to tell.
-    fn slowness(&self, level: usize) -> Option<u64> {
+    /// Mean and 99th percentile of the reads above a level in nanoseconds; none where there were too
+    /// few to tell.
+    fn latency(&self, level: usize) -> Option<(u64, Option<u64>)> {
         let above = &self.reads[..level];
         let count: u64 = above.iter().map(|reads| reads.count).sum();
         if count < READS_MIN {
             return None;
         }
         let total = above.iter().fold(0_u64, |sum, reads| sum.saturating_add(reads.total));
-        let mut slow = thousandths(total / count, self.config.mean);
-        if count >= P99_READS {
+        let p99 = (count >= P99_READS).then(|| {
             let mut left = count.div_ceil(100);
-            let p99 = (0..BUCKETS).rev().find(|at| {
+            let found = (0..BUCKETS).rev().find(|at| {
                 let here: u64 = above.iter().map(|reads| u64::from(reads.buckets[*at])).sum();
                 let found = here >= left;
                 left = left.saturating_sub(here);
                 found
             });
-            slow = slow.max(thousandths(bucket_end(p99.unwrap_or(0)), self.config.p99));
-        }
-        Some(slow)
+            bucket_end(found.unwrap_or(0))
+        });
+        Some((total / count, p99))
+    }
+
+    /// How slow the reads above a level were, in thousandths of what is all right; none where there
+    /// were too few to tell.
+    fn slowness(&self, level: usize) -> Option<u64> {
+        let (mean, p99) = self.latency(level)?;
+        let p99 = p99.map_or(0, |p99| thousandths(p99, self.config.p99));
+        Some(thousandths(mean, self.config.mean).max(p99))
     }
 
     /// What a level keeps however slow reads are.

@@ -283,7 +283,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What handlers may know of the server, for a write to a chunk that came over a link.
     fn context(&self, link: LinkId, chunk: ChunkId) -> Context {
         let whole_bytes_max = self.endpoint.whole_bytes_max(link).unwrap_or(0) as usize;
-        let has_room = self.store.has_room_for(self.class_of(link), Target::Chunk(chunk));
+        let class = self.class_of(link);
+        let may_write = self.control.as_ref().is_none_or(|control| control.may_write(class));
+        let has_room = may_write && self.store.has_room_for(class, Target::Chunk(chunk));
         Context { whole_bytes_max, has_room, ..Context::default() }
     }
 }
