@@ -1,5 +1,6 @@
 //! Measurements on this machine, as studies: a function that runs, and a report.
 
+pub mod classes;
 pub mod fastpath;
 pub mod haechi;
 pub mod links;

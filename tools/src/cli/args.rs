@@ -11,7 +11,7 @@ use super::qos::QosArgs;
 use super::sim::SimArgs;
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
-use crate::bench::haechi;
+use crate::bench::{classes, haechi};
 use crate::device::DeviceArgs;
 use towpath_transport::{Class, DeviceName, Mtu, PATHS_MAX};
 
@@ -92,6 +92,8 @@ pub(crate) enum Command {
     #[cfg(feature = "baseline")]
     #[command(hide = true)]
     BenchFastpathServer(fastpath::ServerArgs),
+    #[command(hide = true)]
+    BenchClass(classes::ClassArgs),
     #[command(hide = true)]
     BenchServer(haechi::ServerArgs),
     #[command(hide = true)]

@@ -3,7 +3,7 @@
 use super::error::CliError;
 use super::interrupt::Interrupt;
 use super::study::{self, Family, FamilyArgs};
-use crate::bench::{fastpath, haechi, links};
+use crate::bench::{classes as classes_bench, fastpath, haechi, links};
 use clap::{Args as ClapArgs, Subcommand};
 use towpath_lab::studies::{Clock, Study, classes};
 
@@ -16,12 +16,35 @@ pub(crate) struct BenchArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
+    /// Classes: how slow Gold's and Silver's reads become while Copper writes
+    Classes(FamilyArgs<Classes>),
     /// The storage fast path against protobuf and gRPC: latency, processor time, memory
     Fastpath(FamilyArgs<Fastpath>),
     /// Reservations: what tenants get of a chunk server in each period, each a process of its own
     Haechi(FamilyArgs<Haechi>),
     /// Links that many channels and threads share: throughput, fairness, latency
     Links(FamilyArgs<Links>),
+}
+
+/// What classes are measured by.
+#[derive(Clone, Debug)]
+pub(crate) struct Classes;
+
+impl Family for Classes {
+    const COMMAND: &'static str = "bench classes";
+    const CLOCK: Clock = Clock::Machine;
+    const TITLE: &'static str = "Classes on one server, measured on this machine";
+    const AFTER_HELP: &'static str = "\
+The server and each class are processes of their own, over UDP on loopback. What the server writes
+by itself and what reads take without Copper are measured first. All processes share the cores of
+this machine, with whatever else runs on it. The network is not part of it: see `towpath sim
+classes`.";
+    const TAKES: &'static str = "within five minutes";
+    const STUDIES: &'static [&'static Study] = classes_bench::ALL;
+
+    fn replays(_: &Study) -> bool {
+        false
+    }
 }
 
 /// What the fast path is measured by.
@@ -91,6 +114,7 @@ under `towpath sim`, where `foreground` and `isolation` are as well.";
 /// Runs what was asked for.
 pub(crate) fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), CliError> {
     match &args.what {
+        What::Classes(args) => study::run(args, interrupt),
         What::Fastpath(args) => study::run(args, interrupt),
         What::Haechi(args) => study::run(args, interrupt),
         What::Links(args) => study::run(args, interrupt),

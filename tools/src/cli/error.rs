@@ -13,6 +13,7 @@ use towpath_status::AskError;
 use super::demo::DemoError;
 use super::interrupt::{EXIT_INTERRUPTED, Interrupted};
 use super::session::SessionError;
+use crate::bench::classes::ClassError;
 use crate::bench::haechi::TenantError;
 use crate::device::DeviceArgs;
 use towpath_transport::{DeviceName, EndpointError};
@@ -126,6 +127,9 @@ pub(crate) enum CliError {
     /// The server of a bench.
     #[error("the server of the bench ended")]
     BenchServer(#[source] DaemonError),
+    /// A class of a bench.
+    #[error("a class of the bench ended")]
+    BenchClass(#[from] ClassError),
     /// A tenant of a bench.
     #[error("a tenant of the bench ended")]
     BenchTenant(#[from] TenantError),
@@ -195,7 +199,8 @@ impl CliError {
             Self::NoFileNoServer { .. } => 3,
             #[cfg(feature = "baseline")]
             Self::BenchFastpath(_) => 8,
-            Self::BenchServer(_)
+            Self::BenchClass(_)
+            | Self::BenchServer(_)
             | Self::BenchTenant(_)
             | Self::Signals(_)
             | Self::Study { .. }

@@ -38,7 +38,7 @@ use serde::Serialize;
 
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
-use crate::bench::haechi;
+use crate::bench::{classes, haechi};
 use args::{Args, Command};
 pub(crate) use error::CliError;
 use interrupt::Interrupt;
@@ -73,6 +73,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::BenchFastpathClient(args) => return Ok(fastpath::run_client(&args)?),
         #[cfg(feature = "baseline")]
         Command::BenchFastpathServer(args) => return Ok(fastpath::serve(&args)?),
+        Command::BenchClass(args) => return Ok(classes::run_class(&args)?),
         Command::BenchServer(args) => return haechi::serve(&args).map_err(CliError::BenchServer),
         Command::BenchTenant(args) => return Ok(haechi::run_tenant(&args)?),
         Command::DemoServer(args) => return Ok(demo::serve(&args)?),
@@ -97,7 +98,8 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Links(args) => status::links(&args),
         #[cfg(feature = "baseline")]
         Command::BenchFastpathClient(_) | Command::BenchFastpathServer(_) => Ok(()),
-        Command::BenchServer(_)
+        Command::BenchClass(_)
+        | Command::BenchServer(_)
         | Command::BenchTenant(_)
         | Command::DemoServer(_)
         | Command::DemoYardstick { .. } => Ok(()),

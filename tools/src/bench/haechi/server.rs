@@ -22,6 +22,12 @@ pub(crate) struct ServerArgs {
     resident_bytes: u64,
     #[arg(long)]
     tenants_file: Option<PathBuf>,
+    #[arg(long, default_value_t = 1)]
+    workers: u32,
+    #[arg(long, default_value_t = 0)]
+    interference_mean_us: u32,
+    #[arg(long, default_value_t = 0)]
+    interference_p99_us: u32,
 }
 
 /// Room for the records, and more: the map of a store as large as its file system takes 2 % of it.
@@ -37,7 +43,9 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), DaemonError> {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         data_dir: args.dir.clone(),
         links_max: LINKS_MAX,
-        workers: 1,
+        workers: args.workers,
+        interference_mean_us: args.interference_mean_us,
+        interference_p99_us: args.interference_p99_us,
         capacity_bytes: CAPACITY_BYTES,
         resident_bytes: args.resident_bytes,
         qos_iops: args.qos_iops,
