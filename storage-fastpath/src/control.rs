@@ -290,8 +290,8 @@ pub struct InfoReply {
     #[prost(message, repeated, tag = "24")]
     pub disks: Vec<DiskInfo>,
     /// Interference control, where there is any.
-    #[prost(message, optional, tag = "25")]
-    pub interference: Option<InterferenceInfo>,
+    #[prost(message, optional, boxed, tag = "26")]
+    pub interference: Option<Box<InterferenceInfo>>,
 }
 
 /// What interference control does.

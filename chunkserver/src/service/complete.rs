@@ -9,7 +9,6 @@ use towpath_transport::{Buf, Device, LinkId, Region};
 
 use super::answer::{Answer, chunk_info};
 use super::ask::Ask;
-use super::control::InterferenceControl;
 use super::errors::{of_create, of_delete, of_finish, of_read, of_suspect, of_write};
 use super::scrubbing::{ScrubBoard, ScrubProgress};
 use super::server::{Asked, ChunkServer, Job};

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use towpath_fastpath::control::{DamagedSlice, DiskInfo, InfoReply};
+use towpath_fastpath::control::{DamagedSlice, DiskInfo, InfoReply, InterferenceInfo};
 use towpath_fastpath::{ChunkId, SLICE_BYTES};
 
 use super::open;
@@ -140,6 +140,52 @@ struct InfoReport {
     uptime_ms: u64,
     read_only: bool,
     disks: Vec<DiskReport>,
+    interference: Option<InterferenceReport>,
+}
+
+/// What interference control does, and what it sees.
+#[derive(Debug, Serialize)]
+struct InterferenceReport {
+    mean_us: u64,
+    p99_us: u64,
+    seen_mean_us: f64,
+    seen_p99_us: f64,
+    windows: u64,
+    slow_windows: u64,
+    cuts: u64,
+    gives: u64,
+    waits: u64,
+    silver_bytes_per_s: Option<u64>,
+    copper_bytes_per_s: Option<u64>,
+}
+
+impl From<InterferenceInfo> for InterferenceReport {
+    fn from(info: InterferenceInfo) -> Self {
+        Self {
+            mean_us: info.mean_us,
+            p99_us: info.p99_us,
+            seen_mean_us: info.seen_mean_ns as f64 / 1e3,
+            seen_p99_us: info.seen_p99_ns as f64 / 1e3,
+            windows: info.windows,
+            slow_windows: info.slow_windows,
+            cuts: info.cuts,
+            gives: info.gives,
+            waits: info.waits,
+            silver_bytes_per_s: info.silver_rate,
+            copper_bytes_per_s: info.copper_rate,
+        }
+    }
+}
+
+impl InterferenceReport {
+    fn text(&self) -> String {
+        let bound = match self.copper_bytes_per_s {
+            Some(bytes) => format!("Copper writes {} a second at most", show_size(bytes)),
+            None => String::from("nobody is bound"),
+        };
+        let Self { seen_mean_us, seen_p99_us, .. } = self;
+        format!("reads take {seen_mean_us:.0} us, p99 {seen_p99_us:.0} us; {bound}")
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -242,6 +288,7 @@ impl From<InfoReply> for InfoReport {
             uptime_ms: info.uptime_ms,
             read_only: info.read_only,
             disks: info.disks.into_iter().map(DiskReport::from).collect(),
+            interference: info.interference.map(|found| InterferenceReport::from(*found)),
         }
     }
 }
@@ -284,6 +331,9 @@ impl InfoReport {
             ]
         });
         let rows = rows.into_iter().map(|(what, value)| (String::from(what), value)).chain(disks);
+        let control = self.interference.as_ref();
+        let control = control.map(|found| (String::from("interference"), found.text()));
+        let rows = rows.chain(control);
         rows.fold(String::new(), |text, (what, value)| text + &format!("{what:20}{value}\n"))
     }
 }
