@@ -123,7 +123,7 @@ impl Plan {
         match self.measure(system, runner) {
             Ok(Some(seen)) => Ok(seen),
             Ok(None) => Err(StudyError::Stopped),
-            Err(error) => Err(StudyError::run(&system.name(), error)),
+            Err(error) => Err(StudyError::run(system.name(), error)),
         }
     }
 
