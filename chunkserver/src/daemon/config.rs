@@ -94,8 +94,8 @@ pub struct DaemonConfig {
     pub qos_read_weight: u16,
     /// Tokens for each 4 KiB of a write.
     pub qos_write_weight: u16,
-    /// Mean latency of reads of Gold and Silver, in microseconds, above which Copper may write less;
-    /// 0: it does not matter.
+    /// Mean latency of reads of Gold and Silver, in microseconds, above which Copper may write
+    /// less; 0: it does not matter.
     pub interference_mean_us: u32,
     /// The same of their 99th percentile; both 0: there is no interference control.
     pub interference_p99_us: u32,

@@ -8,7 +8,7 @@
 //! | `complete` | turns results of the store into answers to clients |
 //! | `ask`, `answer` | a request and an answer under way |
 //! | `policy` | what is done with a request while its data arrives |
-//! | `queues`, `waiting` | requests that wait for the store: tenant by tenant, class, link by link |
+//! | `queues`, `waiting` | requests that wait for the store, by tenant, class and link |
 //! | `control` | interference control: slow reads of higher classes bind the writes of lower ones |
 //! | `under_way` | how many bytes of each class the store has |
 //! | `tenants` | whose requests are whose, and the tokens that they need |

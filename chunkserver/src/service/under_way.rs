@@ -4,8 +4,9 @@ use towpath_transport::Class;
 
 use super::server::Job;
 
-/// Bytes of reads and writes of a class that the store may have from one worker, beyond one request:
-/// Copper's would else take the worker's buffers for answers. It is some milliseconds of a disk.
+/// Bytes of reads and writes of a class that the store may have from one worker, beyond one
+/// request: Copper's would else take the worker's buffers for answers. It is some milliseconds of a
+/// disk.
 const BYTES_MAX: [u64; Class::COUNT] = [u64::MAX, u64::MAX, 4 << 20];
 
 /// Bytes of reads and writes that the store has.

@@ -2,8 +2,8 @@
 //! (`docs/qos.md` section 7).
 //!
 //! Classes are levels here, 0 the highest. A level's writes need tokens, a byte each, as soon as
-//! reads of higher levels have been slower than their target; they get fewer while that goes on, and
-//! more again, little by little, when it is over.
+//! reads of higher levels have been slower than their target; they get fewer while that goes on,
+//! and more again, little by little, when it is over.
 
 use alloc::boxed::Box;
 
@@ -145,8 +145,8 @@ impl Interference {
         self.counts
     }
 
-    /// What reads above the lowest level took in the last windows, some eight of them: mean and 99th
-    /// percentile.
+    /// What reads above the lowest level took in the last windows, some eight of them: mean and
+    /// 99th percentile.
     #[must_use]
     pub fn seen(&self) -> [Nanos; 2] {
         self.seen.map(Nanos)
@@ -247,8 +247,8 @@ impl Interference {
         self.reads.iter_mut().for_each(Reads::clear);
     }
 
-    /// Mean and 99th percentile of the reads above a level in nanoseconds; none where there were too
-    /// few to tell.
+    /// Mean and 99th percentile of the reads above a level in nanoseconds; none where there were
+    /// too few to tell.
     fn latency(&self, level: usize) -> Option<(u64, Option<u64>)> {
         let above = &self.reads[..level];
         let count: u64 = above.iter().map(|reads| reads.count).sum();

@@ -7,9 +7,9 @@ use towpath_transport::Class;
 use super::group::Member;
 use super::state::StoreCore;
 
-/// Bytes of Silver's data that are under way when a group closes which takes their changes: about as
-/// many as the disk writes in the time that it takes for the records. Without them a single change
-/// would be written first, and then its record.
+/// Bytes of Silver's data that are under way when a group closes which takes their changes: about
+/// as many as the disk writes in the time that it takes for the records. Without them a single
+/// change would be written first, and then its record.
 const SILVER_UNDER_WAY_MAX: u64 = 64 << 10;
 
 /// The order in which classes join. The lower ones come twice: a change goes after all of its chunk

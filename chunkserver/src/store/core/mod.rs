@@ -7,7 +7,7 @@
 //! | `map` | which page and checksum each slice has, and where each block of that lies |
 //! | `state`, `io` | [`StoreCore`], its requests and answers; the operations under way |
 //! | `stage`, `write`, `clear`, `merge` | checking a change, and writing its data |
-//! | `lanes`, `join` | classes: whose operation the disk gets next, and which changes a group takes |
+//! | `lanes`, `join` | classes: what the disk gets next, and which changes a group takes |
 //! | `ahead` | pages are written once before they are used |
 //! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
 //! | `checkpoint` | the map to the disk, beside all else |
