@@ -161,7 +161,7 @@ impl<'a> Load<'a> {
                     (256, 512),
                     (4096, 2 * writes + 64),
                     (8 << 10, reads + writes),
-                    (args.write_bytes.next_multiple_of(4096).max(16 << 10), writes),
+                    (args.write_bytes.next_multiple_of(4096).max(16 << 10), 2 * writes),
                 ],
             );
         let mut endpoint = Endpoint::udp(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), config)?;
@@ -256,12 +256,10 @@ impl<'a> Load<'a> {
         }
         while self.writing < self.args.writes && now >= self.next_write {
             let (target, end) = (self.args.target, self.args.slices * SLICE_BYTES as u64);
-            let op = self.chunks.start_write_copy(
-                &mut self.endpoint,
-                target,
-                self.next_offset,
-                &self.bytes,
-            )?;
+            // What was answered may still be on its way out once more.
+            let Ok(data) = self.endpoint.copy(&self.bytes) else { break };
+            let (endpoint, offset) = (&mut self.endpoint, self.next_offset);
+            let op = self.chunks.start_write(endpoint, target, offset, data)?;
             self.under_way.insert(op, (now, true));
             self.writing += 1;
             let byte_len = self.bytes.len() as u64;
