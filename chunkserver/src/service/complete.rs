@@ -3,8 +3,8 @@
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::control::{DiskInfo, InfoReply, ListReply};
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, VERSION};
-use towpath_rpc::Piece;
 use towpath_rpc::limits::MESSAGE_BYTES_MAX_DEFAULT;
+use towpath_rpc::{Fate, Piece};
 use towpath_transport::{Buf, Device, LinkId, Region};
 
 use super::answer::{Answer, chunk_info};
@@ -17,6 +17,25 @@ use crate::store::disks::DiskStatus;
 use crate::store::{ChunkStat, Completion, ReadDone, ReadError, Reply, StoreStats, WriteError};
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// What these disks had when their threads ended gets no answer: whether it was done is not
+    /// known.
+    pub(super) fn abandon_staged(&mut self, ended: u64) {
+        for token in self.store.lose(ended) {
+            let job = match self.staged.try_remove(token as usize) {
+                Some(Asked::Job(job)) => job,
+                Some(Asked::Stage { request, .. }) => {
+                    self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
+                    continue;
+                }
+                Some(Asked::Unstage) | None => continue,
+            };
+            self.under_way.sub(&job);
+            job.pass.iter().for_each(|pass| pass.end());
+            self.tenants.done(job.tokens);
+            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
+        }
+    }
+
     pub(super) fn on_completion(&mut self, completion: Completion<Piece, Buf>) {
         let Completion { token, reply, flush_ns } = completion;
         let job = match (self.staged.try_remove(token as usize), reply) {

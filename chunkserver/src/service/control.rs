@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use towpath_fastpath::control::InterferenceInfo;
 use towpath_qos::{Interference, InterferenceConfig};
-use towpath_transport::{Class, Nanos, Time};
+use towpath_transport::{Class, Device, LinkId, Nanos, Region, Time};
+
+use super::server::ChunkServer;
 
 /// One worker's handle on the interference control of its server.
 #[derive(Clone, Debug)]
@@ -100,5 +102,20 @@ impl InterferenceControl {
                 seen_p99_ns: seen_p99.0,
             }
         })
+    }
+}
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// Controls interference: this is the worker's handle. Default: it does not.
+    #[must_use]
+    pub fn interference(mut self, control: Option<InterferenceControl>) -> Self {
+        self.control = control;
+        self.control.iter_mut().for_each(|control| control.attach(self.endpoint.now()));
+        self
+    }
+
+    /// The class of what comes over a link.
+    pub(super) fn class_of(&self, link: LinkId) -> Class {
+        self.endpoint.class_of(link).map_or(Class::default(), |report| report.class)
     }
 }

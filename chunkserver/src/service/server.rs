@@ -180,14 +180,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
     }
 
-    /// Controls interference: this is the worker's handle. Default: it does not.
-    #[must_use]
-    pub fn interference(mut self, control: Option<InterferenceControl>) -> Self {
-        self.control = control;
-        self.control.iter_mut().for_each(|control| control.attach(self.endpoint.now()));
-        self
-    }
-
     /// The endpoint, for its counters.
     pub fn endpoint(&self) -> &Endpoint<D> {
         &self.endpoint
@@ -253,25 +245,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     #[must_use]
     pub fn store_is_running(&self) -> bool {
         self.store.are_running()
-    }
-
-    /// What these disks had when their threads ended gets no answer: whether it was done is not
-    /// known.
-    fn abandon_staged(&mut self, ended: u64) {
-        for token in self.store.lose(ended) {
-            let job = match self.staged.try_remove(token as usize) {
-                Some(Asked::Job(job)) => job,
-                Some(Asked::Stage { request, .. }) => {
-                    self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
-                    continue;
-                }
-                Some(Asked::Unstage) | None => continue,
-            };
-            self.under_way.sub(&job);
-            job.pass.iter().for_each(|pass| pass.end());
-            self.tenants.done(job.tokens);
-            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
-        }
     }
 
     /// Blocks until the store has answered everything that it was asked, and takes in the answers.

@@ -27,7 +27,8 @@ use crate::store::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, slice_crc};
 const GROUP_DATA_BYTES_MAX: u64 = 32 << 20;
 
 /// Pages that are written by one operation, by class: what a higher class waits for at a time.
-pub(super) const OP_PAGES: [usize; Class::COUNT] = [16 * LONG_PAGES, 4 * LONG_PAGES, LONG_PAGES / 2];
+pub(super) const OP_PAGES: [usize; Class::COUNT] =
+    [16 * LONG_PAGES, 4 * LONG_PAGES, LONG_PAGES / 2];
 
 /// A write, as it was asked for.
 struct Wanted<'a, W> {
