@@ -46,7 +46,7 @@ impl Model {
     /// One millisecond, in which each level wants to write so many bytes, 16 KiB at a time, and
     /// `reads` reads of each level but the last are done.
     fn step(&mut self, wanted: [u64; LEVELS], reads: [u64; 2]) {
-        self.now = self.now + Nanos::from_millis(1);
+        self.now += Nanos::from_millis(1);
         self.control.turn(self.now);
         for (level, wanted) in wanted.into_iter().enumerate() {
             let mut bytes = 0;
