@@ -18,9 +18,7 @@ use super::stop::StopFlag;
 use super::tenants::{Stamp, TenantsFile};
 use crate::metrics::Worker;
 use crate::qos::Qos;
-use crate::service::{
-    ChunkServer, InterferenceControl, ScrubBoard, ServerStats, ServiceConfig,
-};
+use crate::service::{ChunkServer, InterferenceControl, ScrubBoard, ServerStats, ServiceConfig};
 use crate::store::disks::{Closed, Disks};
 
 /// What a worker beside the first one starts with.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use towpath_fastpath::control::InterferenceInfo;
 use towpath_qos::{Interference, InterferenceConfig};
-use towpath_transport::{Class, Device, LinkId, Nanos, Region, Time};
+use towpath_transport::{Class, Device, Nanos, Region, Time};
 
 use super::server::ChunkServer;
 
@@ -112,10 +112,5 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.control = control;
         self.control.iter_mut().for_each(|control| control.attach(self.endpoint.now()));
         self
-    }
-
-    /// The class of what comes over a link.
-    pub(super) fn class_of(&self, link: LinkId) -> Class {
-        self.endpoint.class_of(link).map_or(Class::default(), |report| report.class)
     }
 }
