@@ -300,7 +300,7 @@ fn serve(args: &Args) -> Outcome<()> {
 fn serve_null() -> Outcome<()> {
     let config =
         DaemonConfig { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..DaemonConfig::default() };
-    let of_endpoint = daemon::endpoint_config(&config);
+    let of_endpoint = daemon::endpoint_config(&config).pieces_as_they_come(false);
     let mut endpoint = Endpoint::udp(daemon::udp_config(&config), of_endpoint)?;
     println!("listening on {}", endpoint.listen(config.listen)?);
     let mut rpc = RpcServer::new(ServerConfig::new());

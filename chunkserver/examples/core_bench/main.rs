@@ -1,14 +1,16 @@
 //! How many 4 KiB reads and durable writes a store does a second: its core alone, behind its
-//! thread, and fio on a file beside it.
+//! thread, behind a chunk server, a server without a store, and fio on a file beside it.
 //!
 //! `cargo run --release -p towpath-chunkserver --example core_bench -- FOLDER`, where a store of
 //! 1 GiB is made, or was by an earlier run; `--rounds 5 --seconds 2 --pages 262144` are the
-//! defaults. The three take turns, so that the machine's moods meet all of them alike; fio is left
+//! defaults. They take turns, so that the machine's moods meet all of them alike; fio is left
 //! out where there is none. fio's durable writes are `fdatasync=1` at depth 1, and have no flush at
 //! depth 32. A line gives the median of the rounds, the least and the most. Results are in
 //! docs/bench-log.md.
 
 #![forbid(unsafe_code)]
+
+mod network;
 
 use std::error::Error;
 use std::io;
@@ -23,6 +25,8 @@ use towpath_chunkserver::store::{
 };
 use towpath_disk::{NewFile, Options, open};
 use towpath_memory::{Buf, Pool};
+
+use network::Serves;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -275,11 +279,18 @@ fn print(case: Case, way: &str, mut figures: Vec<f64>) {
 }
 
 fn main() -> Outcome<()> {
+    let mut args = std::env::args_os().skip(1);
+    if let (Some(word), Some(folder)) = (args.next(), args.next())
+        && let Some(serves) =
+            [Serves::Nothing, Serves::Store].into_iter().find(|serves| word == serves.word())
+    {
+        return network::serve(serves, Path::new(&folder));
+    }
     let settings = settings()?;
     fill(&settings)?;
     let mut seeds = Prng::new(settings.seed);
     for case in CASES {
-        let mut figures = [const { Vec::new() }; 3];
+        let mut figures = [const { Vec::new() }; 5];
         for _ in 0..settings.rounds {
             let mut alone = Alone(opened(&settings.folder, settings.page_count)?);
             figures[0].push(run(case, &mut alone, &settings, seeds.next_u64())?);
@@ -293,9 +304,14 @@ fn main() -> Outcome<()> {
             figures[1].push(run(case, &mut threaded, &settings, seeds.next_u64())?);
             let ended = threaded.0.stop_within(Duration::from_secs(60));
             ended.ok_or("the store does not end")??;
-            figures[2].extend(run_fio(case, &settings)?);
+            for (at, serves) in [(2, Serves::Store), (3, Serves::Nothing)] {
+                figures[at].push(network::run(serves, case, &settings, seeds.next_u64())?);
+            }
+            figures[4].extend(run_fio(case, &settings)?);
         }
-        for (way, figures) in ["core", "thread", "fio"].into_iter().zip(figures) {
+        for (way, figures) in
+            ["core", "thread", "server", "network", "fio"].into_iter().zip(figures)
+        {
             print(case, way, figures);
         }
     }

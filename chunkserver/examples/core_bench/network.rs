@@ -1,0 +1,189 @@
+//! The same over loopback: a chunk server in a process of its own, and one without a store.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use towpath_base::Prng;
+use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
+use towpath_chunkserver::store::{SLICE_BYTES, writer_crcs};
+use towpath_fastpath::server::{
+    StorageRequest, done_reply, parse_request, read_reply, respond_built, respond_error,
+    verify_write,
+};
+use towpath_fastpath::wire::{PROTOCOL, ReadHeader, ReadReplyHeader};
+use towpath_fastpath::{ChunkClient, ErrorReply};
+use towpath_rpc::{Incoming, Request as RpcRequest, RpcServer, ServerConfig};
+use towpath_transport::{Device, Endpoint, EndpointConfig, Event, Region, RoceUdp, UdpConfig};
+
+use super::{CHUNK, Case, Outcome, Settings, slices};
+
+/// What serves the requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Serves {
+    /// Nothing: reads come from memory, and writes are checked and dropped.
+    Nothing,
+    /// The store.
+    Store,
+}
+
+impl Serves {
+    /// The word that has this program serve.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Nothing => "--serve-nothing",
+            Self::Store => "--serve-store",
+        }
+    }
+}
+
+fn config(folder: &Path) -> DaemonConfig {
+    DaemonConfig {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        data_dir: folder.into(),
+        log: "warn".into(),
+        ..DaemonConfig::default()
+    }
+}
+
+/// Serves until this process is ended; says first where it listens.
+pub(crate) fn serve(serves: Serves, folder: &Path) -> Outcome<()> {
+    let config = config(folder);
+    match serves {
+        Serves::Store => {
+            let ready = |ready: &daemon::Ready| {
+                println!("{}", ready.listening);
+                Ok(())
+            };
+            daemon::run(&config, &StopFlag::new(), daemon::udp_devices, ready)?;
+            Ok(())
+        }
+        Serves::Nothing => serve_nothing(&config),
+    }
+}
+
+fn serve_nothing(config: &DaemonConfig) -> Outcome<()> {
+    let of_endpoint = daemon::endpoint_config(config).pieces_as_they_come(false);
+    let mut endpoint = Endpoint::udp(daemon::udp_config(config), of_endpoint)?;
+    println!("{}", endpoint.listen(config.listen)?);
+    let mut rpc = RpcServer::new(ServerConfig::new());
+    loop {
+        endpoint.turn(|endpoint, event| {
+            if let Some(Incoming::Request(request)) = rpc.on_event(endpoint, event) {
+                answer(&mut rpc, endpoint, request);
+            }
+        });
+    }
+}
+
+fn answer<D: Device<Memory = Region>>(
+    rpc: &mut RpcServer,
+    endpoint: &mut Endpoint<D>,
+    request: RpcRequest,
+) {
+    let parsed = parse_request(&request);
+    let checked = match &parsed {
+        Ok(StorageRequest::Write { header, crcs }) => verify_write(&request, header, crcs),
+        Ok(StorageRequest::Read(_)) => Ok(()),
+        _ => Err(ErrorReply::Busy),
+    };
+    let (responder, message) = request.into_message();
+    endpoint.release(message);
+    let reply = match (checked, parsed) {
+        (Err(error), _) => return respond_error(rpc, endpoint, responder, error),
+        (Ok(()), Ok(StorageRequest::Read(header))) => read(endpoint, &header),
+        (Ok(()), _) => done_reply(endpoint),
+    };
+    respond_built(rpc, endpoint, responder, reply);
+}
+
+/// What a store would have read, with the checksums that it would have compared.
+fn read<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    asked: &ReadHeader,
+) -> Result<towpath_rpc::Outgoing, towpath_rpc::NoBuffer> {
+    let &ReadHeader { chunk, offset, length, .. } = asked;
+    let wanted = length as usize;
+    let no_buffer = towpath_rpc::NoBuffer { wanted };
+    let mut data = endpoint.alloc(wanted).map_err(|_| no_buffer)?;
+    data.set_len(wanted).map_err(|_| no_buffer)?;
+    let crcs = writer_crcs(chunk, offset, &data);
+    let (chunk_bytes, chunk_version) = (u64::MAX, 1);
+    let header = ReadReplyHeader { chunk, offset, length, chunk_bytes, chunk_version };
+    read_reply(endpoint, &header, &crcs, data)
+}
+
+/// A server in a process of its own, ended when dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(serves: Serves, folder: &Path) -> Outcome<(Server, SocketAddr)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(serves.word()).arg(folder).stdout(Stdio::piped());
+    let mut server = Server(command.spawn()?);
+    let mut line = String::new();
+    let out = server.0.stdout.as_mut().ok_or("no stdout")?;
+    BufReader::new(out).read_line(&mut line)?;
+    let addr = line.trim().parse().map_err(|_| "the server does not start")?;
+    Ok((server, addr))
+}
+
+fn connect(addr: SocketAddr) -> Outcome<(Endpoint<RoceUdp>, ChunkClient)> {
+    let udp = UdpConfig::new(Ipv4Addr::LOCALHOST.into());
+    let mut endpoint = Endpoint::udp(udp, EndpointConfig::new().app_protocol(PROTOCOL))?;
+    endpoint.connect(addr)?;
+    let mut found = None;
+    while found.is_none() {
+        endpoint.turn(|endpoint, event| match event {
+            Event::Connected { link, .. } => {
+                found = endpoint.open_channel(link, false).err().map(|_| None);
+            }
+            Event::ChannelOpened { link, channel, .. } => found = Some(Some((link, channel))),
+            Event::ConnectFailed { .. } => found = Some(None),
+            _ => {}
+        });
+    }
+    let (link, channel) = found.flatten().ok_or("no channel to the server")?;
+    Ok((endpoint, ChunkClient::new(link, channel)))
+}
+
+/// Keeps `case.depth` requests under way until the time is over, and counts them from the middle
+/// on: first both ends touch their memory for the first time. Requests a second.
+pub(crate) fn run(serves: Serves, case: Case, settings: &Settings, seed: u64) -> Outcome<f64> {
+    let (_server, addr) = start(serves, &settings.folder)?;
+    let (mut endpoint, mut chunks) = connect(addr)?;
+    let (mut prng, count) = (Prng::new(seed), slices(settings.page_count));
+    let (mut done, mut under_way) = (0u64, 0);
+    let (mut began, mut is_warm) = (Instant::now(), false);
+    while began.elapsed() < settings.span || under_way > 0 {
+        if !is_warm && began.elapsed() >= settings.span / 2 {
+            (began, is_warm, done) = (Instant::now(), true, 0);
+        }
+        while under_way < case.depth && began.elapsed() < settings.span {
+            let offset = prng.below(count) * SLICE_BYTES as u64;
+            if case.is_write {
+                let mut data = endpoint.alloc(SLICE_BYTES)?;
+                data.set_len(SLICE_BYTES)?;
+                chunks.start_write(&mut endpoint, CHUNK, offset, data)?;
+            } else {
+                chunks.start_read(&mut endpoint, CHUNK, offset, SLICE_BYTES)?;
+            }
+            under_way += 1;
+        }
+        endpoint.turn(|endpoint, event| drop(chunks.on_event(endpoint, event)));
+        chunks.expire(&mut endpoint);
+        while let Some(ended) = chunks.poll(&mut endpoint) {
+            ended.result?;
+            (done, under_way) = (done + 1, under_way - 1);
+        }
+    }
+    Ok(done as f64 / began.elapsed().as_secs_f64())
+}
