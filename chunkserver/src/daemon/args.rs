@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::check::{self, StoreCheck};
 use super::config::DaemonConfig;
+use super::dump::{self, StoreDump};
 use super::error::DaemonError;
 use super::gone::{GONE, Gone};
 use super::keys::KEYS;
@@ -49,6 +50,8 @@ pub enum Action {
     Check,
     /// Look at a store that no server has.
     CheckStore(StoreCheck),
+    /// Show what a store holds.
+    DumpStore(StoreDump),
     /// Print the settings as a config file.
     PrintConfig,
     /// Serve.
@@ -96,6 +99,7 @@ pub fn command() -> Command {
         .args(settings)
         .args(gone)
         .subcommand(check::command())
+        .subcommand(dump::command())
         .subcommand(upgrade::command())
         .args_conflicts_with_subcommands(true)
         .after_help(AFTER_HELP)
@@ -116,6 +120,8 @@ impl Invocation {
         apply_flags(&mut config, &matches)?;
         let action = if let Some(matches) = matches.subcommand_matches(check::NAME) {
             Action::CheckStore(StoreCheck::of(matches))
+        } else if let Some(matches) = matches.subcommand_matches(dump::NAME) {
+            Action::DumpStore(StoreDump::of(matches))
         } else if let Some(matches) = matches.subcommand_matches(upgrade::NAME) {
             Action::UpgradeStore(Box::new(StoreUpgrade::of(matches)?))
         } else if matches.get_flag("check") {

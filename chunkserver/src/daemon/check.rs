@@ -14,6 +14,11 @@ use crate::store::{CheckReport, Damage, DamageKind};
 const AFTER_HELP: &str = "\
 Without --repair nothing is changed. The server must not run.
 
+A store has two generations, and the log tells what changed since the older one began: either of
+them with the log gives the same chunks. --repair takes the newest generation that is whole, applies
+the log, and writes a sound one over the other. Where neither is whole it takes what can be read of
+the newest, and all chunks are suspect.
+
 Exit codes:
   0    nothing is damaged and nothing lost
   1    something is, or was lost before a repair: what is printed names all of it

@@ -15,6 +15,7 @@
 //! | `scrub` | the background scrub |
 //! | `notify` | what the service manager is told |
 //! | `check` | the command that checks a store for damage, and repairs it |
+//! | `dump` | the command that shows what a store holds |
 //! | `upgrade` | the command that copies a store of the format before |
 //! | `tenants` | reservations, and the file of tenants |
 //! | `stop` | [`StopFlag`] and signals |
@@ -30,6 +31,7 @@ mod config;
 mod crew;
 mod descriptors;
 mod disks;
+mod dump;
 mod error;
 mod file;
 mod gone;
@@ -52,6 +54,7 @@ pub use args::{Action, Invocation, command};
 pub use check::StoreCheck;
 pub use config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace};
 pub use disks::{OpenDisks, open_disks};
+pub use dump::StoreDump;
 pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
 pub use key::{Key, key, nearest};
@@ -73,6 +76,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError>
     let Invocation { config, action, json } = Invocation::parse(args)?;
     match action {
         Action::CheckStore(check) => check.run()?,
+        Action::DumpStore(dump) => dump.run()?,
         Action::UpgradeStore(upgrade) => upgrade.run()?,
         Action::Check => {
             check(&config)?;

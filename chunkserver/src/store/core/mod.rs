@@ -15,6 +15,7 @@
 //! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
 //! | `driver`, `told` | [`StoreThread`], the thread that owns a store and its disk; what it tells |
 //! | `watch` | who follows which chunks there are |
+//! | `dump` | what a store that no server has holds, row by row |
 //! | `check` | the check of a store that no server has, and its repair |
 //! | `create`, `open`, `load`, `tape`, `replay`, `blocking` | making and opening a store |
 
@@ -27,6 +28,7 @@ mod commit;
 mod create;
 mod directory;
 mod driver;
+mod dump;
 mod early;
 mod group;
 mod io;
@@ -65,6 +67,7 @@ use page::PAGE_BYTES;
 
 pub use check::{CoreRepairError, check_core, repair_core};
 pub use driver::{DriverConfig, Stopping, StoreThread};
+pub use dump::{DumpRow, DumpWanted, dump_core};
 pub use group::Client;
 pub use open::CoreConfig;
 pub use room::Room;

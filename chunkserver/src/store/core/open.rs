@@ -65,7 +65,7 @@ impl CoreConfig {
 
 /// The superblocks that are there, the newest first, and what is wrong with others.
 pub(super) struct Superblocks {
-    found: Vec<Superblock>,
+    pub(super) found: Vec<Superblock>,
     damage: Vec<Damage>,
 }
 

@@ -5,6 +5,7 @@ mod classes;
 mod clear;
 mod crash;
 mod driver;
+mod dump;
 mod early;
 mod faults;
 mod files;

@@ -1,0 +1,276 @@
+//! The command that shows what a store holds, while no server has it.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::{Value, json};
+
+use super::error::DaemonError;
+use super::store::open_disk;
+use crate::store::ChunkId;
+use crate::store::core::{DISK_NAME, DumpRow, DumpWanted, dump_core};
+
+/// Rows unless more are asked for: some screens.
+const ROWS_DEFAULT: &str = "1000";
+
+const AFTER_HELP: &str = "\
+Nothing is changed. The server must not run. Rows: superblocks, damage, and chunks, or with
+--slices those of one chunk; with --log the records since the newest checkpoint come first. What is
+shown comes from bytes that may be damaged: `check` says what of it can be relied on.
+
+Exit codes:
+  0    all rows that were asked for, or as many as --limit
+  2    wrong flag
+  4    the store cannot be read (no store, locked, of a newer version); rows before that are shown";
+
+/// What `dump` is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreDump {
+    /// The directory of the store.
+    pub dir: PathBuf,
+    /// The records of the log too.
+    pub log: bool,
+    /// The slices of this chunk in place of all chunks.
+    pub slices: Option<ChunkId>,
+    /// Most rows.
+    pub limit: u64,
+    /// One JSON object on a line.
+    pub json: bool,
+}
+
+/// Name of the command.
+pub(super) const NAME: &str = "dump";
+
+pub(super) fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+    };
+    Command::new(NAME)
+        .about("Shows superblocks, log records, chunks and slices of a store")
+        .arg(
+            Arg::new("dir")
+                .value_name("DIR")
+                .required(true)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("data directory of the store"),
+        )
+        .arg(flag("log", "show the records of the log since the newest checkpoint too"))
+        .arg(
+            Arg::new("slices")
+                .long("slices")
+                .value_name("CHUNK")
+                .value_parser(clap::value_parser!(ChunkId))
+                .help("show where the slices of this chunk lie, in place of all chunks"),
+        )
+        .arg(
+            Arg::new("limit")
+                .long("limit")
+                .value_name("N")
+                .default_value(ROWS_DEFAULT)
+                .value_parser(clap::value_parser!(u64).range(1..))
+                .help("most rows"),
+        )
+        .arg(flag("json", "print one JSON object on each line"))
+        .after_help(AFTER_HELP)
+}
+
+impl StoreDump {
+    pub(super) fn of(matches: &ArgMatches) -> Self {
+        Self {
+            dir: matches.get_one::<PathBuf>("dir").cloned().unwrap_or_default(),
+            log: matches.get_flag("log"),
+            slices: matches.get_one::<ChunkId>("slices").copied(),
+            limit: matches.get_one::<u64>("limit").copied().unwrap_or(1),
+            json: matches.get_flag("json"),
+        }
+    }
+
+    /// Prints the rows.
+    ///
+    /// # Errors
+    /// Whatever keeps the store from being read, after the rows before it.
+    pub fn run(&self) -> Result<(), DaemonError> {
+        let out = BufWriter::new(io::stdout().lock());
+        self.run_to(out)
+    }
+
+    fn run_to(&self, mut out: impl Write) -> Result<(), DaemonError> {
+        let dir = self.dir.as_path();
+        if !dir.is_dir() {
+            return Err(DaemonError::NotADirectory(dir.into()));
+        }
+        let (mut disk, _) = open_disk(dir, DISK_NAME, None)?;
+        let wanted = DumpWanted { log: self.log, slices: self.slices };
+        let (mut left, mut was_cut, mut written) = (self.limit, false, Ok(()));
+        let dumped = dump_core(&mut *disk, wanted, &mut |row| {
+            was_cut = left == 0;
+            if was_cut {
+                return false;
+            }
+            left -= 1;
+            written = self.print(&mut out, &row);
+            written.is_ok()
+        });
+        let end = |out: &mut dyn Write| {
+            if was_cut {
+                let (limit, json) = (self.limit, self.json);
+                match json {
+                    true => writeln!(out, "{}", json!({ "row": "cut", "limit": limit }))?,
+                    false => writeln!(out, "more rows are left out: --limit {limit}")?,
+                }
+            }
+            out.flush()
+        };
+        let written = written.and_then(|()| end(&mut out));
+        match written {
+            // Whoever reads has enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written.map_err(DaemonError::Ready)?,
+        }
+        dumped.map_err(|source| DaemonError::Store { path: dir.into(), source })
+    }
+
+    fn print(&self, out: &mut impl Write, row: &DumpRow) -> io::Result<()> {
+        let row = object(row);
+        if self.json {
+            return writeln!(out, "{row}");
+        }
+        let Value::Object(fields) = &row else { return Ok(()) };
+        let shown = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let mut line = shown(&row["row"]);
+        for (name, value) in fields.iter().filter(|(name, _)| *name != "row") {
+            line.push_str(&format!(" {name}={}", shown(value)));
+        }
+        writeln!(out, "{line}")
+    }
+}
+
+/// A row with its fields, whose names stay.
+fn object(row: &DumpRow) -> Value {
+    match row {
+        DumpRow::Superblock {
+            generation,
+            store_id,
+            page_count,
+            log_pages,
+            map_pages,
+            data_pages,
+            written_pages,
+            is_sparse,
+            log_page,
+            sequence,
+        } => json!({
+            "row": "superblock",
+            "generation": generation,
+            "store_id": format!("{store_id:016x}"),
+            "page_count": page_count,
+            "log_pages": log_pages,
+            "map_pages": map_pages,
+            "data_pages": data_pages,
+            "written_pages": written_pages,
+            "sparse": is_sparse,
+            "log_page": log_page,
+            "sequence": sequence,
+        }),
+        DumpRow::Damage(damage) => json!({
+            "row": "damage",
+            "kind": damage.kind.name(),
+            "offset": damage.offset,
+            "text": damage.to_string(),
+        }),
+        DumpRow::Record {
+            offset,
+            sequence,
+            durable_sequence,
+            chunk,
+            kind,
+            at,
+            byte_len,
+            extents,
+        } => json!({
+            "row": "record",
+            "sequence": sequence,
+            "durable_sequence": durable_sequence,
+            "kind": kind,
+            "chunk": chunk.to_string(),
+            "at": at,
+            "byte_len": byte_len,
+            "extents": extents,
+            "offset": offset,
+        }),
+        DumpRow::Chunk(stat, slices) => json!({
+            "row": "chunk",
+            "chunk": stat.chunk.to_string(),
+            "byte_len": stat.byte_len,
+            "limit_bytes": stat.limit_bytes,
+            "version": stat.version,
+            "slices": slices,
+            "unfinished": stat.unfinished,
+            "resident": stat.resident,
+            "suspect": stat.suspect,
+        }),
+        DumpRow::Slice { slice, page, offset, crc } => json!({
+            "row": "slice",
+            "slice": slice,
+            "page": page,
+            "offset": offset,
+            "crc": format!("{crc:08x}"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::DaemonConfig;
+    use crate::daemon::store::open_store;
+
+    fn dump(args: &[&str]) -> (Vec<String>, Result<(), DaemonError>) {
+        let args = ["dump"].iter().chain(args);
+        let matches = command().try_get_matches_from(args).expect("sound flags");
+        let mut out = Vec::new();
+        let result = StoreDump::of(&matches).run_to(&mut out);
+        let text = String::from_utf8(out).expect("text");
+        (text.lines().map(String::from).collect(), result)
+    }
+
+    #[test]
+    fn rows_are_printed_as_text_and_as_objects_up_to_the_limit() {
+        let dir = tempfile::tempdir().expect("room for a folder");
+        let path = dir.path().to_str().expect("a plain path");
+        let config = DaemonConfig {
+            data_dir: dir.path().into(),
+            capacity_bytes: 1 << 20,
+            log_bytes: 1 << 20,
+            ..DaemonConfig::default()
+        };
+        let (stores, _) = open_store::<Vec<u8>>(&config, 1).expect("a new store");
+        for store in stores {
+            assert_eq!(store.stop_within(std::time::Duration::from_secs(60)), Some(Ok(())));
+        }
+        let (text, result) = dump(&[path]);
+        assert!(result.is_ok() && text.len() == 2, "{text:?}");
+        assert!(
+            text[0].starts_with("superblock ") && text[0].contains(" generation=2 "),
+            "{text:?}"
+        );
+        let (lines, result) = dump(&[path, "--json", "--limit", "1"]);
+        assert!(result.is_ok());
+        let rows: Vec<Value> =
+            lines.iter().map(|line| serde_json::from_str(line).expect("an object")).collect();
+        assert_eq!((&rows[0]["row"], &rows[0]["generation"]), (&json!("superblock"), &json!(2)));
+        assert_eq!(rows[1..], [json!({ "row": "cut", "limit": 1 })]);
+        let (lines, result) = dump(&[path, "--json", "--limit", "2"]);
+        assert!(result.is_ok() && lines.len() == 2, "nothing was cut: {lines:?}");
+        let none = tempfile::tempdir().expect("room for a folder");
+        let (lines, result) = dump(&[none.path().to_str().expect("a plain path")]);
+        let error = result.expect_err("there is no store");
+        assert!(lines.is_empty() && error.exit_code() == 4, "{error}");
+        let args = ["dump", path, "--limit", "0"];
+        assert!(command().try_get_matches_from(args).is_err());
+    }
+}
