@@ -10,7 +10,8 @@ use clap::Parser;
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
 use towpath_fastpath::{
-    BlockingClient, ChunkId, ClientConfig, NewChunk, OpId, Output, ResidentStats, SLICE_BYTES,
+    BlockingClient, ChunkId, ClientConfig, Method, NewChunk, OpId, Output, ResidentStats,
+    SLICE_BYTES,
 };
 use towpath_transport::Nanos;
 
@@ -159,7 +160,7 @@ fn measure(
                     assert_eq!(data.is_resident(), what == What::Reads);
                     data.release(endpoint);
                 }
-                other => assert!(matches!(other, Output::Written), "{other:?}"),
+                other => assert!(matches!(other, Output::Changed(Method::Write, _)), "{other:?}"),
             }
             under_way.retain(|op| *op != ended.op);
             done += 1;

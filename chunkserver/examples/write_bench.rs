@@ -19,7 +19,7 @@ use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
 use towpath_chunkserver::store::core::StoreThread;
 use towpath_chunkserver::store::{ChunkId, Reply, Request, Terms, writer_crcs};
 use towpath_fastpath::server::{
-    StorageRequest, done_reply, parse_request, respond_built, respond_error, verify_write,
+    StorageRequest, changed_reply, parse_request, respond_built, respond_error, verify_write,
 };
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{ChunkClient, ErrorReply};
@@ -326,7 +326,7 @@ fn answer_null<D: Device<Memory = Region>>(
     endpoint.release(message);
     match checked {
         Ok(()) => {
-            let reply = done_reply(endpoint);
+            let reply = changed_reply(endpoint, 1);
             respond_built(rpc, endpoint, responder, reply);
         }
         Err(error) => respond_error(rpc, endpoint, responder, error),

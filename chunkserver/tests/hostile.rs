@@ -165,11 +165,16 @@ fn a_million_mutated_packets_leave_it_serving_and_its_memory_flat() {
 /// One honest request of each kind as bytes, to be mutated.
 fn requests() -> Vec<Vec<u8>> {
     let data = pattern(6000, 1);
-    let write = WriteHeader { chunk: CHUNK, offset: 100, length: data.len() as u32 };
+    let write = WriteHeader {
+        chunk: CHUNK,
+        offset: 100,
+        length: data.len() as u32,
+        ..WriteHeader::default()
+    };
     let crcs = writer_crcs(CHUNK, 100, &data);
     let mut body = write.emit().to_vec();
     crcs.iter().for_each(|crc| body.extend(crc.to_le_bytes()));
-    let read = ReadHeader { chunk: CHUNK, offset: 0, length: 5000 };
+    let read = ReadHeader { chunk: CHUNK, offset: 0, length: 5000, ..ReadHeader::default() };
     let name = [0x0a, 18, 0x09, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0xad, 0x0b, 0, 0, 0, 0, 0, 0];
     let mut all = vec![request(Method::Write, &body, &data)];
     all.push(request(Method::Read, &read.emit(), &[]));

@@ -8,7 +8,7 @@ use common::{LONG, Process, config, loopback_udp, pattern};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ChunkClient, Output};
+use towpath_fastpath::{ChunkClient, Method, Output};
 use towpath_transport::{Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp};
 
 const CLIENTS: usize = 1000;
@@ -52,8 +52,8 @@ impl Client {
     fn go_on(&mut self, endpoint: &mut Endpoint<RoceUdp>) -> bool {
         while let Some(ended) = self.chunks.poll(endpoint) {
             self.step = match ended.result.expect("the server has room") {
-                Output::Created => Step::Write,
-                Output::Written => Step::Read,
+                Output::Changed(Method::Create, _) => Step::Write,
+                Output::Changed(Method::Write, _) => Step::Read,
                 Output::Read(data) => {
                     assert!(data.to_vec() == pattern(CHUNK_BYTES, self.number as u64));
                     data.release(endpoint);

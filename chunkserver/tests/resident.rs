@@ -12,7 +12,8 @@ use towpath_chunkserver::daemon::{DaemonConfig, PlaceBy};
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{
-    BlockingClient, ClientConfig, ErrorKind, ErrorReply, NewChunk, Output, ReadData, SLICE_BYTES,
+    BlockingClient, ClientConfig, ErrorKind, ErrorReply, Method, NewChunk, Output, ReadData,
+    SLICE_BYTES,
 };
 use towpath_transport::{Endpoint, EndpointConfig, RoceUdp};
 
@@ -122,12 +123,12 @@ fn an_unfinished_chunk_is_not_located_and_a_finished_one_is() {
     let mut client = Client::connect(server.addr);
     let kind = NewChunk { resident: true, unfinished: true };
     let op = client.chunks.start_create_as(&mut client.endpoint, CHUNK, None, kind);
-    assert!(matches!(client.wait(op), Ok(Output::Created)));
+    assert!(matches!(client.wait(op), Ok(Output::Changed(Method::Create, _))));
     client.write(CHUNK, 0, &[6; 5000]).expect("room");
     let op = client.chunks.start_locate(&mut client.endpoint, CHUNK, 0);
     assert_eq!(refusal(client.wait(op)), ErrorReply::Unfinished { chunk: CHUNK });
     let op = client.chunks.start_finish(&mut client.endpoint, CHUNK, 5000);
-    assert!(matches!(client.wait(op), Ok(Output::Finished)));
+    assert!(matches!(client.wait(op), Ok(Output::Changed(Method::Finish, _))));
     assert_eq!(read_here(&mut client, CHUNK, 0, 5000), [6; 5000]);
     let op = client.chunks.start_stat(&mut client.endpoint, CHUNK);
     let Ok(Output::Stat(info)) = client.wait(op) else { panic!("a state was due") };

@@ -32,7 +32,7 @@ fn write_damaged(client: &mut Client<RoceUdp>, bytes: &[u8], slice: u64) -> Erro
     rpc.set_longest_request(2 << 20);
     let mut crcs = writer_crcs(CHUNK, 0, bytes);
     crcs[slice as usize] ^= 1;
-    let header = WriteHeader { chunk: CHUNK, offset: 0, length: bytes.len() as u32 };
+    let header = WriteHeader { chunk: CHUNK, length: bytes.len() as u32, ..WriteHeader::default() };
     let mut is_open = false;
     while !is_open {
         endpoint.turn(|_, event| is_open |= matches!(event, Event::ChannelOpened { .. }));

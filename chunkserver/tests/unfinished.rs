@@ -7,7 +7,7 @@ use std::path::Path;
 use common::{Client, Process, Running, config, pattern, refusal};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
-use towpath_fastpath::{ErrorKind, ErrorReply, Output};
+use towpath_fastpath::{ErrorKind, ErrorReply, Method, Output};
 use towpath_transport::RoceUdp;
 
 const CHUNK: ChunkId = ChunkId(13);
@@ -19,7 +19,7 @@ fn kept_for(dir: &Path, seconds: u32) -> DaemonConfig {
 
 fn create_unfinished(client: &mut Client<RoceUdp>) {
     let op = client.chunks.start_create_unfinished(&mut client.endpoint, CHUNK, None);
-    assert!(matches!(client.wait(op), Ok(Output::Created)));
+    assert!(matches!(client.wait(op), Ok(Output::Changed(Method::Create, _))));
     client.write(CHUNK, 0, &pattern(WRITTEN, 1)).expect("there is room");
 }
 
@@ -49,7 +49,10 @@ fn a_chunk_is_flagged_and_not_read_until_it_is_finished_with_its_length() {
     assert_eq!(refusal(finish(&mut client, WRITTEN + 1)), wrong);
     assert_eq!(refusal(client.read(CHUNK, 0, 100)), unfinished);
     for _ in 0..2 {
-        assert!(matches!(finish(&mut client, WRITTEN), Ok(Output::Finished)), "also once more");
+        assert!(
+            matches!(finish(&mut client, WRITTEN), Ok(Output::Changed(Method::Finish, _))),
+            "also once more"
+        );
         assert_eq!(is_listed_unfinished(&mut client), Some(false));
         assert!(client.read(CHUNK, 0, WRITTEN).expect("it is whole") == pattern(WRITTEN, 1));
     }
@@ -68,7 +71,7 @@ fn a_restart_keeps_what_is_unfinished_so_and_what_is_finished_whole() {
     let server = Process::start(&config);
     let mut client = Client::connect(server.addr);
     assert_eq!(is_listed_unfinished(&mut client), Some(true));
-    assert!(matches!(finish(&mut client, WRITTEN), Ok(Output::Finished)));
+    assert!(matches!(finish(&mut client, WRITTEN), Ok(Output::Changed(Method::Finish, _))));
     drop((client, server));
     // Once from the log, once from the map.
     for _ in 0..2 {
@@ -88,7 +91,7 @@ fn an_unfinished_chunk_that_nobody_goes_on_with_goes_by_itself_and_a_finished_on
     let mut client = Client::connect(server.addr);
     client.create(ChunkId(1), None).expect("a fresh name");
     let op = client.chunks.start_create_unfinished(&mut client.endpoint, CHUNK, None);
-    assert!(matches!(client.wait(op), Ok(Output::Created)));
+    assert!(matches!(client.wait(op), Ok(Output::Changed(Method::Create, _))));
     // It takes as long as it takes: the chunk is kept for a second, and the store looks now and
     // then.
     while is_listed_unfinished(&mut client).is_some() {

@@ -2,13 +2,14 @@
 
 mod controls;
 
+use crate::change::Terms;
 use crate::error::{ClientError, ErrorKind};
 use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
 use crate::output::{Asked, Output, read_reply};
 use crate::resident::ResidentReads;
 use crate::run::page_crcs;
 use crate::slice::{ChunkId, SLICE_BYTES, Span, writer_crcs};
-use crate::wire::{Method, ReadHeader, WriteHeader};
+use crate::wire::{Method, ReadHeader, Sender, WriteHeader, class_number};
 use slab::Slab;
 use towpath_rpc::{Call, NoBuffer, Outgoing, Push, RequestId, RpcClient};
 use towpath_transport::{Buf, ChannelId, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
@@ -68,6 +69,10 @@ pub struct ChunkClient {
     ops: Slab<Op>,
     sequence: u64,
     timeout: Nanos,
+    /// What headers say of the link: what has been answered well.
+    sender: Sender,
+    /// What is being said of it.
+    entering: Sender,
     pub(crate) resident: ResidentReads,
 }
 
@@ -86,6 +91,8 @@ impl ChunkClient {
             ops: Slab::new(),
             sequence: 0,
             timeout: TIMEOUT_DEFAULT,
+            sender: Sender::default(),
+            entering: Sender::default(),
             resident: ResidentReads::default(),
         }
     }
@@ -162,7 +169,25 @@ impl ChunkClient {
         let op = self.io_op(Method::Write, chunk, offset, data.len())?;
         self.check_room(&op)?;
         let crcs = writer_crcs(chunk, offset, &data);
-        self.start_write_with(endpoint, (chunk, offset), data, &crcs)
+        self.start_write_with(endpoint, (chunk, offset), data, &crcs, Terms::default())
+    }
+
+    /// As [`start_write`](Self::start_write), on terms: where the chunk has a version, and under a
+    /// stamp by which a write that is asked for again is known.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_write_on<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        terms: Terms,
+        (chunk, offset): (ChunkId, u64),
+        data: Buf,
+    ) -> Result<OpId, ClientError> {
+        let op = self.io_op(Method::Write, chunk, offset, data.len())?;
+        self.check_room(&op)?;
+        let crcs = writer_crcs(chunk, offset, &data);
+        self.start_write_with(endpoint, (chunk, offset), data, &crcs, terms)
     }
 
     /// As [`start_write`](Self::start_write), with the checksums that the writer has made.
@@ -172,9 +197,11 @@ impl ChunkClient {
         (chunk, offset): (ChunkId, u64),
         data: Buf,
         crcs: &[u32],
+        terms: Terms,
     ) -> Result<OpId, ClientError> {
         let op = self.io_op(Method::Write, chunk, offset, data.len())?;
-        let header = WriteHeader { chunk, offset, length: data.len() as u32 };
+        let (length, sender) = (data.len() as u32, self.sender(endpoint));
+        let header = WriteHeader { chunk, offset, length, sender, terms };
         let body_bytes = IO_HEADER_BYTES + 4 * crcs.len();
         let built = Outgoing::new(endpoint, body_bytes, data.len()).and_then(|mut out| {
             out.extend(&header.emit())?;
@@ -197,11 +224,31 @@ impl ChunkClient {
         offset: u64,
         bytes: &[u8],
     ) -> Result<OpId, ClientError> {
+        self.start_write_copy_on(endpoint, Terms::default(), (chunk, offset), bytes)
+    }
+
+    /// As [`start_write_copy`](Self::start_write_copy), on terms.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_write_copy_on<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        terms: Terms,
+        (chunk, offset): (ChunkId, u64),
+        bytes: &[u8],
+    ) -> Result<OpId, ClientError> {
         let op = self.io_op(Method::Write, chunk, offset, bytes.len())?;
         let wanted = bytes.len();
         let copy = endpoint.copy(bytes).map_err(|_| NoBuffer { wanted });
         let data = copy.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
-        self.start_write(endpoint, chunk, offset, data)
+        self.start_write_on(endpoint, terms, (chunk, offset), data)
+    }
+
+    /// What headers say of the link.
+    fn sender<D: Device<Memory = Region>>(&self, endpoint: &Endpoint<D>) -> Sender {
+        let class = endpoint.class_of(self.rpc.link()).map_or(0, |found| class_number(found.class));
+        Sender { class, ..self.sender }
     }
 
     /// Reads `length` bytes from `offset` on.
@@ -233,7 +280,8 @@ impl ChunkClient {
         deadline: Time,
     ) -> Result<OpId, ClientError> {
         let op = self.fitting_read(endpoint, chunk, offset, length)?;
-        let header = ReadHeader { chunk, offset, length: length as u32 };
+        let (length, sender) = (length as u32, self.sender(endpoint));
+        let header = ReadHeader { chunk, offset, length, sender };
         let built = Outgoing::with_body(endpoint, &header.emit());
         self.start_until(endpoint, op, built, deadline)
     }
@@ -343,6 +391,11 @@ impl ChunkClient {
         let op = self.ops.remove(completion.token as usize);
         let result = completion.result.map_err(ErrorKind::from);
         let result = result.and_then(|parcel| read_reply(endpoint, &op.asked, parcel));
+        match result {
+            Ok(Output::Session) => self.sender.epoch = self.entering.epoch,
+            Ok(Output::Joined(_)) => self.sender.tenant = self.entering.tenant,
+            _ => {}
+        }
         Some(Done { op: op.id, result: result.map_err(|kind| op.error(kind)) })
     }
 

@@ -25,7 +25,7 @@ impl From<Name> for ChunkId {
     }
 }
 
-/// Asks for a new, empty chunk. Its reply has no body.
+/// Asks for a new, empty chunk. Its reply is a [`ChangeReply`](crate::wire::ChangeReply).
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct CreateRequest {
     /// Its name.
@@ -40,9 +40,13 @@ pub struct CreateRequest {
     /// Its slices are kept in memory that clients read by themselves.
     #[prost(bool, tag = "4")]
     pub resident: bool,
+    /// What the change is told by from all others; 0 for nothing.
+    #[prost(fixed64, tag = "5")]
+    pub stamp: u64,
 }
 
-/// Says that an unfinished chunk is whole. The reply has no body.
+/// Says that an unfinished chunk is whole. The reply is a
+/// [`ChangeReply`](crate::wire::ChangeReply).
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct FinishRequest {
     /// The chunk.
@@ -51,9 +55,26 @@ pub struct FinishRequest {
     /// Its length in bytes; one of another length is not finished.
     #[prost(uint64, tag = "2")]
     pub byte_len: u64,
+    /// The version that it must have; none where it may have any.
+    #[prost(uint64, optional, tag = "3")]
+    pub version: Option<u64>,
+    /// What the change is told by from all others; 0 for nothing.
+    #[prost(fixed64, tag = "4")]
+    pub stamp: u64,
 }
 
-/// Names the one chunk that a stat or a delete is about. The reply to a delete has no body.
+/// Asks for a chunk to be taken away. The reply is a [`ChangeReply`](crate::wire::ChangeReply).
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct DeleteRequest {
+    /// The chunk.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Name,
+    /// The version that it must have; none where it may have any.
+    #[prost(uint64, optional, tag = "2")]
+    pub version: Option<u64>,
+}
+
+/// Names the one chunk that a stat is about.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ChunkRequest {
     /// The chunk.

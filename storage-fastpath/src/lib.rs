@@ -45,6 +45,7 @@
 #[cfg(feature = "baseline")]
 pub mod baseline;
 mod blocking;
+pub mod change;
 mod client;
 mod config;
 pub mod control;
@@ -65,6 +66,7 @@ mod verify;
 pub mod wire;
 
 pub use blocking::BlockingClient;
+pub use change::{Clear, Terms};
 pub use client::{ChunkClient, Done, NewChunk, OpId, TIMEOUT_DEFAULT, io_bytes_max};
 pub use config::ClientConfig;
 pub use error::{ClientError, ErrorKind, OpenError, TransferError};

@@ -4,8 +4,14 @@ use crate::slice::SLICE_BYTES;
 use towpath_rpc::limits::BODY_BYTES_MAX;
 use towpath_transport::Nanos;
 
-/// Bytes of the header of a read, a write or a read reply.
-pub const IO_HEADER_BYTES: usize = 64;
+/// Bytes of the header of a read, a write or a clear.
+pub const IO_HEADER_BYTES: usize = 128;
+
+/// Bytes of the header of a read reply.
+pub const READ_REPLY_BYTES: usize = 64;
+
+/// Bytes of the reply to a change.
+pub const CHANGE_REPLY_BYTES: usize = 24;
 
 /// Bytes of an error reply.
 pub const ERROR_BYTES: usize = 48;

@@ -7,7 +7,7 @@ use crate::qos::wire::{JoinReply, QosReply};
 use crate::resident::{Fetched, SLOT_BYTES};
 use crate::slice::{ChunkId, Span};
 use crate::verify::{Coverage, verify_slices};
-use crate::wire::{ErrorReply, Method, ReadReplyHeader, WireError};
+use crate::wire::{ChangeReply, ErrorReply, Method, ReadReplyHeader, WireError};
 use prost::Message as _;
 use towpath_rpc::{Parcel, Status};
 use towpath_transport::{Device, Endpoint, Region};
@@ -15,12 +15,9 @@ use towpath_transport::{Device, Endpoint, Region};
 /// What an operation gave.
 #[derive(Debug)]
 pub enum Output {
-    /// The chunk is there, durably.
-    Created,
-    /// The chunk is gone, durably.
-    Deleted,
-    /// The chunk is whole, durably.
-    Finished,
+    /// A change was made, durably, and gave the chunk this version; none where no more is known
+    /// than that it was made.
+    Changed(Method, Option<u64>),
     /// How the server's links are.
     Health(HealthReply),
     /// What the server is and how it is.
@@ -41,17 +38,13 @@ pub enum Output {
     Session,
     /// The state of a chunk.
     Stat(ChunkInfo),
-    /// The bytes are stored, durably.
-    Written,
 }
 
 impl Output {
     /// Of which operation it is.
     pub(crate) fn method(&self) -> Method {
         match self {
-            Self::Created => Method::Create,
-            Self::Deleted => Method::Delete,
-            Self::Finished => Method::Finish,
+            Self::Changed(method, _) => *method,
             Self::Health(_) => Method::Health,
             Self::Info(_) => Method::Info,
             Self::Joined(_) => Method::Join,
@@ -62,7 +55,6 @@ impl Output {
             Self::Scrub(_) => Method::Scrub,
             Self::Session => Method::Session,
             Self::Stat(_) => Method::Stat,
-            Self::Written => Method::Write,
         }
     }
 }
@@ -234,12 +226,18 @@ fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
     };
     let bad = |_| WireError::Protobuf;
     match method {
-        Method::Create => none(Output::Created),
-        Method::Delete => none(Output::Deleted),
-        Method::Session => none(Output::Session),
-        Method::Finish => none(Output::Finished),
         // A read's reply is taken apart elsewhere.
-        Method::Write | Method::Read => none(Output::Written),
+        Method::Create
+        | Method::Delete
+        | Method::Finish
+        | Method::Read
+        | Method::Trim
+        | Method::Truncate
+        | Method::Write
+        | Method::Zero => {
+            ChangeReply::parse(body).map(|reply| Output::Changed(method, Some(reply.chunk_version)))
+        }
+        Method::Session => none(Output::Session),
         Method::Health => HealthReply::decode(body).map(Output::Health).map_err(bad),
         Method::Join => JoinReply::decode(body).map(Output::Joined).map_err(bad),
         Method::Qos => QosReply::decode(body).map(Output::Qos).map_err(bad),

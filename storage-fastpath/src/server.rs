@@ -6,18 +6,20 @@
 //! A read's data is read by the store straight into a send buffer of the endpoint
 //! ([`Endpoint::alloc`]), which then goes to [`read_reply`] and belongs to the endpoint.
 
+use crate::change::Terms;
 use crate::control::{
-    ChunkInfo, ChunkRequest, CreateRequest, FinishRequest, InfoReply, InfoRequest, ListReply,
-    ListRequest, LocateReply, LocateRequest, ScrubReply, ScrubRequest, SessionRequest,
+    ChunkInfo, ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoReply, InfoRequest,
+    ListReply, ListRequest, LocateReply, LocateRequest, ScrubReply, ScrubRequest, SessionRequest,
 };
 use crate::health::{HealthReply, HealthRequest};
-use crate::limits::IO_HEADER_BYTES;
+use crate::limits::READ_REPLY_BYTES;
 use crate::qos::wire::{JoinReply, JoinRequest, QosReply, QosRequest};
 use crate::run::page_crcs;
 use crate::slice::{ChunkId, SLICE_BYTES, Span};
 use crate::verify::{Coverage, verify_slices};
 use crate::wire::{
-    ErrorReply, Method, ReadHeader, ReadReplyHeader, Why, WireError, WriteHeader, emit_crcs,
+    ChangeReply, ClearHeader, ErrorReply, Method, ReadHeader, ReadReplyHeader, Sender, Why,
+    WireError, WriteHeader, emit_crcs,
 };
 use prost::Message;
 use smallvec::SmallVec;
@@ -41,6 +43,8 @@ pub enum StorageRequest {
         unfinished: bool,
         /// Its slices are kept in memory as well.
         resident: bool,
+        /// See [`Terms::stamp`].
+        stamp: u64,
     },
     /// Say that a chunk is whole.
     Finish {
@@ -48,11 +52,17 @@ pub enum StorageRequest {
         chunk: ChunkId,
         /// Its length in bytes.
         byte_len: u64,
+        /// On what terms.
+        terms: Terms,
     },
+    /// Take bytes of a chunk away.
+    Clear(ClearHeader),
     /// Take a chunk away.
     Delete {
         /// Its name.
         chunk: ChunkId,
+        /// The version that it must have; none where it may have any.
+        version: Option<u64>,
     },
     /// How the links of the server are.
     Health,
@@ -98,6 +108,19 @@ pub enum StorageRequest {
         /// One checksum per touched slice.
         crcs: Vec<u32>,
     },
+}
+
+impl StorageRequest {
+    /// Over which link it says that it goes; none where it does not say.
+    #[must_use]
+    pub fn sender(&self) -> Option<Sender> {
+        match self {
+            Self::Write { header, .. } => Some(header.sender),
+            Self::Read(header) => Some(header.sender),
+            Self::Clear(header) => Some(header.sender),
+            _ => None,
+        }
+    }
 }
 
 /// Why a request is no [`StorageRequest`].
@@ -148,8 +171,9 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
     }
     Ok(match method {
         Method::Create => {
-            let CreateRequest { chunk, limit_bytes, unfinished, resident } = decode(body)?;
-            StorageRequest::Create { chunk: chunk.into(), limit_bytes, unfinished, resident }
+            let CreateRequest { chunk, limit_bytes, unfinished, resident, stamp } = decode(body)?;
+            let chunk = chunk.into();
+            StorageRequest::Create { chunk, limit_bytes, unfinished, resident, stamp }
         }
         Method::Write => {
             let (header, crcs) = WriteHeader::parse(body)?;
@@ -160,13 +184,21 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
             StorageRequest::Write { header, crcs }
         }
         Method::Read => StorageRequest::Read(ReadHeader::parse(body)?),
+        Method::Trim | Method::Zero | Method::Truncate => {
+            let header = ClearHeader::parse(body)?;
+            if header.clear.method() != method {
+                return Err(WireError::Method(method));
+            }
+            StorageRequest::Clear(header)
+        }
         Method::Stat => StorageRequest::Stat { chunk: decode::<ChunkRequest>(body)?.chunk.into() },
         Method::List => {
             let ListRequest { after, count_max } = decode(body)?;
             StorageRequest::List { after: after.map(Into::into), count_max }
         }
         Method::Delete => {
-            StorageRequest::Delete { chunk: decode::<ChunkRequest>(body)?.chunk.into() }
+            let DeleteRequest { chunk, version } = decode(body)?;
+            StorageRequest::Delete { chunk: chunk.into(), version }
         }
         Method::Scrub => {
             let ScrubRequest { budget_slices } = decode(body)?;
@@ -181,8 +213,9 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
             StorageRequest::Health
         }
         Method::Finish => {
-            let FinishRequest { chunk, byte_len } = decode(body)?;
-            StorageRequest::Finish { chunk: chunk.into(), byte_len }
+            let FinishRequest { chunk, byte_len, version, stamp } = decode(body)?;
+            let terms = Terms { version, stamp };
+            StorageRequest::Finish { chunk: chunk.into(), byte_len, terms }
         }
         Method::Locate => {
             let LocateRequest { chunk, first_slice } = decode(body)?;
@@ -269,7 +302,18 @@ pub fn verify_pieces<'a>(
         .map_err(|slice| ErrorReply::WireCorrupt { chunk: header.chunk, slice })
 }
 
-/// The reply to a create, a write or a delete that was done, durably.
+/// The reply to a change that was made, durably, and gave the chunk that version.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn changed_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    chunk_version: u64,
+) -> Result<Outgoing, NoBuffer> {
+    Outgoing::with_body(endpoint, &ChangeReply { chunk_version }.emit())
+}
+
+/// The reply to a session that was entered.
 ///
 /// # Errors
 /// [`NoBuffer`].
@@ -291,7 +335,7 @@ pub fn read_reply<D: Device<Memory = Region>>(
     data: Buf,
 ) -> Result<Outgoing, NoBuffer> {
     debug_assert_eq!(data.len(), header.length as usize);
-    let mut reply = Outgoing::new(endpoint, IO_HEADER_BYTES + 4 * crcs.len(), data.len())?;
+    let mut reply = Outgoing::new(endpoint, READ_REPLY_BYTES + 4 * crcs.len(), data.len())?;
     reply.extend(&header.emit())?;
     reply.extend(&emit_crcs(crcs))?;
     let known = page_crcs(header.chunk, header.offset, data.len(), crcs);

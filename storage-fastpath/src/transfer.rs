@@ -1,6 +1,7 @@
 //! Many operations in a row: whole files, and ranges longer than one operation.
 
 use crate::blocking::BlockingClient;
+use crate::change::Terms;
 use crate::client::{Done, NewChunk, OpId, io_bytes_max};
 use crate::error::{ClientError, ErrorKind, TransferError};
 use crate::output::{Output, ReadData};
@@ -248,7 +249,13 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         let crcs = writer_crcs(chunk, offset, &data);
         *crc = crc.and_then(|front| range_crc(front, chunk, offset, &data, &crcs));
         let client = self.client.primary_mut();
-        let op = client.start_write_with(&mut self.endpoint, (chunk, offset), data, &crcs)?;
+        let op = client.start_write_with(
+            &mut self.endpoint,
+            (chunk, offset),
+            data,
+            &crcs,
+            Terms::default(),
+        )?;
         Ok(Begun::Write { op, length: length as u64, end: length < room })
     }
 

@@ -81,7 +81,8 @@ impl Raw {
 }
 
 fn write_body(offset: u64, data: &[u8]) -> Vec<u8> {
-    let header = WriteHeader { chunk: CHUNK, offset, length: data.len() as u32 };
+    let header =
+        WriteHeader { chunk: CHUNK, offset, length: data.len() as u32, ..WriteHeader::default() };
     [&header.emit()[..], &emit_crcs(&writer_crcs(CHUNK, offset, data))].concat()
 }
 
@@ -138,7 +139,7 @@ fn mutated_requests_leave_the_server_answering() {
     let data = pattern(5000, 2);
     let mut refused = 0;
     for _ in 0..3000 {
-        let method = prng.below(14) as u16;
+        let method = prng.below(18) as u16;
         let mut body = match prng.below(3) {
             0 => write_body(prng.below(9000), &data),
             1 => CreateRequest {
@@ -146,6 +147,7 @@ fn mutated_requests_leave_the_server_answering() {
                 limit_bytes: Some(7),
                 unfinished: true,
                 resident: true,
+                stamp: 9,
             }
             .encode_to_vec(),
             _ => pattern(prng.below(100) as usize, 3),

@@ -3,12 +3,12 @@
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, LocateReply, ScrubReply};
 use towpath_fastpath::health::HealthReply;
-use towpath_fastpath::limits::IO_HEADER_BYTES;
+use towpath_fastpath::limits::READ_REPLY_BYTES;
 use towpath_fastpath::qos::wire::{JoinReply, QosReply};
 use towpath_fastpath::run::page_crcs;
 use towpath_fastpath::server::{
-    Rejection, done_reply, health_reply, info_reply, join_reply, list_reply, locate_reply,
-    qos_reply, scrub_reply, stat_reply,
+    Rejection, changed_reply, done_reply, health_reply, info_reply, join_reply, list_reply,
+    locate_reply, qos_reply, scrub_reply, stat_reply,
 };
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, emit_crcs};
 use towpath_rpc::limits::HEADER_BYTES;
@@ -20,7 +20,9 @@ use crate::store::ChunkStat;
 /// What a client is told.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// A change is durable.
+    /// A change is durable, and has made this version of the chunk.
+    Changed(u64),
+    /// The link has entered its session.
     Done,
     /// Nothing was changed, unless the error says that this is not known.
     Error(ErrorReply),
@@ -74,6 +76,7 @@ impl Answer {
         endpoint: &Endpoint<D>,
     ) -> Result<(Status, Outgoing), NoBuffer> {
         let outgoing = match self {
+            Self::Changed(version) => changed_reply(endpoint, *version),
             Self::Done => done_reply(endpoint),
             Self::Error(error) => {
                 return Ok((Status::APPLICATION, Outgoing::with_body(endpoint, &error.emit())?));
@@ -85,7 +88,7 @@ impl Answer {
             Self::List(list) => list_reply(endpoint, list),
             Self::Locate(located) => locate_reply(endpoint, located),
             Self::Read(header, crcs, data) => {
-                let body_bytes = IO_HEADER_BYTES + 4 * crcs.len();
+                let body_bytes = READ_REPLY_BYTES + 4 * crcs.len();
                 let data_bytes = header.length as usize;
                 // Short data goes into the head where there is room, else it stays where it is.
                 let mut reply = Outgoing::new(endpoint, body_bytes, data_bytes)
@@ -109,7 +112,7 @@ impl Answer {
 
 /// Bytes of the buffer that the head of a read's answer needs at least.
 pub(super) fn read_head_bytes(header: &ReadHeader) -> usize {
-    HEADER_BYTES + IO_HEADER_BYTES + 4 * header.span().count() as usize
+    HEADER_BYTES + READ_REPLY_BYTES + 4 * header.span().count() as usize
 }
 
 /// What clients are told of a chunk.

@@ -4,7 +4,7 @@ use towpath_fastpath::NewChunk;
 use towpath_fastpath::limits::RUNS_MAX;
 use towpath_fastpath::qos::wire::JoinRequest;
 use towpath_fastpath::server::StorageRequest;
-use towpath_fastpath::wire::{Method, ReadHeader, WriteHeader};
+use towpath_fastpath::wire::{ClearHeader, Method, ReadHeader, WriteHeader};
 use towpath_rpc::Piece;
 use towpath_transport::Buf;
 
@@ -14,17 +14,19 @@ use super::scrub::Scrub;
 use super::spare::Spare;
 use super::trace::Place;
 use crate::store::disks::Target;
-use crate::store::{ChunkId, Request, SLICE_BYTES, Terms};
+use crate::store::{ChunkId, Clear, Request, SLICE_BYTES, Terms};
 
 /// A request as the service keeps it until its answer is there.
 #[derive(Debug)]
 pub(super) enum Ask {
-    /// A new chunk, with its size limit, and of which kind.
-    Create(ChunkId, Option<u64>, NewChunk),
+    /// Bytes of a chunk less.
+    Clear(ClearHeader),
+    /// A new chunk, with its size limit, of which kind, and with its stamp.
+    Create(ChunkId, Option<u64>, NewChunk, u64),
     /// A chunk of so many bytes is whole.
-    Finish(ChunkId, u64),
-    /// A chunk less.
-    Delete(ChunkId),
+    Finish(ChunkId, u64, Terms),
+    /// A chunk less, where it has a version.
+    Delete(ChunkId, Option<u64>),
     /// The server's state.
     Info,
     /// The link says whose it is.
@@ -50,11 +52,14 @@ impl Ask {
     /// From what a client asks for; none where it is not the store that is asked, or a write.
     pub(super) fn new(request: StorageRequest) -> Option<Self> {
         Some(match request {
-            StorageRequest::Create { chunk, limit_bytes, unfinished, resident } => {
-                Self::Create(chunk, limit_bytes, NewChunk { unfinished, resident })
+            StorageRequest::Clear(header) => Self::Clear(header),
+            StorageRequest::Create { chunk, limit_bytes, unfinished, resident, stamp } => {
+                Self::Create(chunk, limit_bytes, NewChunk { unfinished, resident }, stamp)
             }
-            StorageRequest::Finish { chunk, byte_len } => Self::Finish(chunk, byte_len),
-            StorageRequest::Delete { chunk } => Self::Delete(chunk),
+            StorageRequest::Finish { chunk, byte_len, terms } => {
+                Self::Finish(chunk, byte_len, terms)
+            }
+            StorageRequest::Delete { chunk, version } => Self::Delete(chunk, version),
             // The store knows nothing of links, and the data of a write comes by other ways.
             StorageRequest::Health | StorageRequest::Qos | StorageRequest::Write { .. } => {
                 return None;
@@ -83,9 +88,10 @@ impl Ask {
 
     pub(super) fn method(&self) -> Method {
         match self {
+            Self::Clear(header) => header.clear.method(),
             Self::Create(..) => Method::Create,
             Self::Finish(..) => Method::Finish,
-            Self::Delete(_) => Method::Delete,
+            Self::Delete(..) => Method::Delete,
             Self::Info => Method::Info,
             Self::Join(_) => Method::Join,
             Self::List(..) => Method::List,
@@ -103,8 +109,14 @@ impl Ask {
         let (chunk, offset, byte_len) = match self {
             Self::Read(header) => (header.chunk, header.offset, header.length.into()),
             Self::Write(header, ..) => (header.chunk, header.offset, header.length.into()),
-            Self::Create(chunk, ..) | Self::Delete(chunk) | Self::Stat(chunk) => (*chunk, 0, 0),
-            Self::Finish(chunk, byte_len) => (*chunk, 0, *byte_len),
+            Self::Clear(header) => match header.clear {
+                Clear::Trim { offset, byte_len } | Clear::Zero { offset, byte_len } => {
+                    (header.chunk, offset, byte_len)
+                }
+                Clear::Truncate { byte_len } => (header.chunk, byte_len, 0),
+            },
+            Self::Create(chunk, ..) | Self::Delete(chunk, _) | Self::Stat(chunk) => (*chunk, 0, 0),
+            Self::Finish(chunk, byte_len, _) => (*chunk, 0, *byte_len),
             Self::Locate(chunk, first) => (*chunk, first.saturating_mul(SLICE_BYTES as u64), 0),
             _ => return None,
         };
@@ -113,7 +125,14 @@ impl Ask {
 
     /// Whether it changes chunks.
     pub(super) fn is_change(&self) -> bool {
-        matches!(self, Self::Create(..) | Self::Delete(_) | Self::Finish(..) | Self::Write(..))
+        matches!(
+            self,
+            Self::Clear(_)
+                | Self::Create(..)
+                | Self::Delete(..)
+                | Self::Finish(..)
+                | Self::Write(..)
+        )
     }
 
     /// Bytes that it reads or writes.
@@ -130,8 +149,9 @@ impl Ask {
     pub(super) fn target(&self) -> Option<Target> {
         Some(match self {
             Self::Create(chunk, ..) => Target::New(*chunk),
-            Self::Delete(chunk)
-            | Self::Finish(chunk, _)
+            Self::Clear(ClearHeader { chunk, .. })
+            | Self::Delete(chunk, _)
+            | Self::Finish(chunk, ..)
             | Self::Locate(chunk, _)
             | Self::Read(ReadHeader { chunk, .. })
             | Self::Stat(chunk)
@@ -150,20 +170,21 @@ impl Ask {
         spare: &mut Spare,
     ) -> Option<Request<Piece, Buf>> {
         Some(match self {
-            &mut Self::Create(chunk, limit_bytes, NewChunk { unfinished, resident }) => {
-                Request::Create { chunk, limit_bytes, unfinished, resident, stamp: 0 }
+            &mut Self::Clear(ClearHeader { chunk, clear, terms, .. }) => {
+                Request::Clear { chunk, clear, terms }
             }
-            &mut Self::Finish(chunk, byte_len) => {
-                Request::Finish { chunk, byte_len, terms: Terms::default() }
+            &mut Self::Create(chunk, limit_bytes, NewChunk { unfinished, resident }, stamp) => {
+                Request::Create { chunk, limit_bytes, unfinished, resident, stamp }
             }
-            &mut Self::Delete(chunk) => Request::Delete { chunk, version: None },
+            &mut Self::Finish(chunk, byte_len, terms) => Request::Finish { chunk, byte_len, terms },
+            &mut Self::Delete(chunk, version) => Request::Delete { chunk, version },
             Self::Info => Request::Stats,
             // One more than wanted tells whether there are more.
             &mut Self::List(after, count) => Request::List { after, count_max: count + 1 },
             &mut Self::Locate(chunk, first_slice) => {
                 Request::Locate { chunk, first_slice, runs_max: RUNS_MAX }
             }
-            &mut Self::Read(ReadHeader { chunk, offset, length }) => Request::Read {
+            &mut Self::Read(ReadHeader { chunk, offset, length, .. }) => Request::Read {
                 chunk,
                 offset,
                 byte_len: length as usize,
@@ -174,15 +195,17 @@ impl Ask {
             // Answered without the store.
             Self::Join(_) | Self::Session(..) => return None,
             &mut Self::Stat(chunk) => Request::Stat { chunk },
-            Self::Write(WriteHeader { chunk, offset, .. }, data, crcs, staged) => Request::Write {
-                chunk: *chunk,
-                offset: *offset,
-                data: std::mem::take(data),
-                crcs: std::mem::take(crcs),
-                staged: staged.name(),
-                verified: true,
-                terms: Terms::default(),
-            },
+            Self::Write(WriteHeader { chunk, offset, terms, .. }, data, crcs, staged) => {
+                Request::Write {
+                    chunk: *chunk,
+                    offset: *offset,
+                    data: std::mem::take(data),
+                    crcs: std::mem::take(crcs),
+                    staged: staged.name(),
+                    verified: true,
+                    terms: *terms,
+                }
+            }
         })
     }
 }

@@ -14,7 +14,9 @@ use super::scrubbing::{ScrubBoard, ScrubProgress};
 use super::server::{Asked, ChunkServer, Job};
 use crate::store::core::Told;
 use crate::store::disks::DiskStatus;
-use crate::store::{ChunkStat, Completion, ReadDone, ReadError, Reply, StoreStats, WriteError};
+use crate::store::{
+    ChunkStat, Completion, ReadDone, ReadError, Reply, StoreStats, Ticket, WriteError,
+};
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What these disks had when their threads ended gets no answer: whether it was done is not
@@ -60,7 +62,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.tenants.done(tokens);
         let answer = match (reply, ask) {
             (Reply::Create(result), _) => done(result.map_err(of_create)),
-            (Reply::Finish(result), Ask::Finish(chunk, _)) => {
+            (Reply::Clear(result), Ask::Clear(header)) => {
+                done(result.map_err(|error| of_write(header.chunk, error)))
+            }
+            (Reply::Finish(result), Ask::Finish(chunk, ..)) => {
                 done(result.map_err(|error| of_finish(chunk, error)))
             }
             (Reply::Delete(result), _) => done(result.map_err(of_delete)),
@@ -115,7 +120,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         buf: Buf,
         crcs: Vec<u32>,
     ) -> Answer {
-        let ReadHeader { chunk, offset, length } = header;
+        let ReadHeader { chunk, offset, length, .. } = header;
         match result {
             Ok(ReadDone { unfinished: true, .. }) => {
                 self.policy.spare.put_crcs(crcs);
@@ -185,8 +190,8 @@ fn disk_info(disk: DiskStatus, scrub: ScrubProgress) -> DiskInfo {
     }
 }
 
-fn done<T>(result: Result<T, ErrorReply>) -> Answer {
-    result.map_or_else(Answer::Error, |_| Answer::Done)
+fn done(result: Result<Ticket, ErrorReply>) -> Answer {
+    result.map_or_else(Answer::Error, |Ticket(version)| Answer::Changed(version))
 }
 
 /// The page of a listing that was asked for with one entry too many.

@@ -36,6 +36,12 @@ impl Entries {
         }
     }
 
+    /// The epoch with which a link has entered its session; 0 where it has entered none.
+    pub(super) fn epoch(&self, link: LinkId) -> u64 {
+        let pass = self.passes.get(link.index()).and_then(Option::as_ref);
+        pass.map_or(0, |pass| pass.epoch())
+    }
+
     pub(super) fn forget(&mut self, link: LinkId) {
         if let Some(pass) = self.passes.get_mut(link.index()) {
             *pass = None;

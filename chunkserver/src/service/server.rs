@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slab::Slab;
-use towpath_fastpath::server::{StorageRequest, parse_request};
+use towpath_fastpath::server::{Rejection, StorageRequest, parse_request};
 use towpath_fastpath::{ErrorReply, HealthMonitor};
 use towpath_rpc::{
     Fate, Incoming, Piece, Request as RpcRequest, RequestKey, Responder, RpcServer,
@@ -383,13 +383,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     fn on_request(&mut self, request: RpcRequest) {
         let came = Came { began: self.polled, taken: self.endpoint.now() };
-        let parsed = match self.closing {
-            true => Err(Answer::Error(ErrorReply::Busy)),
-            false => parse_request(&request).map_err(|rejection| {
-                self.stats.malformed += 1;
-                Answer::from(rejection)
-            }),
-        };
+        let parsed = self.checked(request.link(), parse_request(&request));
         let deadline = request.deadline();
         if let Ok(StorageRequest::Write { header, crcs }) = parsed {
             let (responder, pieces) = request.into_data();
@@ -450,6 +444,25 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let (pass, tokens) = (None, None);
         let job = Job { responder, deadline, class, arrived, ask, pass, price, tokens, trace };
         self.waiting.push((price.tenant, class), link, job);
+    }
+
+    /// What is done with a request that has come in: nothing, where it is malformed or was meant for
+    /// another link.
+    pub(super) fn checked(
+        &mut self,
+        link: LinkId,
+        parsed: Result<StorageRequest, Rejection>,
+    ) -> Result<StorageRequest, Answer> {
+        if self.closing {
+            return Err(Answer::Error(ErrorReply::Busy));
+        }
+        let parsed = parsed.map_err(|rejection| {
+            self.stats.malformed += 1;
+            Answer::from(rejection)
+        })?;
+        let checked = parsed.sender().map_or(Ok(()), |sender| self.check_sender(link, sender));
+        checked.map_err(Answer::Error)?;
+        Ok(parsed)
     }
 
     /// What the store is asked for a request without data, or the answer where it is not.

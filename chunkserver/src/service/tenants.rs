@@ -3,6 +3,7 @@
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::qos::wire::{JoinReply, JoinRequest, QosReply, WordGrants};
 use towpath_fastpath::wire::Method;
+use towpath_fastpath::wire::{Sender, Why, class_number, tenant_number};
 use towpath_rpc::Responder;
 use towpath_transport::{Device, GrantId, LinkId, Region, Time};
 
@@ -22,6 +23,9 @@ pub(super) struct Tenants {
     ended: Vec<Pass>,
     /// The newest of what each is to be told and there was no buffer for.
     unsent: Vec<(Seat, Vec<u8>)>,
+    /// The number of the tenant that each link has joined as, by the index of the link; 0 of one
+    /// that has not.
+    numbers: Vec<u32>,
 }
 
 /// What a request costs, and whose it is.
@@ -59,7 +63,7 @@ impl Tenants {
         let (bytes, weight) = match ask {
             Ask::Read(header) => (header.length, read),
             Ask::Write(header, ..) => (header.length, write),
-            Ask::Create(..) | Ask::Delete(_) | Ask::Finish(..) => (0, write),
+            Ask::Clear(_) | Ask::Create(..) | Ask::Delete(..) | Ask::Finish(..) => (0, write),
             Ask::Scrub(scrub) => {
                 let cost = u32::try_from(scrub.step()).unwrap_or(u32::MAX);
                 return Price { tenant: TenantId::SCRUB, cost, weight: 1 };
@@ -226,6 +230,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 ErrorReply::Busy
             }
         })?;
+        let (numbers, at) = (&mut self.tenants.numbers, of.0.index());
+        numbers.resize(numbers.len().max(at + 1), 0);
+        numbers[at] = tenant_number(tenant);
         let words = words.map(|grants| {
             let [pool, report] = grants.map(|GrantId(number)| number);
             WordGrants { pool, report }
@@ -241,8 +248,26 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// A link is gone, and with it what it was granted.
     pub(super) fn forget_tenant(&mut self, link: LinkId) {
+        if let Some(number) = self.tenants.numbers.get_mut(link.index()) {
+            *number = 0;
+        }
         if let Some(links) = &mut self.tenants.links {
             links.forget(&self.endpoint, link);
+        }
+    }
+
+    /// Whether a request was meant for the link that it came over: what an older life of a client
+    /// left queued, or somebody mixed up, is refused before anything of it is done.
+    pub(super) fn check_sender(&self, link: LinkId, sender: Sender) -> Result<(), ErrorReply> {
+        if sender.epoch != self.entries.epoch(link) {
+            return Err(ErrorReply::Fenced);
+        }
+        let tenant = self.tenants.numbers.get(link.index()).copied().unwrap_or(0);
+        let class = self.endpoint.class_of(link).map_or(0, |found| class_number(found.class));
+        let agrees = |said: u32, is: u32| said == 0 || said == is;
+        match agrees(sender.tenant, tenant) && agrees(sender.class.into(), class.into()) {
+            true => Ok(()),
+            false => Err(ErrorReply::BadRequest { why: Why::Sender }),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What takes bytes of a chunk away, as a request says it and as a record of the log does.
+//! What takes bytes of a chunk away, as a record of the log says it.
 
 use super::bytes::{u32_at, u64_at};
 use super::limits::CHUNK_BYTES_MAX;
@@ -10,34 +10,6 @@ pub(crate) const CHUNK_SLICES_MAX: u64 = CHUNK_BYTES_MAX / SLICE_BYTES as u64;
 /// Bytes of the body of a record before the slices that are put in place of others.
 const FIXED_BYTES: usize = 32;
 const PUT_BYTES: usize = 16;
-
-/// Which bytes of a chunk go, and what becomes of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clear {
-    /// Slices that lie in the range whole are holes afterwards, which read as zeros and take no
-    /// room; others stay as they are, and so does the length of the chunk. A slice up to the end of
-    /// the chunk counts as whole.
-    Trim {
-        /// First byte.
-        offset: u64,
-        /// Bytes, at least one.
-        byte_len: u64,
-    },
-    /// The range reads as zeros afterwards, as if they had been written: the chunk is at least as
-    /// long as it reaches. Slices that lie in it whole become holes.
-    Zero {
-        /// First byte.
-        offset: u64,
-        /// Bytes, at least one.
-        byte_len: u64,
-    },
-    /// The chunk has this length afterwards. What is cut off is gone: where the chunk grows again
-    /// it reads as zeros.
-    Truncate {
-        /// The new length in bytes.
-        byte_len: u64,
-    },
-}
 
 /// How long a chunk is after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

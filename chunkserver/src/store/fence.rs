@@ -94,6 +94,12 @@ impl Sessions {
 }
 
 impl Pass {
+    /// The epoch of the link.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// Counts in a change that goes to the store, which ends by [`end`](Self::end).
     ///
     /// # Errors

@@ -45,7 +45,7 @@ mod stats;
 mod unfinished;
 
 pub use check::{BadSlice, CheckReport, SliceRun};
-pub use clear::{Clear, ClearBody, Length, SlicePut};
+pub use clear::{ClearBody, Length, SlicePut};
 pub use damage::{Damage, DamageKind, LostRecords};
 pub use error::{
     ApplyError, CommitStep, CreateError, DeleteError, FinishError, FlushFailed, LocateError,
@@ -57,7 +57,7 @@ pub use record::{
     Body, Extent, Frame, LogKey, RECORD_ALIGN, RECORD_HEADER_BYTES, Record, RecordError, WriteBody,
     parse_frame, parse_record,
 };
-pub use request::{Completion, Reply, Request, Terms};
+pub use request::{Clear, Completion, Reply, Request, Terms};
 pub use residence::{Located, Residence, SlicePlace, Slots};
 pub use results::{ChunkStat, ReadDone, ScrubReport, Ticket};
 pub use slice::{

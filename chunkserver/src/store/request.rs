@@ -1,25 +1,11 @@
 //! What a store is asked, and what it answers.
 
-use super::clear::Clear;
 use super::error::{CreateError, DeleteError, FinishError, LocateError, ReadError, WriteError};
 use super::residence::Located;
 use super::results::{ChunkStat, ReadDone, ScrubReport, Ticket};
 use super::slice::ChunkId;
 use super::stats::StoreStats;
-
-/// On what terms a change is made.
-///
-/// With a version a change is made at most once, however often it is asked for: the first time
-/// gives the chunk another version. With a stamp as well, whoever asks again hears that it was done
-/// and not that there is another version, as long as no other change of the chunk has followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
-    /// The version that the chunk must have; none where it may have any.
-    pub version: Option<u64>,
-    /// What the change is told by from all others, which the chunk keeps as long as it is the last
-    /// one; zero for nothing.
-    pub stamp: u64,
-}
+pub use towpath_fastpath::change::{Clear, Terms};
 
 /// What a store is asked; buffers come back with the answer, whatever it is.
 #[derive(Debug)]

@@ -7,27 +7,38 @@ use std::mem::discriminant;
 use towpath_base::crc::crc32c;
 use towpath_fastpath::SLICE_BYTES;
 use towpath_fastpath::control::{
-    ChunkInfo, ChunkRequest, CreateRequest, InfoReply, ListReply, ListRequest, LocateReply,
-    LocateRequest, ScrubReply, ScrubRequest, SessionRequest,
+    ChunkInfo, ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoReply, ListReply,
+    ListRequest, LocateReply, LocateRequest, ScrubReply, ScrubRequest, SessionRequest,
 };
 use towpath_fastpath::qos::wire::{JoinReply, JoinRequest, QosReply};
 use towpath_fastpath::resident::{Located, SLOT_BYTES};
-use towpath_fastpath::wire::{ErrorReply, ReadHeader, ReadReplyHeader, WireError, WriteHeader};
+use towpath_fastpath::wire::{
+    ChangeReply, ClearHeader, ErrorReply, ReadHeader, ReadReplyHeader, WireError, WriteHeader,
+};
 use towpath_rpc::limits::HEADER_BYTES;
 
 /// Bytes of a read or write header; its checksum is the last four.
-const IO_HEADER_BYTES: usize = 64;
+const IO_HEADER_BYTES: usize = 128;
+/// Bytes of the header of a read reply; likewise.
+const READ_REPLY_BYTES: usize = 64;
+/// Bytes of the reply to a change; likewise.
+const CHANGE_REPLY_BYTES: usize = 24;
 /// Bytes of an error reply; likewise.
 const ERROR_BYTES: usize = 48;
 
-/// One byte that says which body follows (low three bits) and whether the checksum of its header is
+/// One byte that says which body follows (low four bits) and whether the checksum of its header is
 /// left as it is (high bit), then the body.
 pub(crate) fn run(input: &[u8]) -> u64 {
     let Some((&selector, rest)) = input.split_first() else { return 0 };
     let mut body = rest.to_vec();
-    let which = selector & 7;
+    let which = selector & 15;
     if selector & 0x80 == 0 {
-        let header_bytes = if which == 4 { ERROR_BYTES } else { IO_HEADER_BYTES };
+        let header_bytes = match which {
+            3 => READ_REPLY_BYTES,
+            4 => ERROR_BYTES,
+            9 => CHANGE_REPLY_BYTES,
+            _ => IO_HEADER_BYTES,
+        };
         seal(&mut body, header_bytes);
     }
     let outcome = match which {
@@ -42,7 +53,7 @@ pub(crate) fn run(input: &[u8]) -> u64 {
             u64::from(header.length)
         })),
         3 => of(ReadReplyHeader::parse(&body).map(|(header, crcs)| {
-            assert_eq!(header.emit()[..], body[..IO_HEADER_BYTES]);
+            assert_eq!(header.emit()[..], body[..READ_REPLY_BYTES]);
             crcs.len() as u64
         })),
         4 => of(ErrorReply::parse(&body).map(|reply| {
@@ -52,6 +63,14 @@ pub(crate) fn run(input: &[u8]) -> u64 {
         })),
         5 => requests(&body),
         6 => replies(&body),
+        8 => of(ClearHeader::parse(&body).map(|header| {
+            assert_eq!(header.emit()[..], body[..]);
+            header.clear.method() as u64
+        })),
+        9 => of(ChangeReply::parse(&body).map(|reply| {
+            assert_eq!(reply.emit()[..], body[..]);
+            0
+        })),
         _ => located(&body),
     };
     class(&[u64::from(which), outcome])
@@ -86,6 +105,8 @@ fn requests(body: &[u8]) -> u64 {
     class(&[
         decoded::<CreateRequest>(body),
         decoded::<ChunkRequest>(body),
+        decoded::<DeleteRequest>(body),
+        decoded::<FinishRequest>(body),
         decoded::<ListRequest>(body),
         decoded::<ScrubRequest>(body),
         decoded::<SessionRequest>(body),
@@ -149,8 +170,9 @@ fn seal(body: &mut [u8], header_bytes: usize) {
 mod tests {
     use super::*;
     use crate::seeds;
-    use towpath_fastpath::ChunkId;
     use towpath_fastpath::control::SlotRun;
+    use towpath_fastpath::wire::{Sender, tenant_number};
+    use towpath_fastpath::{ChunkId, Clear, Terms};
 
     fn with(selector: u8, body: &[u8]) -> Vec<u8> {
         [&[selector], body].concat()
@@ -159,9 +181,24 @@ mod tests {
     #[test]
     fn the_seeds_of_storage_wire_are_as_made() {
         let chunk = ChunkId(7);
-        let write = WriteHeader { chunk, offset: 4096, length: 8192 };
+        let sender = Sender { epoch: 3, tenant: tenant_number("web"), class: 2 };
+        let terms = Terms { version: Some(9), stamp: 0x1234 };
+        let write = WriteHeader { chunk, offset: 4096, length: 8192, sender, terms };
         let write = [&write.emit()[..], &[0x5a; 8]].concat();
-        let read = ReadHeader { chunk, offset: 100, length: 5000 }.emit();
+        let read = ReadHeader { chunk, offset: 100, length: 5000, sender }.emit();
+        let clear = |clear| ClearHeader { chunk, clear, sender, terms }.emit();
+        let trim = clear(Clear::Trim { offset: 4096, byte_len: 100_000 });
+        let zero = clear(Clear::Zero { offset: 5, byte_len: 10 });
+        let truncate = clear(Clear::Truncate { byte_len: 9000 });
+        let changed = ChangeReply { chunk_version: 7 }.emit();
+        let header = towpath_fastpath::wire::ReadReplyHeader {
+            chunk,
+            offset: 4096,
+            length: 100,
+            chunk_bytes: 9000,
+            chunk_version: 7,
+        };
+        let read_reply = [&header.emit()[..], &[0x5a; 4]].concat();
         let error = ErrorReply::NoSuchChunk { chunk }.emit();
         let list = ListRequest::default().encode_to_vec();
         let push = towpath_rpc::Header {
@@ -191,6 +228,11 @@ mod tests {
             ("rpc", with(0, &[1, 1, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0])),
             ("write", with(1, &write)),
             ("read", with(2, &read)),
+            ("read_reply", with(3, &read_reply)),
+            ("trim", with(8, &trim)),
+            ("zero", with(8, &zero)),
+            ("truncate", with(8, &truncate)),
+            ("changed", with(9, &changed)),
             ("error", with(4, &error)),
             ("list", with(5, &list)),
             ("join", with(5, &join.encode_to_vec())),

@@ -21,7 +21,7 @@ pub fn start_write<D: Device<Memory = Region>>(
     token: u64,
 ) -> Result<(), CallError> {
     let crcs = writer_crcs(chunk, offset, &data);
-    let header = WriteHeader { chunk, offset, length: data.len() as u32 };
+    let header = WriteHeader { chunk, offset, length: data.len() as u32, ..WriteHeader::default() };
     let mut out = Outgoing::new(endpoint, IO_HEADER_BYTES + 4 * crcs.len(), data.len())?;
     out.extend(&header.emit())?;
     crcs.iter().try_for_each(|crc| out.extend(&crc.to_le_bytes()))?;

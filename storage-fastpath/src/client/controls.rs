@@ -1,16 +1,18 @@
 //! Operations that move no data.
 
 use super::{ChunkClient, NewChunk, OpId};
+use crate::change::{Clear, Terms};
 use crate::control::{
-    ChunkRequest, CreateRequest, FinishRequest, InfoRequest, ListRequest, LocateRequest,
-    ScrubRequest, SessionRequest,
+    ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoRequest, ListRequest,
+    LocateRequest, ScrubRequest, SessionRequest,
 };
-use crate::error::ClientError;
+use crate::error::{ClientError, ErrorKind};
 use crate::health::HealthRequest;
 use crate::qos::wire::{JoinRequest, QosRequest};
 use crate::session::ClientSession;
 use crate::slice::ChunkId;
-use crate::wire::Method;
+use crate::wire::{ClearHeader, Method, tenant_number};
+use towpath_rpc::Outgoing;
 use towpath_transport::{Device, Endpoint, Region};
 
 impl ChunkClient {
@@ -36,9 +38,25 @@ impl ChunkClient {
         endpoint: &mut Endpoint<D>,
         chunk: ChunkId,
         limit_bytes: Option<u64>,
-        NewChunk { unfinished, resident }: NewChunk,
+        kind: NewChunk,
     ) -> Result<OpId, ClientError> {
-        let body = CreateRequest { chunk: chunk.into(), limit_bytes, unfinished, resident };
+        self.start_create_stamped(endpoint, chunk, limit_bytes, kind, 0)
+    }
+
+    /// As [`start_create_as`](Self::start_create_as), under a stamp by which a create that is asked
+    /// for again is known.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_create_stamped<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        limit_bytes: Option<u64>,
+        NewChunk { unfinished, resident }: NewChunk,
+        stamp: u64,
+    ) -> Result<OpId, ClientError> {
+        let body = CreateRequest { chunk: chunk.into(), limit_bytes, unfinished, resident, stamp };
         self.start_control(endpoint, Method::Create, Some(chunk), &body)
     }
 
@@ -68,7 +86,21 @@ impl ChunkClient {
         chunk: ChunkId,
         byte_len: u64,
     ) -> Result<OpId, ClientError> {
-        let body = FinishRequest { chunk: chunk.into(), byte_len };
+        self.start_finish_on(endpoint, Terms::default(), chunk, byte_len)
+    }
+
+    /// As [`start_finish`](Self::start_finish), on terms.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_finish_on<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        Terms { version, stamp }: Terms,
+        chunk: ChunkId,
+        byte_len: u64,
+    ) -> Result<OpId, ClientError> {
+        let body = FinishRequest { chunk: chunk.into(), byte_len, version, stamp };
         self.start_control(endpoint, Method::Finish, Some(chunk), &body)
     }
 
@@ -81,8 +113,44 @@ impl ChunkClient {
         endpoint: &mut Endpoint<D>,
         chunk: ChunkId,
     ) -> Result<OpId, ClientError> {
-        let body = ChunkRequest { chunk: chunk.into() };
+        self.start_delete_if(endpoint, chunk, None)
+    }
+
+    /// As [`start_delete`](Self::start_delete), where the chunk has that version.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_delete_if<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        version: Option<u64>,
+    ) -> Result<OpId, ClientError> {
+        let body = DeleteRequest { chunk: chunk.into(), version };
         self.start_control(endpoint, Method::Delete, Some(chunk), &body)
+    }
+
+    /// Takes bytes of a chunk away, of a range at most 2^32 - 1.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_clear<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        terms: Terms,
+        chunk: ChunkId,
+        clear: Clear,
+    ) -> Result<OpId, ClientError> {
+        let op = self.op(clear.method(), Some(chunk), None);
+        if let Clear::Trim { byte_len, .. } | Clear::Zero { byte_len, .. } = clear
+            && u32::try_from(byte_len).is_err()
+        {
+            let length = usize::try_from(byte_len).unwrap_or(usize::MAX);
+            return Err(op.error(ErrorKind::Length { length, max: u32::MAX as usize }));
+        }
+        let header = ClearHeader { chunk, clear, sender: self.sender(endpoint), terms };
+        let built = Outgoing::with_body(endpoint, &header.emit());
+        self.start(endpoint, op, built)
     }
 
     /// Asks for the state of a chunk.
@@ -174,6 +242,7 @@ impl ChunkClient {
         tenant: &str,
         runs_engine: bool,
     ) -> Result<OpId, ClientError> {
+        self.entering.tenant = tenant_number(tenant);
         let body = JoinRequest { tenant: tenant.into(), runs_engine };
         self.start_control(endpoint, Method::Join, None, &body)
     }
@@ -201,7 +270,9 @@ impl ChunkClient {
         session: &ClientSession,
     ) -> Result<OpId, ClientError> {
         let (high, low) = ((session.id() >> 64) as u64, session.id() as u64);
-        let body = SessionRequest { high, low, epoch: session.next_epoch() };
+        let epoch = session.next_epoch();
+        self.entering.epoch = epoch;
+        let body = SessionRequest { high, low, epoch };
         self.start_control(endpoint, Method::Session, None, &body)
     }
 }

@@ -98,10 +98,7 @@ impl Request {
     /// What a change gives of which it is known that it was done.
     pub(super) fn done(&self) -> Option<Output> {
         match self {
-            Self::Create { .. } => Some(Output::Created),
-            Self::Delete { .. } => Some(Output::Deleted),
-            Self::Finish { .. } => Some(Output::Finished),
-            Self::Write { .. } => Some(Output::Written),
+            _ if self.method().is_change() => Some(Output::Changed(self.method(), None)),
             _ => None,
         }
     }

@@ -35,10 +35,13 @@ pub enum Why {
     /// The size limit of a new chunk.
     #[error("a chunk cannot have that size limit")]
     Limit = 7,
+    /// Over which link it says that it goes.
+    #[error("it names another tenant or class than its link has")]
+    Sender = 8,
 }
 
 impl Why {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Other,
         Self::Header,
         Self::Version,
@@ -47,6 +50,7 @@ impl Why {
         Self::Lengths,
         Self::Protobuf,
         Self::Limit,
+        Self::Sender,
     ];
 }
 
@@ -62,6 +66,7 @@ impl From<WireError> for Why {
             | WireError::Kind { .. }
             | WireError::Reserved(_)
             | WireError::HeaderCrc
+            | WireError::Method(_)
             | WireError::Runs
             | WireError::Code(_) => Self::Header,
         }

@@ -2,26 +2,29 @@
 //!
 //! | file | what it lays out |
 //! |---|---|
-//! | `io` | the headers of reads, writes and read replies, and the vector of checksums |
+//! | `request` | the header of reads, writes and clears |
+//! | `io` | replies to reads and to changes, and the vector of checksums |
 //! | `error_reply` | why a server did not do what it was asked |
 
 mod error_reply;
 mod io;
+mod request;
 #[cfg(test)]
 mod tests;
 
 pub use error_reply::{ErrorReply, Why};
-pub use io::{ReadHeader, ReadReplyHeader, WriteHeader, emit_crcs};
+pub use io::{ChangeReply, ReadReplyHeader, emit_crcs};
+pub use request::{ClearHeader, ReadHeader, Sender, WriteHeader, class_number, tenant_number};
 
 use towpath_base::crc::crc32c;
 use towpath_transport::AppProtocol;
 
 /// What chunk servers and their clients call what they speak, when a link is set up: another
 /// application that connects to a chunk server is refused, and told so.
-pub const PROTOCOL: AppProtocol = AppProtocol::named("towpath-storage/1");
+pub const PROTOCOL: AppProtocol = AppProtocol::named("towpath-storage/2");
 
 /// The version of the layouts here.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// What can be asked of a chunk server: the `method` of an rpc header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,11 +58,17 @@ pub enum Method {
     Locate = 13,
     /// How reservations are kept.
     Qos = 14,
+    /// Make holes of whole slices.
+    Trim = 15,
+    /// Make a range read as zeros.
+    Zero = 16,
+    /// Give a chunk another length.
+    Truncate = 17,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -74,13 +83,25 @@ impl Method {
         Self::Join,
         Self::Locate,
         Self::Qos,
+        Self::Trim,
+        Self::Zero,
+        Self::Truncate,
     ];
 
     /// Whether it changes anything: then its caller wants to know whether it was done, even when
     /// it was given up.
     #[must_use]
     pub fn is_change(self) -> bool {
-        matches!(self, Self::Create | Self::Write | Self::Finish | Self::Delete)
+        matches!(
+            self,
+            Self::Create
+                | Self::Write
+                | Self::Finish
+                | Self::Delete
+                | Self::Trim
+                | Self::Zero
+                | Self::Truncate
+        )
     }
 
     /// The method of that number.
@@ -107,6 +128,9 @@ impl core::fmt::Display for Method {
             Self::Locate => "locate",
             Self::Join => "join",
             Self::Qos => "qos",
+            Self::Trim => "trim",
+            Self::Zero => "zero",
+            Self::Truncate => "truncate",
         })
     }
 }
@@ -124,7 +148,7 @@ pub enum WireError {
         needed: usize,
     },
     /// Another version of the layout.
-    #[error("storage version {0}, and this side speaks 1: update the older side")]
+    #[error("storage version {0}, and this side speaks {VERSION}: update the older side")]
     Version(u16),
     /// A header of another kind.
     #[error("a header of kind {found} where one of kind {expected} belongs")]
@@ -178,6 +202,9 @@ pub enum WireError {
     /// An error code that there is not.
     #[error("no error has the code {0}")]
     Code(u16),
+    /// A header of another method than the request's.
+    #[error("the header does not belong to a {0}")]
+    Method(Method),
     /// Not a protobuf message of the kind.
     #[error("the body is not the message that the method wants")]
     Protobuf,

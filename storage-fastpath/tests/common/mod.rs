@@ -13,9 +13,9 @@ use towpath_fastpath::control::{
 use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::qos::wire::QosReply;
 use towpath_fastpath::server::{
-    StorageRequest, done_reply, health_reply, info_reply, list_reply, locate_reply, parse_request,
-    qos_reply, read_reply, respond_built, respond_error, respond_rejected, scrub_reply, stat_reply,
-    verify_write,
+    StorageRequest, changed_reply, done_reply, health_reply, info_reply, list_reply, locate_reply,
+    parse_request, qos_reply, read_reply, respond_built, respond_error, respond_rejected,
+    scrub_reply, stat_reply, verify_write,
 };
 use towpath_fastpath::slice::{Span, fragment_crc, slice_crc};
 use towpath_fastpath::wire::{PROTOCOL, ReadHeader, ReadReplyHeader, emit_crcs};
@@ -200,11 +200,11 @@ impl Service {
         if self.mischief.mute_writes.load(Ordering::Relaxed) {
             return Answer::Silence;
         }
-        Answer::Reply(done_reply(endpoint))
+        Answer::Reply(changed_reply(endpoint, stored.version))
     }
 
     fn read(&mut self, endpoint: &UdpEndpoint, header: &ReadHeader) -> Answer {
-        let &ReadHeader { chunk, offset, length } = header;
+        let &ReadHeader { chunk, offset, length, .. } = header;
         let Some(stored) = self.chunks.get(&chunk) else {
             return Answer::Error(ErrorReply::NoSuchChunk { chunk });
         };
@@ -265,10 +265,10 @@ impl Service {
                 }
                 let limit = limit_bytes.unwrap_or(1 << 30);
                 self.chunks.insert(chunk, StoredChunk { bytes: Vec::new(), limit, version: 1 });
-                Answer::Reply(done_reply(endpoint))
+                Answer::Reply(changed_reply(endpoint, 1))
             }
-            StorageRequest::Delete { chunk } => match self.chunks.remove(&chunk) {
-                Some(_) => Answer::Reply(done_reply(endpoint)),
+            StorageRequest::Delete { chunk, .. } => match self.chunks.remove(&chunk) {
+                Some(gone) => Answer::Reply(changed_reply(endpoint, gone.version + 1)),
                 None => Answer::Error(ErrorReply::NoSuchChunk { chunk }),
             },
             StorageRequest::Stat { chunk } => match self.chunks.get(&chunk) {
@@ -298,10 +298,11 @@ impl Service {
             }
             StorageRequest::Join(_) => Answer::Error(ErrorReply::NoReservations),
             StorageRequest::Qos => Answer::Reply(qos_reply(endpoint, &QosReply::default())),
-            StorageRequest::Finish { .. } => Answer::Reply(done_reply(endpoint)),
+            StorageRequest::Finish { .. } => Answer::Reply(changed_reply(endpoint, 9)),
             // One link at a time: there is no older one to refuse.
             StorageRequest::Session { .. } => Answer::Reply(done_reply(endpoint)),
-            StorageRequest::Read(_)
+            StorageRequest::Clear(_)
+            | StorageRequest::Read(_)
             | StorageRequest::Write { .. }
             | StorageRequest::Locate { .. } => Answer::Silence,
         }

@@ -93,17 +93,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     fn begin(&mut self, head: Head) {
         let (request, deadline) = (head.request_key(), head.deadline());
-        let parsed = match self.closing {
-            true => Err(Answer::Error(ErrorReply::Busy)),
-            false => parse_head(&head).map_err(|rejection| {
-                self.stats.malformed += 1;
-                Answer::from(rejection)
-            }),
-        };
+        let parsed = parse_head(&head);
+        let responder = head.into_responder();
+        let parsed = self.checked(responder.link(), parsed);
         let what = parsed.and_then(|parsed| match parsed {
             StorageRequest::Write { header, crcs } => {
                 self.open.next_stage += 1;
-                let class = self.class_of(head.link());
+                let class = self.class_of(responder.link());
                 let unwanted = self.open.unwanted.0.clone();
                 let staged = Staged::new(self.open.next_stage, class, unwanted);
                 let mut context = Context::default();
@@ -111,7 +107,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             other => Ok(What::Other(other)),
         });
-        let responder = head.into_responder();
         match what {
             Ok(what) => {
                 self.next_expiry = self.next_expiry.min(deadline);

@@ -85,7 +85,7 @@ impl Policy for StoreWrite {
         offset: usize,
         piece: Piece,
     ) -> Result<(), Answer> {
-        let WriteHeader { chunk, offset: start, length } = writing.header;
+        let WriteHeader { chunk, offset: start, length, .. } = writing.header;
         let shape = PieceShape::of(&writing.header, offset, piece.len());
         match shape {
             PieceShape::CutsSlices => writing.has_cut_slices = true,

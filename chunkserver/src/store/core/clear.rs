@@ -8,12 +8,12 @@ use super::merge::{Edge, Old};
 use super::stage::{Staged, Stop};
 use super::state::{Asked, StoreCore};
 use super::write::slots_wanted;
-use crate::store::clear::{CHUNK_SLICES_MAX, Clear, ClearBody, Length, SlicePut};
+use crate::store::clear::{CHUNK_SLICES_MAX, ClearBody, Length, SlicePut};
 use crate::store::error::WriteError;
 use crate::store::limits::CHUNK_BYTES_MAX;
 use crate::store::place::slices_in;
 use crate::store::record::Extent;
-use crate::store::request::{Reply, Request, Terms};
+use crate::store::request::{Clear, Reply, Request, Terms};
 use crate::store::slice::{ChunkId, SLICE_BYTES};
 
 /// Pages that writes leave free: what is cleared in part goes to a fresh page, and gives the old

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use towpath_chunkserver::daemon::StopFlag;
 use towpath_fastpath::baseline::{Bytes, apart};
 use towpath_fastpath::server::{
-    StorageRequest, done_reply, parse_request, respond_built, respond_error, respond_rejected,
+    StorageRequest, changed_reply, parse_request, respond_built, respond_error, respond_rejected,
     verify_write,
 };
 use towpath_fastpath::wire::PROTOCOL;
@@ -304,7 +304,7 @@ fn answer(rpc: &mut RpcServer, endpoint: &mut Udp, request: Request, is_apart: b
     endpoint.release(message);
     match verified {
         Ok(Ok(())) => {
-            let reply = done_reply(endpoint);
+            let reply = changed_reply(endpoint, 1);
             respond_built(rpc, endpoint, responder, reply);
         }
         Ok(Err(error)) => respond_error(rpc, endpoint, responder, error),

@@ -23,9 +23,8 @@ use towpath_memory::{Buf, Pool};
 use towpath_transport::Class;
 
 use super::{Client, CoreConfig, StoreCore};
-use crate::store::clear::Clear;
 use crate::store::error::{OpenError, ReadError, Refused};
-use crate::store::request::{Completion, Reply, Request, Terms};
+use crate::store::request::{Clear, Completion, Reply, Request, Terms};
 use crate::store::results::ReadDone;
 use crate::store::results::{ChunkStat, Ticket};
 use crate::store::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, slice_crc, writer_crcs};

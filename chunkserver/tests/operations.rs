@@ -1,0 +1,213 @@
+//! Changes that are meant for a version, clears, and headers that name another link, over the
+//! wire.
+
+mod common;
+
+use common::{Client, Running, config, pattern, refusal};
+use towpath_chunkserver::store::ChunkId;
+use towpath_fastpath::wire::{ClearHeader, ReadHeader, Sender, Why, WriteHeader, emit_crcs};
+use towpath_fastpath::{Clear, ClientSession, ErrorKind, ErrorReply, Method, Output, Terms};
+use towpath_rpc::{Call, Outgoing, RpcClient, Status};
+use towpath_transport::{Event, Nanos, RoceUdp};
+
+const CHUNK: ChunkId = ChunkId(5);
+
+/// The version that a change has made.
+fn made(result: Result<Output, ErrorKind>) -> Result<u64, ErrorKind> {
+    match result? {
+        Output::Changed(_, Some(version)) => Ok(version),
+        other => panic!("a change gave {other:?}"),
+    }
+}
+
+fn write_on(
+    client: &mut Client<RoceUdp>,
+    terms: Terms,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<u64, ErrorKind> {
+    let at = (CHUNK, offset);
+    let op = client.chunks.start_write_copy_on(&mut client.endpoint, terms, at, bytes);
+    made(client.wait(op))
+}
+
+fn clear_on(client: &mut Client<RoceUdp>, terms: Terms, clear: Clear) -> Result<u64, ErrorKind> {
+    let op = client.chunks.start_clear(&mut client.endpoint, terms, CHUNK, clear);
+    made(client.wait(op))
+}
+
+fn only_if(version: u64) -> Terms {
+    Terms { version: Some(version), stamp: 0 }
+}
+
+#[test]
+fn each_change_tells_the_version_that_it_made_for_the_next_one_to_be_meant_for() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let mut client = Client::connect(server.addr);
+    let op = client.chunks.start_create_unfinished(&mut client.endpoint, CHUNK, None);
+    let created = made(client.wait(op)).expect("a fresh name");
+    let bytes = pattern(20_000, 1);
+    let written = write_on(&mut client, only_if(created), 0, &bytes).expect("it is the newest");
+    let other = ErrorReply::OtherVersion { version: written };
+    assert_eq!(refusal(write_on(&mut client, only_if(created), 0, &[1])), other);
+    let cut = clear_on(&mut client, only_if(written), Clear::Truncate { byte_len: 10_000 });
+    let cut = cut.expect("it is the newest");
+    let other = ErrorReply::OtherVersion { version: cut };
+    let trim = Clear::Trim { offset: 0, byte_len: 4096 };
+    assert_eq!(refusal(clear_on(&mut client, only_if(written), trim)), other);
+    let terms = only_if(written);
+    let op = client.chunks.start_finish_on(&mut client.endpoint, terms, CHUNK, 10_000);
+    assert_eq!(refusal(made(client.wait(op))), other);
+    let terms = only_if(cut);
+    let op = client.chunks.start_finish_on(&mut client.endpoint, terms, CHUNK, 10_000);
+    let finished = made(client.wait(op)).expect("it is the newest");
+    assert_eq!(client.stat(CHUNK), Ok((10_000, finished)));
+    assert_eq!(client.read(CHUNK, 0, 10_000).as_deref(), Ok(&bytes[..10_000]));
+    let op = client.chunks.start_delete_if(&mut client.endpoint, CHUNK, Some(cut));
+    let other = ErrorReply::OtherVersion { version: finished };
+    assert_eq!(refusal(made(client.wait(op))), other);
+    let op = client.chunks.start_delete_if(&mut client.endpoint, CHUNK, Some(finished));
+    assert!(made(client.wait(op)).expect("it is the newest") > finished);
+    drop(client);
+    server.stop();
+}
+
+#[test]
+fn what_is_cleared_reads_as_zeros_and_what_is_asked_for_again_is_done_once() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let mut client = Client::connect(server.addr);
+    client.create(CHUNK, Some(1 << 20)).expect("a fresh name");
+    let mut expected = pattern(40_000, 2);
+    client.write(CHUNK, 0, &expected).expect("it goes");
+    let (_, mut version) = client.stat(CHUNK).expect("it is there");
+    let none = Terms::default();
+    for (at, clear) in [
+        Clear::Trim { offset: 4000, byte_len: 10_000 },
+        Clear::Zero { offset: 20_000, byte_len: 9_000 },
+        Clear::Truncate { byte_len: 30_001 },
+        Clear::Truncate { byte_len: 39_999 },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let terms = Terms { version: Some(version), stamp: 70 + at as u64 };
+        version = clear_on(&mut client, terms, clear).expect("it is the newest");
+        assert_eq!(clear_on(&mut client, terms, clear), Ok(version), "it was done");
+    }
+    expected[4096..12_288].fill(0);
+    expected[20_000..29_000].fill(0);
+    expected[30_001..].fill(0);
+    expected.truncate(39_999);
+    assert_eq!(client.read(CHUNK, 0, 39_999).as_deref(), Ok(&expected[..]));
+    assert_eq!(client.stat(CHUNK), Ok((39_999, version)));
+    let over = clear_on(&mut client, none, Clear::Truncate { byte_len: (1 << 20) + 1 });
+    assert_eq!(refusal(over), ErrorReply::PastLimit { chunk: CHUNK, limit: 1 << 20 });
+    let (offset, byte_len) = (0, u64::from(u32::MAX) + 1);
+    let long = clear_on(&mut client, none, Clear::Trim { offset, byte_len });
+    assert!(matches!(long, Err(ErrorKind::Length { .. })), "{long:?}");
+    drop(client);
+    server.stop();
+}
+
+/// A channel of the client's link, for requests that are made by hand.
+fn by_hand(client: &mut Client<RoceUdp>) -> RpcClient {
+    let endpoint = &mut client.endpoint;
+    let link = endpoint.links().next().expect("it is up");
+    endpoint.open_channel(link, false).expect("room for a channel");
+    let mut rpc = None;
+    while rpc.is_none() {
+        endpoint.turn(|_, event| {
+            if let Event::ChannelOpened { link, channel, .. } = event {
+                rpc = Some(RpcClient::new(link, channel));
+            }
+        });
+    }
+    rpc.expect("a channel")
+}
+
+/// Sends a request by hand; what the server refuses it with.
+fn send(
+    (client, rpc): (&mut Client<RoceUdp>, &mut RpcClient),
+    method: Method,
+    body: &[u8],
+    data: &[u8],
+) -> Option<ErrorReply> {
+    let endpoint = &mut client.endpoint;
+    let mut out = Outgoing::new(endpoint, body.len(), data.len()).expect("a buffer");
+    out.extend(body).expect("room");
+    if !data.is_empty() {
+        out.set_data(endpoint.copy(data).expect("a buffer"));
+    }
+    let deadline = endpoint.now() + Nanos::from_secs(60);
+    let call = Call { method: method as u16, token: 0, deadline, ask_fate: false };
+    rpc.call(endpoint, call, out).expect("room");
+    endpoint.flush();
+    loop {
+        if let Some(done) = rpc.poll() {
+            let reply = done.result.expect("a response");
+            let error = (reply.header().status != Status::OK)
+                .then(|| ErrorReply::parse(reply.body()).expect("an error reply"));
+            endpoint.release(reply.into_message());
+            return error;
+        }
+        if !endpoint.turn(|endpoint, event| drop(rpc.on_event(endpoint, event))) {
+            endpoint.wait(Nanos::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn a_header_that_was_meant_for_another_link_is_refused_and_changes_nothing() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let mut client = Client::connect(server.addr);
+    let (session, epoch) = (ClientSession::new(), 1);
+    let op = client.chunks.start_session(&mut client.endpoint, &session);
+    assert!(matches!(client.wait(op), Ok(Output::Session)));
+    client.create(CHUNK, None).expect("a fresh name");
+    let data = pattern(4096, 3);
+    client.write(CHUNK, 0, &data).expect("its headers name the session");
+    let before = client.stat(CHUNK).expect("it is there");
+    let crcs = emit_crcs(&towpath_fastpath::slice::writer_crcs(CHUNK, 0, &data));
+    let write = |sender| {
+        let header = WriteHeader { chunk: CHUNK, length: 4096, sender, ..WriteHeader::default() };
+        [&header.emit()[..], &crcs].concat()
+    };
+    let read = |sender| ReadHeader { chunk: CHUNK, offset: 0, length: 9, sender }.emit();
+    let clear = Clear::Truncate { byte_len: 0 };
+    let cut = |sender| ClearHeader { chunk: CHUNK, clear, sender, terms: Terms::default() }.emit();
+    let right = Sender { epoch, tenant: 0, class: 0 };
+    let mut rpc = by_hand(&mut client);
+    let fenced = ErrorReply::Fenced;
+    let mixed_up = ErrorReply::BadRequest { why: Why::Sender };
+    for (sender, refused) in [
+        (Sender { epoch: 0, ..right }, fenced),
+        (Sender { epoch: 2, ..right }, fenced),
+        (Sender { tenant: 7, ..right }, mixed_up),
+        (Sender { class: 2, ..right }, mixed_up),
+        (Sender { class: 255, ..right }, mixed_up),
+    ] {
+        assert_eq!(
+            send((&mut client, &mut rpc), Method::Write, &write(sender), &data),
+            Some(refused)
+        );
+        assert_eq!(send((&mut client, &mut rpc), Method::Read, &read(sender), &[]), Some(refused));
+        assert_eq!(
+            send((&mut client, &mut rpc), Method::Truncate, &cut(sender), &[]),
+            Some(refused)
+        );
+    }
+    assert_eq!(client.stat(CHUNK), Ok(before));
+    for sender in [right, Sender { class: 1, ..right }] {
+        assert_eq!(send((&mut client, &mut rpc), Method::Write, &write(sender), &data), None);
+        assert_eq!(send((&mut client, &mut rpc), Method::Read, &read(sender), &[]), None);
+    }
+    let method = ErrorReply::BadRequest { why: Why::Header };
+    assert_eq!(send((&mut client, &mut rpc), Method::Trim, &cut(right), &[]), Some(method));
+    assert_eq!(send((&mut client, &mut rpc), Method::Truncate, &cut(right), &[]), None);
+    assert_eq!(client.stat(CHUNK).map(|(byte_len, _)| byte_len), Ok(0));
+    drop(client);
+    server.stop();
+}
