@@ -14,10 +14,11 @@ use common::{LONG, Process, Running, config, pattern};
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_fastpath::{
-    ChunkId, Client, ClientConfig, ErrorKind, ErrorReply, NewChunk, OpenError, Pending, SLICE_BYTES,
+    ChunkId, Clear, Client, ClientConfig, ErrorKind, ErrorReply, NewChunk, OpenError, Pending,
+    SLICE_BYTES,
 };
 use towpath_rpc::Fate;
-use towpath_transport::Nanos;
+use towpath_transport::{EndpointConfig, Nanos};
 
 const CHUNK: ChunkId = ChunkId(29);
 
@@ -222,4 +223,139 @@ fn a_server_that_is_killed_again_and_again_costs_no_acknowledged_write_and_no_re
     let stats = client.stats();
     assert!(stats.links_made >= 2 * 5 && stats.repeated > 0 && stats.open == 0, "{stats:?}");
     client.close();
+}
+
+/// Changes a chunk of its own for so many rounds, each time where it has the version that the change
+/// before has made: one that was made twice, or not at all, breaks the chain.
+fn chain(client: &Client, chunk: ChunkId, rounds: u64, seed: u64, done: &AtomicU64) {
+    let mut prng = Prng::new(seed ^ chunk.0 as u64);
+    client.create(chunk, None, NewChunk::default()).wait().expect("a fresh name");
+    let mut version = client.stat(chunk).wait().expect("it is there").version;
+    let mut content = Vec::new();
+    for round in 0..rounds {
+        let (offset, len) = (prng.below(20_000) as usize, 1 + prng.below(9_000) as usize);
+        let (end, at) = (offset + len, offset as u64);
+        let made = match prng.below(4) {
+            0 => {
+                content.resize(offset, 0);
+                client.clear_if(chunk, Clear::Truncate { byte_len: at }, version)
+            }
+            1 => {
+                content.resize(content.len().max(end), 0);
+                content[offset..end].fill(0);
+                client.clear_if(chunk, Clear::Zero { offset: at, byte_len: len as u64 }, version)
+            }
+            _ => {
+                content.resize(content.len().max(end), 0);
+                let bytes = pattern(len, round);
+                content[offset..end].copy_from_slice(&bytes);
+                client.write_if(chunk, at, bytes, version)
+            }
+        };
+        let next = made.wait().unwrap_or_else(|error| panic!("{chunk}, round {round}: {error}"));
+        assert!(next > version, "{chunk}, round {round}");
+        version = next;
+        done.fetch_add(1, Relaxed);
+    }
+    let info = client.stat(chunk).wait().expect("it is there");
+    assert_eq!((info.version, info.byte_len), (version, content.len() as u64), "{chunk}");
+    if !content.is_empty() {
+        let read = client.read(chunk, 0, content.len()).wait().expect("a read");
+        assert!(read == content, "{chunk}");
+    }
+    client.delete_if(chunk, version).wait().expect("it is the newest");
+}
+
+#[test]
+fn a_change_for_a_version_is_made_once_however_often_its_server_is_killed() {
+    let seed = 31;
+    println!("seed {seed}");
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let fixed = |addr| DaemonConfig { listen: addr, ..config(&dir.path().join("store")) };
+    let first = Process::start(&fixed("127.0.0.1:0".parse().expect("an address")));
+    let addr = first.addr;
+    let server = Mutex::new(Some(first));
+    let client = connect(addr, ClientConfig::new().links(2).depth(8));
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..6u64 {
+            let (client, done) = (client.clone(), &done);
+            let chunk = ChunkId(u128::from(100 + thread));
+            scope.spawn(move || chain(&client, chunk, 150, seed, done));
+        }
+        for kill in 1..=6 {
+            while done.load(Relaxed) < kill * 120 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let mut server = server.lock().expect("nobody else has it");
+            drop(server.take());
+            *server = Some(Process::start(&fixed(addr)));
+        }
+    });
+    let stats = client.stats();
+    assert!(stats.links_made >= 2 * 6 && stats.repeated > 0 && stats.open == 0, "{stats:?}");
+    client.close();
+}
+
+#[test]
+fn a_change_for_a_version_is_made_once_however_often_the_link_to_a_living_server_breaks() {
+    let seed = 32;
+    println!("seed {seed}");
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Process::start(&config(dir.path()));
+    // A server that sleeps is gone for its client, and does what was left when it wakes up.
+    let quick = EndpointConfig::new()
+        .links_max(2)
+        .blacklist_span(Nanos::from_millis(1))
+        .tune_links(|links| links.peer_timeout(Nanos::from_millis(150)));
+    let client = connect(server.addr, ClientConfig::new().links(2).depth(8).endpoint(quick));
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..6u64 {
+            let (client, done) = (client.clone(), &done);
+            let chunk = ChunkId(u128::from(200 + thread));
+            scope.spawn(move || chain(&client, chunk, 100, seed, done));
+        }
+        for stop in 1..=5 {
+            while done.load(Relaxed) < stop * 90 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let made = client.stats().links_made;
+            server.signal("STOP");
+            std::thread::sleep(Duration::from_millis(600));
+            server.signal("CONT");
+            while client.stats().links_made == made && client.stats().open > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    let stats = client.stats();
+    assert!(stats.links_made > 2 && stats.repeated > 0 && stats.open == 0, "{stats:?}");
+    client.close();
+}
+
+#[test]
+fn of_many_who_change_a_chunk_at_one_version_one_does_and_the_others_are_told() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let clients = [0, 1].map(|_| connect(server.addr, ClientConfig::new().links(2)));
+    clients[0].create(CHUNK, None, NewChunk::default()).wait().expect("a fresh name");
+    let mut version = clients[0].stat(CHUNK).wait().expect("it is there").version;
+    for round in 0..30u64 {
+        let pending: Vec<_> = (0..8u64)
+            .map(|at| clients[at as usize % 2].write_if(CHUNK, 0, pattern(500, at), version))
+            .collect();
+        let results: Vec<_> = pending.into_iter().map(Pending::wait).collect();
+        let made: Vec<_> = results.iter().filter_map(|result| result.ok()).collect();
+        assert_eq!(made.len(), 1, "round {round}");
+        for error in results.iter().filter_map(|result| result.as_ref().err()) {
+            let other = ErrorReply::OtherVersion { version: made[0] };
+            assert_eq!(error.kind, ErrorKind::Refused(other), "round {round}");
+        }
+        let winner = results.iter().position(Result::is_ok).expect("one") as u64;
+        let read = clients[0].read(CHUNK, 0, 500).wait().expect("a read");
+        assert!(read == pattern(500, winner), "round {round}");
+        version = made[0];
+    }
+    clients.iter().for_each(Client::close);
 }

@@ -62,7 +62,7 @@ impl fmt::Debug for ClientSession {
 }
 
 /// std keys each `RandomState` from the system's randomness.
-fn random() -> u128 {
+pub(crate) fn random() -> u128 {
     let half = || u128::from(RandomState::new().hash_one(0u64));
     half() << 64 | half()
 }

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
@@ -16,6 +16,7 @@ use towpath_transport::{Device, Endpoint, Region, RoceUdp};
 use super::pending::{Given, Pending, Place};
 use super::request::{Counters, ReadBy, Request, Task};
 use super::worker::Worker;
+use crate::change::{Clear, Terms};
 use crate::client::{NewChunk, io_bytes_max};
 use crate::config::ClientConfig;
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
@@ -24,6 +25,7 @@ use crate::health::HealthReply;
 use crate::limits::{LIST_MAX, SHARED_OPEN_MAX};
 use crate::output::{Output, ReadData};
 use crate::qos::wire::QosReply;
+use crate::session::random;
 use crate::slice::{ChunkId, SLICE_BYTES};
 
 /// A client of one chunk server that threads and tasks share. Clones are the same client.
@@ -43,7 +45,11 @@ use crate::slice::{ChunkId, SLICE_BYTES};
 /// either; or, when that takes too long, with [`TimedOut`](crate::ErrorKind::TimedOut), and then it
 /// can.
 /// [`put`](Self::put) makes a chunk that
-/// nobody else changes, and repeats all. What finds the server busy is asked for again after a
+/// nobody else changes, and repeats all. So does what is meant for a version of the chunk
+/// ([`write_if`](Self::write_if) and its like), and [`create`](Self::create): the server knows a
+/// change that it has made already, so it is made once (docs/storage-protocol.md section 7). Where
+/// somebody else has changed the chunk since, nobody knows any more, and it ends with
+/// [`PeerGone`](crate::ErrorKind::PeerGone) as well. What finds the server busy is asked for again after a
 /// wait.
 ///
 /// ```no_run
@@ -93,6 +99,8 @@ struct Shared {
     op_bytes: usize,
     /// The most bytes that the server takes in one operation.
     server_bytes: OnceLock<usize>,
+    /// Of the next change that has one.
+    stamp: AtomicU64,
 }
 
 impl Client {
@@ -136,23 +144,49 @@ impl Client {
             depth: config.depth * config.links,
             op_bytes: config.op_bytes,
             server_bytes: OnceLock::new(),
+            stamp: AtomicU64::new(random() as u64),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Creates a chunk that may grow to `limit_bytes`, or to the largest size of a chunk.
     pub fn create(&self, chunk: ChunkId, limit_bytes: Option<u64>, kind: NewChunk) -> Pending<()> {
-        self.ask(Request::Create { chunk, limit_bytes, kind }, false, done)
+        let stamp = self.stamp();
+        self.ask(Request::Create { chunk, limit_bytes, kind, stamp }, false, done)
     }
 
     /// Finishes an unfinished chunk, which must have `byte_len` bytes: it can be read from now on.
     pub fn finish(&self, chunk: ChunkId, byte_len: u64) -> Pending<()> {
-        self.ask(Request::Finish { chunk, byte_len }, false, done)
+        let terms = Terms::default();
+        self.ask(Request::Finish { chunk, byte_len, terms }, false, done)
+    }
+
+    /// As [`finish`](Self::finish), where the chunk has that version; gives the one that it has
+    /// then.
+    pub fn finish_if(&self, chunk: ChunkId, byte_len: u64, version: u64) -> Pending<u64> {
+        let terms = self.terms(version);
+        self.ask(Request::Finish { chunk, byte_len, terms }, false, changed)
     }
 
     /// Deletes a chunk.
     pub fn delete(&self, chunk: ChunkId) -> Pending<()> {
-        self.ask(Request::Delete { chunk }, false, done)
+        self.ask(Request::Delete { chunk, version: None }, false, done)
+    }
+
+    /// As [`delete`](Self::delete), where the chunk has that version.
+    pub fn delete_if(&self, chunk: ChunkId, version: u64) -> Pending<()> {
+        self.ask(Request::Delete { chunk, version: Some(version) }, false, done)
+    }
+
+    /// Takes bytes of a chunk away, of a range at most 2^32 - 1.
+    pub fn clear(&self, chunk: ChunkId, clear: Clear) -> Pending<()> {
+        self.ask(Request::Clear { chunk, clear, terms: Terms::default() }, false, done)
+    }
+
+    /// As [`clear`](Self::clear), where the chunk has that version; gives the one that it has then.
+    pub fn clear_if(&self, chunk: ChunkId, clear: Clear, version: u64) -> Pending<u64> {
+        let terms = self.terms(version);
+        self.ask(Request::Clear { chunk, clear, terms }, false, changed)
     }
 
     /// The state of a chunk.
@@ -209,7 +243,31 @@ impl Client {
     /// [`op_bytes_max`](Self::op_bytes_max). They are copied once, into a send buffer; who cannot
     /// afford that uses [`ChunkClient::start_write`](crate::ChunkClient::start_write).
     pub fn write(&self, chunk: ChunkId, offset: u64, bytes: impl Into<Vec<u8>>) -> Pending<()> {
-        self.ask(Request::Write { chunk, offset, bytes: bytes.into() }, false, done)
+        let (bytes, terms) = (bytes.into(), Terms::default());
+        self.ask(Request::Write { chunk, offset, bytes, terms }, false, done)
+    }
+
+    /// As [`write`](Self::write), where the chunk has that version; gives the one that it has then,
+    /// for the next one. It is repeated whatever breaks, and made once.
+    pub fn write_if(
+        &self,
+        chunk: ChunkId,
+        offset: u64,
+        bytes: impl Into<Vec<u8>>,
+        version: u64,
+    ) -> Pending<u64> {
+        let (bytes, terms) = (bytes.into(), self.terms(version));
+        self.ask(Request::Write { chunk, offset, bytes, terms }, false, changed)
+    }
+
+    /// The terms of a change that is meant for a version.
+    fn terms(&self, version: u64) -> Terms {
+        Terms { version: Some(version), stamp: self.stamp() }
+    }
+
+    /// A number that no other change has: the first is drawn at random.
+    fn stamp(&self) -> u64 {
+        self.shared.stamp.fetch_add(1, Relaxed).max(1)
     }
 
     /// Reads at most [`op_bytes_max`](Self::op_bytes_max) bytes from `offset` on, of one version of
@@ -245,7 +303,8 @@ impl Client {
     pub fn put(&self, chunk: ChunkId, bytes: &[u8]) -> Result<(), ClientError> {
         let kind = NewChunk { unfinished: true, ..NewChunk::default() };
         let op_bytes = self.op_bytes_max()?.min(self.shared.op_bytes);
-        self.ask(Request::Create { chunk, limit_bytes: None, kind }, true, done).wait()?;
+        let (limit_bytes, stamp) = (None, self.stamp());
+        self.ask(Request::Create { chunk, limit_bytes, kind, stamp }, true, done).wait()?;
         let mut under_way: VecDeque<Pending<()>> = VecDeque::new();
         let mut written = Ok(());
         for (index, part) in bytes.chunks(op_bytes).enumerate() {
@@ -258,14 +317,15 @@ impl Client {
                 break;
             }
             let offset = (index * op_bytes) as u64;
-            let write = Request::Write { chunk, offset, bytes: part.to_vec() };
+            let (bytes, terms) = (part.to_vec(), Terms::default());
+            let write = Request::Write { chunk, offset, bytes, terms };
             under_way.push_back(self.ask(write, true, done));
         }
         // All of them, whatever came of one: none comes after the caller has gone on.
         let written = under_way.into_iter().map(Pending::wait).fold(written, Result::and);
         written?;
-        let byte_len = bytes.len() as u64;
-        self.ask(Request::Finish { chunk, byte_len }, true, done).wait()
+        let (byte_len, terms) = (bytes.len() as u64, Terms::default());
+        self.ask(Request::Finish { chunk, byte_len, terms }, true, done).wait()
     }
 
     /// The most bytes of one read or write that links and server take, a multiple of the slice.
@@ -369,6 +429,14 @@ fn wait_open(outcome: &Receiver<Result<(), OpenError>>) -> Result<(), OpenError>
 
 fn done(_: Given) -> Option<()> {
     Some(())
+}
+
+/// The version that a change has made.
+fn changed(given: Given) -> Option<u64> {
+    match given {
+        Given::Output(Output::Changed(_, version)) => version,
+        _ => None,
+    }
 }
 
 fn bytes(given: Given) -> Option<Vec<u8>> {

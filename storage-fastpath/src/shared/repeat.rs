@@ -30,13 +30,15 @@ pub(super) enum Next {
 /// What to do with `task`, whose last attempt ended so.
 pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
     let is_change = task.request.method().is_change();
+    let is_made_once = task.request.is_made_once();
     match kind {
         ErrorKind::Busy
         | ErrorKind::Refused(ErrorReply::Busy | ErrorReply::WireCorrupt { .. })
         | ErrorKind::ReplyCorrupt { .. } => Next::Later,
         // Another client has entered the session that its user gave to both.
         ErrorKind::Refused(ErrorReply::Fenced) => Next::Later,
-        ErrorKind::TimedOut { fate: Fate::Happened } if is_change => Next::Done,
+        // What was made for a version ends with the version that it made, or with this.
+        ErrorKind::TimedOut { fate: Fate::Happened } if is_change && !is_made_once => Next::Done,
         // An earlier attempt may have done it.
         ErrorKind::Refused(ErrorReply::ChunkExists { .. })
             if matches!(task.request, Request::Create { .. }) && may_have_been_done(task) =>
@@ -49,6 +51,8 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
             Next::Done
         }
         ErrorKind::PeerGone { fate } => match fate {
+            // Asked again, the server tells the version that it made.
+            Fate::Happened | Fate::Unknown if is_made_once => Next::Fenced { again: true },
             Fate::Happened if is_change => Next::Done,
             Fate::Unknown if is_change => Next::Fenced { again: task.alone },
             _ => Next::Again,
@@ -57,9 +61,11 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
     }
 }
 
-/// An attempt of which nobody knows was repeated, since nobody else changes the chunk.
+/// An attempt of which nobody knows was repeated, since nobody else changes the chunk, or since a
+/// delete of that version is made once: whoever made it, what it was to take away is gone.
 fn may_have_been_done(task: &Task) -> bool {
-    task.alone && task.unsure.is_some()
+    let is_delete = matches!(task.request, Request::Delete { version: Some(_), .. });
+    (task.alone || is_delete) && task.unsure.is_some()
 }
 
 /// The first wait, which doubles with each attempt.
@@ -79,6 +85,7 @@ pub(super) fn wait(tries: u32, prng: &mut Prng) -> Nanos {
 mod tests {
     use super::super::request::ReadBy;
     use super::*;
+    use crate::change::Terms;
     use crate::slice::ChunkId;
     use std::sync::Arc;
 
@@ -89,7 +96,11 @@ mod tests {
     }
 
     fn write(alone: bool) -> Task {
-        task(Request::Write { chunk: CHUNK, offset: 0, bytes: vec![1] }, alone)
+        task(write_on(Terms::default()), alone)
+    }
+
+    fn write_on(terms: Terms) -> Request {
+        Request::Write { chunk: CHUNK, offset: 0, bytes: vec![1], terms }
     }
 
     fn gone(fate: Fate) -> ErrorKind {
@@ -118,9 +129,9 @@ mod tests {
         let absent = ErrorKind::Refused(ErrorReply::NoSuchChunk { chunk: CHUNK });
         let create = |alone| {
             let kind = crate::client::NewChunk::default();
-            task(Request::Create { chunk: CHUNK, limit_bytes: None, kind }, alone)
+            task(Request::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 }, alone)
         };
-        let delete = |alone| task(Request::Delete { chunk: CHUNK }, alone);
+        let delete = |alone| task(Request::Delete { chunk: CHUNK, version: None }, alone);
         for (make, kind) in [(&create as &dyn Fn(bool) -> Task, &exists), (&delete, &absent)] {
             let mut repeated = make(true);
             assert_eq!(next(&repeated, kind), Next::Give, "the first attempt");
@@ -132,6 +143,40 @@ mod tests {
         let mut write = write(true);
         write.unsure = Some(gone(Fate::Unknown));
         assert_eq!(next(&write, &absent), Next::Give);
+    }
+
+    #[test]
+    fn a_change_that_the_server_makes_once_is_repeated_whoever_changes_the_chunk() {
+        let kind = crate::client::NewChunk::default();
+        let terms = Terms { version: Some(3), stamp: 4 };
+        let clear = crate::change::Clear::Truncate { byte_len: 9 };
+        let requests: [fn(Terms) -> Request; 2] =
+            [write_on, |terms| Request::Finish { chunk: CHUNK, byte_len: 9, terms }];
+        let requests = requests.map(|make| make(terms)).into_iter().chain([
+            Request::Clear { chunk: CHUNK, clear, terms },
+            Request::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 4 },
+            Request::Delete { chunk: CHUNK, version: Some(3) },
+        ]);
+        for request in requests {
+            let mut task = task(request, false);
+            for fate in [Fate::Unknown, Fate::Happened] {
+                assert_eq!(next(&task, &gone(fate)), Next::Fenced { again: true });
+            }
+            let told_late = ErrorKind::TimedOut { fate: Fate::Happened };
+            assert_eq!(next(&task, &told_late), Next::Give);
+            let other = ErrorKind::Refused(ErrorReply::OtherVersion { version: 9 });
+            task.unsure = Some(gone(Fate::Unknown));
+            assert_eq!(next(&task, &other), Next::Give);
+            let absent = ErrorKind::Refused(ErrorReply::NoSuchChunk { chunk: CHUNK });
+            let is_delete = matches!(task.request, Request::Delete { .. });
+            let gone = if is_delete { Next::Done } else { Next::Give };
+            assert_eq!(next(&task, &absent), gone);
+        }
+        // A stamp alone does not keep a write from being made twice.
+        for terms in [Terms { version: None, stamp: 4 }, Terms { version: Some(3), stamp: 0 }] {
+            let task = task(write_on(terms), false);
+            assert_eq!(next(&task, &gone(Fate::Unknown)), Next::Fenced { again: false });
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use towpath_rpc::Fate;
 use towpath_transport::{Device, Endpoint, Region, Time};
 
 use super::pending::{Given, Place};
+use crate::change::{Clear, Terms};
 use crate::client::{NewChunk, OpId};
 use crate::error::{ClientError, ErrorKind};
 use crate::hedge::HedgedClient;
@@ -29,9 +30,10 @@ pub(super) enum ReadBy {
 /// What is asked for.
 #[derive(Debug)]
 pub(super) enum Request {
-    Create { chunk: ChunkId, limit_bytes: Option<u64>, kind: NewChunk },
-    Delete { chunk: ChunkId },
-    Finish { chunk: ChunkId, byte_len: u64 },
+    Clear { chunk: ChunkId, clear: Clear, terms: Terms },
+    Create { chunk: ChunkId, limit_bytes: Option<u64>, kind: NewChunk, stamp: u64 },
+    Delete { chunk: ChunkId, version: Option<u64> },
+    Finish { chunk: ChunkId, byte_len: u64, terms: Terms },
     Health,
     Info,
     List { after: Option<ChunkId>, count: u32 },
@@ -39,12 +41,13 @@ pub(super) enum Request {
     Read { chunk: ChunkId, offset: u64, length: usize, by: ReadBy },
     Scrub { budget_slices: u64 },
     Stat { chunk: ChunkId },
-    Write { chunk: ChunkId, offset: u64, bytes: Vec<u8> },
+    Write { chunk: ChunkId, offset: u64, bytes: Vec<u8>, terms: Terms },
 }
 
 impl Request {
     pub(super) fn method(&self) -> Method {
         match self {
+            Self::Clear { clear, .. } => clear.method(),
             Self::Create { .. } => Method::Create,
             Self::Delete { .. } => Method::Delete,
             Self::Finish { .. } => Method::Finish,
@@ -70,11 +73,16 @@ impl Request {
         }
         let client = client.primary_mut();
         match *self {
-            Self::Create { chunk, limit_bytes, kind } => {
-                client.start_create_as(endpoint, chunk, limit_bytes, kind)
+            Self::Clear { chunk, clear, terms } => {
+                client.start_clear(endpoint, terms, chunk, clear)
             }
-            Self::Delete { chunk } => client.start_delete(endpoint, chunk),
-            Self::Finish { chunk, byte_len } => client.start_finish(endpoint, chunk, byte_len),
+            Self::Create { chunk, limit_bytes, kind, stamp } => {
+                client.start_create_stamped(endpoint, chunk, limit_bytes, kind, stamp)
+            }
+            Self::Delete { chunk, version } => client.start_delete_if(endpoint, chunk, version),
+            Self::Finish { chunk, byte_len, terms } => {
+                client.start_finish_on(endpoint, terms, chunk, byte_len)
+            }
             Self::Health => client.start_health(endpoint),
             Self::Info => client.start_info(endpoint),
             Self::List { after, count } => client.start_list(endpoint, after, count),
@@ -84,9 +92,22 @@ impl Request {
             }
             Self::Scrub { budget_slices } => client.start_scrub(endpoint, budget_slices),
             Self::Stat { chunk } => client.start_stat(endpoint, chunk),
-            Self::Write { chunk, offset, ref bytes } => {
-                client.start_write_copy(endpoint, chunk, offset, bytes)
+            Self::Write { chunk, offset, ref bytes, terms } => {
+                client.start_write_copy_on(endpoint, terms, (chunk, offset), bytes)
             }
+        }
+    }
+
+    /// Whether the server makes it once at most, however often it is asked for: it is meant for a
+    /// version, or for a chunk that is not there.
+    pub(super) fn is_made_once(&self) -> bool {
+        match self {
+            Self::Create { stamp, .. } => *stamp != 0,
+            Self::Delete { version, .. } => version.is_some(),
+            Self::Clear { terms, .. } | Self::Finish { terms, .. } | Self::Write { terms, .. } => {
+                terms.version.is_some() && terms.stamp != 0
+            }
+            _ => false,
         }
     }
 
@@ -105,8 +126,9 @@ impl Request {
 
     fn place(&self) -> (Option<ChunkId>, Option<u64>) {
         match *self {
-            Self::Create { chunk, .. }
-            | Self::Delete { chunk }
+            Self::Clear { chunk, .. }
+            | Self::Create { chunk, .. }
+            | Self::Delete { chunk, .. }
             | Self::Finish { chunk, .. }
             | Self::Stat { chunk } => (Some(chunk), None),
             Self::Read { chunk, offset, .. } | Self::Write { chunk, offset, .. } => {
