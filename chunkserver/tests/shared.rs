@@ -225,8 +225,8 @@ fn a_server_that_is_killed_again_and_again_costs_no_acknowledged_write_and_no_re
     client.close();
 }
 
-/// Changes a chunk of its own for so many rounds, each time where it has the version that the change
-/// before has made: one that was made twice, or not at all, breaks the chain.
+/// Changes a chunk of its own for so many rounds, each time where it has the version that the
+/// change before has made: one that was made twice, or not at all, breaks the chain.
 fn chain(client: &Client, chunk: ChunkId, rounds: u64, seed: u64, done: &AtomicU64) {
     let mut prng = Prng::new(seed ^ chunk.0 as u64);
     client.create(chunk, None, NewChunk::default()).wait().expect("a fresh name");

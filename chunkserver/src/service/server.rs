@@ -446,8 +446,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.waiting.push((price.tenant, class), link, job);
     }
 
-    /// What is done with a request that has come in: nothing, where it is malformed or was meant for
-    /// another link.
+    /// What is done with a request that has come in: nothing, where it is malformed or was meant
+    /// for another link.
     pub(super) fn checked(
         &mut self,
         link: LinkId,

@@ -44,12 +44,12 @@ use crate::slice::{ChunkId, SLICE_BYTES};
 /// as a new link has entered the session of the old one, so that the change cannot come late
 /// either; or, when that takes too long, with [`TimedOut`](crate::ErrorKind::TimedOut), and then it
 /// can.
-/// [`put`](Self::put) makes a chunk that
-/// nobody else changes, and repeats all. So does what is meant for a version of the chunk
-/// ([`write_if`](Self::write_if) and its like), and [`create`](Self::create): the server knows a
-/// change that it has made already, so it is made once (docs/storage-protocol.md section 7). Where
-/// somebody else has changed the chunk since, nobody knows any more, and it ends with
-/// [`PeerGone`](crate::ErrorKind::PeerGone) as well. What finds the server busy is asked for again after a
+/// [`put`](Self::put) makes a chunk that nobody else changes, and repeats all. So does what is
+/// meant for a version of the chunk ([`write_if`](Self::write_if) and its like), and
+/// [`create`](Self::create): the server knows a change that it has made already, so it is made once
+/// (docs/storage-protocol.md section 7). Where somebody else has changed the chunk since, nobody
+/// knows any more, and it ends with [`PeerGone`](crate::ErrorKind::PeerGone) as well.
+/// What finds the server busy is asked for again after a
 /// wait.
 ///
 /// ```no_run
