@@ -48,9 +48,9 @@ pub(crate) const TENANTS_SHOWN: usize = 10;
 
 /// Names of the methods of the storage protocol, each at the place of its number, and at place 0
 /// that of whatever is none.
-pub(crate) const METHODS: [&str; 15] = [
+pub(crate) const METHODS: [&str; 18] = [
     "unknown", "create", "write", "read", "stat", "list", "delete", "scrub", "info", "health",
-    "session", "finish", "join", "locate", "qos",
+    "session", "finish", "join", "locate", "qos", "trim", "zero", "truncate",
 ];
 
 /// The name of a method.
@@ -207,7 +207,7 @@ mod tests {
         let meter = Meter::default();
         meter.count(3, true);
         meter.count(60_000, false);
-        meter.count(15, false);
+        meter.count(METHODS.len() as u16, false);
         assert_eq!((meter.requests(3), meter.requests(0)), ([1, 0], [0, 2]));
         assert_eq!(meter.requests(99), [0, 0]);
     }
