@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 pub mod gate;
+pub mod register;
 pub mod tap;
 
 use std::fs::File;
