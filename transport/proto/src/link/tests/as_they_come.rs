@@ -34,15 +34,7 @@ fn pieces_in_any_order_make_the_message_and_what_was_given_up_is_told() {
             wire.turn(0);
         }
         wire.run_until(Wire::settled);
-        for (token, bytes) in contents.iter().enumerate() {
-            let seen = wire.ends[1].received.iter().filter(|r| *r == bytes).count();
-            let want = match wire.ends[0].outcomes[&(token as u64)] {
-                Outcome::Delivered => 1,
-                Outcome::Abandoned => 0,
-                Outcome::Unknown => panic!("the peer was never gone"),
-            };
-            assert_eq!(seen, want, "seed {seed} token {token}");
-        }
+        check_outcomes(&wire, &contents, seed);
         early += wire.ends[1].out_of_order;
         aborted += wire.ends[1].aborted;
         wire.check_clean();

@@ -120,6 +120,19 @@ fn a_reader_that_keeps_its_buffers_stops_its_channel_and_probes_find_the_new_gra
     assert_eq!(wire.ends[1].link.stats().violations, 0);
 }
 
+/// Each message, by its token, was received once if that is its outcome, and else not at all.
+fn check_outcomes(wire: &Wire, contents: &[Vec<u8>], seed: u64) {
+    for (token, bytes) in contents.iter().enumerate() {
+        let seen = wire.ends[1].received.iter().filter(|r| *r == bytes).count();
+        let want = match wire.ends[0].outcomes[&(token as u64)] {
+            Outcome::Delivered => 1,
+            Outcome::Abandoned => 0,
+            Outcome::Unknown => panic!("the peer was never gone"),
+        };
+        assert_eq!(seen, want, "seed {seed} token {token}");
+    }
+}
+
 #[test]
 fn a_cancelled_message_has_the_outcome_that_its_receiver_saw() {
     for seed in 0..60 {
@@ -140,15 +153,7 @@ fn a_cancelled_message_has_the_outcome_that_its_receiver_saw() {
             }
         }
         wire.run_until(Wire::settled);
-        for (token, bytes) in contents.iter().enumerate() {
-            let seen = wire.ends[1].received.iter().filter(|r| *r == bytes).count();
-            let want = match wire.ends[0].outcomes[&(token as u64)] {
-                Outcome::Delivered => 1,
-                Outcome::Abandoned => 0,
-                Outcome::Unknown => panic!("the peer was never gone"),
-            };
-            assert_eq!(seen, want, "seed {seed} token {token}");
-        }
+        check_outcomes(&wire, &contents, seed);
         wire.check_clean();
     }
 }
