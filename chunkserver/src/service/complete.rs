@@ -40,7 +40,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     pub(super) fn on_completion(&mut self, completion: Completion<Piece, Buf>) {
         let Completion { token, reply, flush_ns } = completion;
-        let job = match (self.staged.try_remove(token as usize), reply) {
+        let (job, reply) = match (self.staged.try_remove(token as usize), reply) {
             (Some(Asked::Job(job)), reply) => (job, reply),
             (Some(Asked::Stage { request, offset }), Reply::Stage { is_staged, data }) => {
                 return self.on_stage(request, offset, is_staged, data);
@@ -51,13 +51,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 return;
             }
         };
-        let (job, reply) = job;
+        let now = self.endpoint.now();
         self.under_way.sub(&job);
         if let (Some(control), Ask::Read(_)) = (&mut self.control, &job.ask) {
-            control.read(job.class, self.endpoint.now().since(job.arrived));
+            control.read(job.class, now.since(job.arrived));
         }
         let Job { responder, deadline, ask, pass, price, tokens, mut trace, .. } = job;
-        trace.answer(self.endpoint.now(), flush_ns);
+        trace.answer(now, flush_ns);
         pass.iter().for_each(|pass| pass.end());
         self.tenants.done(tokens);
         let answer = match (reply, ask) {
