@@ -43,19 +43,24 @@ pub struct StoreCheck {
 /// Name of the command.
 pub(super) const NAME: &str = "check";
 
+/// A flag of a command for a stopped store.
+pub(super) fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
+/// The directory of a stopped store.
+pub(super) fn dir_arg() -> Arg {
+    Arg::new("dir")
+        .value_name("DIR")
+        .required(true)
+        .value_parser(clap::value_parser!(PathBuf))
+        .help("data directory of the store")
+}
+
 pub(super) fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
     Command::new(NAME)
         .about("Says what of a store is whole and what is not, and repairs it")
-        .arg(
-            Arg::new("dir")
-                .value_name("DIR")
-                .required(true)
-                .value_parser(clap::value_parser!(PathBuf))
-                .help("data directory of the store"),
-        )
+        .arg(dir_arg())
         .arg(flag("data", "read each slice too, and check it against its checksum"))
         .arg(flag(
             "repair",

@@ -3,9 +3,10 @@
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use serde_json::{Value, json};
 
+use super::check::{dir_arg, flag};
 use super::error::DaemonError;
 use super::store::open_disk;
 use crate::store::ChunkId;
@@ -43,18 +44,9 @@ pub struct StoreDump {
 pub(super) const NAME: &str = "dump";
 
 pub(super) fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
     Command::new(NAME)
         .about("Shows superblocks, log records, chunks and slices of a store")
-        .arg(
-            Arg::new("dir")
-                .value_name("DIR")
-                .required(true)
-                .value_parser(clap::value_parser!(PathBuf))
-                .help("data directory of the store"),
-        )
+        .arg(dir_arg())
         .arg(flag("log", "show the records of the log since the newest checkpoint too"))
         .arg(
             Arg::new("slices")
