@@ -4,3 +4,4 @@ pub mod classes;
 pub mod fastpath;
 pub mod haechi;
 pub mod links;
+pub(crate) mod load;

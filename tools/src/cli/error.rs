@@ -13,8 +13,7 @@ use towpath_status::AskError;
 use super::demo::DemoError;
 use super::interrupt::{EXIT_INTERRUPTED, Interrupted};
 use super::session::SessionError;
-use crate::bench::classes::ClassError;
-use crate::bench::haechi::TenantError;
+use crate::bench::load::ChildError;
 use crate::device::DeviceArgs;
 use towpath_transport::{DeviceName, EndpointError};
 
@@ -129,10 +128,10 @@ pub(crate) enum CliError {
     BenchServer(#[source] DaemonError),
     /// A class of a bench.
     #[error("a class of the bench ended")]
-    BenchClass(#[from] ClassError),
+    BenchClass(#[source] ChildError),
     /// A tenant of a bench.
     #[error("a tenant of the bench ended")]
-    BenchTenant(#[from] TenantError),
+    BenchTenant(#[source] ChildError),
     /// An end of a bench of the fast path.
     #[cfg(feature = "baseline")]
     #[error("an end of the bench ended")]

@@ -73,9 +73,13 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::BenchFastpathClient(args) => return Ok(fastpath::run_client(&args)?),
         #[cfg(feature = "baseline")]
         Command::BenchFastpathServer(args) => return Ok(fastpath::serve(&args)?),
-        Command::BenchClass(args) => return Ok(classes::run_class(&args)?),
+        Command::BenchClass(args) => {
+            return classes::run_class(&args).map_err(CliError::BenchClass);
+        }
         Command::BenchServer(args) => return haechi::serve(&args).map_err(CliError::BenchServer),
-        Command::BenchTenant(args) => return Ok(haechi::run_tenant(&args)?),
+        Command::BenchTenant(args) => {
+            return haechi::run_tenant(&args).map_err(CliError::BenchTenant);
+        }
         Command::DemoServer(args) => return Ok(demo::serve(&args)?),
         Command::DemoYardstick { ipv6 } => return Ok(demo::serve_yardstick(ipv6)?),
         command => command,

@@ -2,7 +2,6 @@
 //! is told, and no more bytes a second.
 
 use std::collections::HashMap;
-use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::Args as ClapArgs;
@@ -10,13 +9,11 @@ use serde::{Deserialize, Serialize};
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::StopFlag;
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ChunkClient, ChunkId, ClientError, Done, OpId, Output, SLICE_BYTES};
+use towpath_fastpath::{ChunkClient, ChunkId, Done, OpId, Output, SLICE_BYTES};
 use towpath_lab::cluster::Samples;
-use towpath_transport::{
-    ChannelError, Class, ConnectError, Endpoint, EndpointConfig, EndpointError, Event, Nanos,
-    RoceUdp, Time, UdpConfig,
-};
+use towpath_transport::{Class, Endpoint, EndpointConfig, Event, Nanos, RoceUdp, Time, UdpConfig};
 
+use crate::bench::load::{ChildError, connect, say};
 use crate::child::end_with_parent;
 
 /// Flags of a class's process.
@@ -53,25 +50,6 @@ pub(crate) struct ClassArgs {
     measure_ms: u64,
     #[arg(long)]
     seed: u64,
-}
-
-/// Why a class's process ended early.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ClassError {
-    #[error("no endpoint")]
-    Endpoint(#[from] EndpointError),
-    #[error("cannot connect to the server")]
-    Connect(#[from] ConnectError),
-    #[error("cannot open a channel")]
-    Channel(#[from] ChannelError),
-    #[error("an operation failed")]
-    Client(#[from] ClientError),
-    #[error("the server has gone")]
-    Gone,
-    #[error("cannot write to stdout, or catch signals")]
-    Io(#[from] io::Error),
-    #[error("cannot write JSON")]
-    Json(#[from] serde_json::Error),
 }
 
 /// It is connected, and begins.
@@ -129,7 +107,7 @@ struct Load<'a> {
 }
 
 /// Works for as long as is measured, then says what it did.
-pub(crate) fn run(args: &ClassArgs) -> Result<(), ClassError> {
+pub(crate) fn run(args: &ClassArgs) -> Result<(), ChildError> {
     let stop = StopFlag::new();
     stop.on_signals()?;
     end_with_parent();
@@ -145,15 +123,8 @@ pub(crate) fn run(args: &ClassArgs) -> Result<(), ClassError> {
     say(&load.did())
 }
 
-fn say(words: &impl Serialize) -> Result<(), ClassError> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, words)?;
-    writeln!(out)?;
-    Ok(out.flush()?)
-}
-
 impl<'a> Load<'a> {
-    fn connect(args: &'a ClassArgs) -> Result<Self, ClassError> {
+    fn connect(args: &'a ClassArgs) -> Result<Self, ChildError> {
         let (reads, writes) = (args.reads + 8, args.writes + 4);
         let config =
             EndpointConfig::new().app_protocol(PROTOCOL).links_max(1).class(args.class).send_pools(
@@ -165,28 +136,9 @@ impl<'a> Load<'a> {
                 ],
             );
         let mut endpoint = Endpoint::udp(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), config)?;
-        endpoint.connect(args.server)?;
-        let (mut chunks, mut failed) = (None, None);
-        while chunks.is_none() {
-            let busy = endpoint.turn(|endpoint, event| match event {
-                Event::Connected { link, .. } => {
-                    failed = endpoint.open_channel(link, false).err().map(ClassError::from);
-                }
-                Event::ChannelOpened { link, channel, .. } => {
-                    chunks = Some(ChunkClient::new(link, channel).timeout(TIMEOUT));
-                }
-                Event::ConnectFailed { error, .. } => failed = Some(error.into()),
-                Event::LinkDown { .. } => failed = Some(ClassError::Gone),
-                _ => {}
-            });
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            if !busy {
-                endpoint.wait(Nanos::from_millis(1));
-            }
-        }
-        let Some(chunks) = chunks else { return Err(ClassError::Gone) };
+        let links = connect(&mut endpoint, args.server, 1)?;
+        let Some(&(link, channel)) = links.first() else { return Err(ChildError::Gone) };
+        let chunks = ChunkClient::new(link, channel).timeout(TIMEOUT);
         let mut prng = Prng::new(args.seed);
         let mut bytes = vec![0; args.write_bytes];
         prng.fill(&mut bytes);
@@ -206,12 +158,12 @@ impl<'a> Load<'a> {
         })
     }
 
-    fn turn(&mut self) -> Result<(), ClassError> {
+    fn turn(&mut self) -> Result<(), ChildError> {
         let mut busy = self.endpoint.poll() > 0;
         while let Some(event) = self.endpoint.next_event() {
             busy = true;
             if matches!(event, Event::LinkDown { .. }) {
-                return Err(ClassError::Gone);
+                return Err(ChildError::Gone);
             }
             // What is not the client's is nobody's.
             drop(self.chunks.on_event(&mut self.endpoint, event));
@@ -231,7 +183,7 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    fn ended(&mut self, Done { op, result }: Done) -> Result<(), ClassError> {
+    fn ended(&mut self, Done { op, result }: Done) -> Result<(), ChildError> {
         if let Output::Read(data) = result? {
             data.release(&mut self.endpoint);
         }
@@ -246,7 +198,7 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    fn ask(&mut self) -> Result<(), ClassError> {
+    fn ask(&mut self) -> Result<(), ChildError> {
         let now = self.endpoint.now();
         while self.under_way.len() - self.writing < self.args.reads {
             let offset = self.prng.below(self.args.slices) * SLICE_BYTES as u64;

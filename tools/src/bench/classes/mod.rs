@@ -11,7 +11,7 @@ mod client;
 mod report;
 mod world;
 
-pub(crate) use client::{ClassArgs, ClassError, run as run_class};
+pub(crate) use client::{ClassArgs, run as run_class};
 
 use towpath_lab::studies::{Clock, Kind, Param, Params, Report, Runner, Study, StudyError};
 

@@ -14,7 +14,7 @@ mod tenant;
 mod world;
 
 pub(crate) use server::{ServerArgs, serve};
-pub(crate) use tenant::{TenantArgs, TenantError, run as run_tenant};
+pub(crate) use tenant::{TenantArgs, run as run_tenant};
 
 use towpath_lab::studies::{Clock, Kind, Param, Params, Report, Runner, Study, StudyError};
 

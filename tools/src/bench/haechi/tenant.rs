@@ -1,7 +1,6 @@
 //! The process of one tenant: reads of 4 KiB from random places, as many under way as it is told.
 
 use std::collections::HashMap;
-use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,14 +10,12 @@ use towpath_base::Prng;
 use towpath_chunkserver::daemon::StopFlag;
 use towpath_fastpath::qos::Tenancy;
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ChunkClient, ChunkId, ClientError, Done, OpId, Output, SLICE_BYTES};
+use towpath_fastpath::{ChunkClient, ChunkId, Done, OpId, Output, SLICE_BYTES};
 use towpath_lab::cluster::Samples;
 use towpath_qos::Ticket;
-use towpath_transport::{
-    ChannelError, ConnectError, Endpoint, EndpointConfig, EndpointError, Event, Nanos, RoceUdp,
-    Time, UdpConfig,
-};
+use towpath_transport::{Endpoint, EndpointConfig, Event, Nanos, RoceUdp, Time, UdpConfig};
 
+use crate::bench::load::{ChildError, connect, say};
 use crate::child::end_with_parent;
 
 /// Flags of a tenant's process.
@@ -40,25 +37,6 @@ pub(crate) struct TenantArgs {
     slices: u64,
     #[arg(long)]
     seed: u64,
-}
-
-/// Why a tenant's process ended early.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TenantError {
-    #[error("no endpoint")]
-    Endpoint(#[from] EndpointError),
-    #[error("cannot connect to the server")]
-    Connect(#[from] ConnectError),
-    #[error("cannot open a channel")]
-    Channel(#[from] ChannelError),
-    #[error("an operation failed")]
-    Client(#[from] ClientError),
-    #[error("the server has gone")]
-    Gone,
-    #[error("cannot write to stdout, or catch signals")]
-    Io(#[from] io::Error),
-    #[error("cannot write JSON")]
-    Json(#[from] serde_json::Error),
 }
 
 /// It has joined, and reads.
@@ -111,7 +89,7 @@ struct Tenant<'a> {
 }
 
 /// Reads until stdin closes or SIGTERM comes, then says what it did.
-pub(crate) fn run(args: &TenantArgs) -> Result<(), TenantError> {
+pub(crate) fn run(args: &TenantArgs) -> Result<(), ChildError> {
     let stop = StopFlag::new();
     stop.on_signals()?;
     end_with_parent();
@@ -125,55 +103,28 @@ pub(crate) fn run(args: &TenantArgs) -> Result<(), TenantError> {
     Ok(())
 }
 
-fn say(words: &impl Serialize) -> Result<(), TenantError> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, words)?;
-    writeln!(out)?;
-    Ok(out.flush()?)
-}
-
 impl<'a> Tenant<'a> {
-    fn connect(args: &'a TenantArgs) -> Result<Self, TenantError> {
+    fn connect(args: &'a TenantArgs) -> Result<Self, ChildError> {
         let heads = 2 * args.links * args.depth + 64;
         let config = EndpointConfig::new()
             .app_protocol(PROTOCOL)
             .links_max(args.links)
             .send_pools(&[(256, heads), (4096, 64), (8 << 10, args.links * args.depth + 8)]);
         let mut endpoint = Endpoint::udp(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), config)?;
-        for _ in 0..args.links {
-            endpoint.connect(args.server)?;
-        }
-        let mut links = Vec::new();
-        let mut failed = None;
-        while links.len() < args.links {
-            let busy = endpoint.turn(|endpoint, event| match event {
-                Event::Connected { link, .. } => {
-                    failed = endpoint.open_channel(link, false).err().map(TenantError::from);
-                }
-                Event::ChannelOpened { link, channel, .. } => {
-                    let chunks = ChunkClient::new(link, channel).timeout(TIMEOUT);
-                    let runs_engine = args.one_sided && args.tenant.is_some();
-                    let tenant = args.tenant.as_deref().filter(|_| runs_engine);
-                    let tenancy = tenant.map(|name| Tenancy::new(name, link, args.depth as u32));
-                    let began = HashMap::new();
-                    links.push(Link { chunks, tenancy, waiting: 0, known_to: 0, began });
-                }
-                Event::ConnectFailed { error, .. } => failed = Some(error.into()),
-                Event::LinkDown { .. } => failed = Some(TenantError::Gone),
-                _ => {}
-            });
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            if !busy {
-                endpoint.wait(Nanos::from_millis(1));
-            }
-        }
+        let runs_engine = args.one_sided && args.tenant.is_some();
+        let tenant = args.tenant.as_deref().filter(|_| runs_engine);
+        let links = connect(&mut endpoint, args.server, args.links)?.into_iter();
+        let links = links.map(|(link, channel)| {
+            let chunks = ChunkClient::new(link, channel).timeout(TIMEOUT);
+            let tenancy = tenant.map(|name| Tenancy::new(name, link, args.depth as u32));
+            Link { chunks, tenancy, waiting: 0, known_to: 0, began: HashMap::new() }
+        });
+        let links = links.collect();
         let (seconds, samples) = (Vec::new(), Samples::new());
         Ok(Self { args, endpoint, links, prng: Prng::new(args.seed), seconds, samples, ended: 0 })
     }
 
-    fn join(&mut self) -> Result<(), TenantError> {
+    fn join(&mut self) -> Result<(), ChildError> {
         let Some(tenant) = &self.args.tenant else { return Ok(()) };
         for link in self.links.iter_mut().filter(|link| link.tenancy.is_none()) {
             link.chunks.start_join(&mut self.endpoint, tenant, false)?;
@@ -203,13 +154,13 @@ impl<'a> Tenant<'a> {
         Ok(())
     }
 
-    fn take_in(&mut self) -> Result<bool, TenantError> {
+    fn take_in(&mut self) -> Result<bool, ChildError> {
         let mut busy = self.endpoint.poll() > 0;
         let now = self.endpoint.now();
         while let Some(event) = self.endpoint.next_event() {
             busy = true;
             if matches!(event, Event::LinkDown { .. }) {
-                return Err(TenantError::Gone);
+                return Err(ChildError::Gone);
             }
             let mut event = Some(event);
             for link in &mut self.links {
@@ -225,7 +176,7 @@ impl<'a> Tenant<'a> {
         Ok(busy)
     }
 
-    fn turn(&mut self) -> Result<(), TenantError> {
+    fn turn(&mut self) -> Result<(), ChildError> {
         let busy = self.take_in()?;
         for index in 0..self.links.len() {
             self.links[index].chunks.expire(&mut self.endpoint);
@@ -244,7 +195,7 @@ impl<'a> Tenant<'a> {
         Ok(())
     }
 
-    fn ended(&mut self, index: usize, done: Done) -> Result<(), TenantError> {
+    fn ended(&mut self, index: usize, done: Done) -> Result<(), ChildError> {
         let now = self.endpoint.now();
         let link = &mut self.links[index];
         let done = match &mut link.tenancy {
@@ -276,7 +227,7 @@ impl<'a> Tenant<'a> {
     }
 
     /// Asks for as many reads as there is leave for.
-    fn ask(&mut self, index: usize) -> Result<(), TenantError> {
+    fn ask(&mut self, index: usize) -> Result<(), ChildError> {
         let now = self.endpoint.now();
         loop {
             let link = &mut self.links[index];
@@ -312,7 +263,7 @@ impl<'a> Tenant<'a> {
         Ok(())
     }
 
-    fn read(&mut self, index: usize, begun: Begun) -> Result<(), TenantError> {
+    fn read(&mut self, index: usize, begun: Begun) -> Result<(), ChildError> {
         let Link { chunks, began, .. } = &mut self.links[index];
         let offset = self.prng.below(self.args.slices) * SLICE_BYTES as u64;
         let (endpoint, chunk) = (&mut self.endpoint, self.args.chunk);
