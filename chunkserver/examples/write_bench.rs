@@ -7,7 +7,9 @@
 //! store directly (store), and writes to a chunk server (both). Two stages that take turns on the
 //! same bytes reach `1 / (1/network + 1/store)`; `ratio` says how much of that was reached.
 
-use std::error::Error;
+#[path = "without_store/mod.rs"]
+mod without_store;
+
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,13 +20,10 @@ use clap::{Parser, ValueEnum};
 use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
 use towpath_chunkserver::store::core::StoreThread;
 use towpath_chunkserver::store::{ChunkId, Reply, Request, Terms, writer_crcs};
-use towpath_fastpath::server::{
-    StorageRequest, changed_reply, parse_request, respond_built, respond_error, verify_write,
-};
-use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ChunkClient, ErrorReply};
-use towpath_rpc::{Incoming, Request as RpcRequest, RpcServer, ServerConfig};
-use towpath_transport::{Device, Endpoint, EndpointConfig, Event, Region, RoceUdp, UdpConfig};
+use towpath_fastpath::ChunkClient;
+use towpath_transport::{Endpoint, RoceUdp};
+
+use without_store::{Outcome, connect, serve_nothing};
 
 const CHUNK: ChunkId = ChunkId(1);
 
@@ -62,12 +61,13 @@ enum Role {
     Server,
 }
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
-
 fn main() -> Outcome<()> {
     let args = Args::parse();
     match args.role {
-        Some(Role::Null) => serve_null(),
+        Some(Role::Null) => serve_nothing(&DaemonConfig {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            ..DaemonConfig::default()
+        }),
         Some(Role::Server) => serve(&args),
         None => measure(&args),
     }
@@ -156,22 +156,8 @@ struct Writer {
 
 impl Writer {
     fn connect(addr: SocketAddr) -> Outcome<Self> {
-        let udp = UdpConfig::new(Ipv4Addr::LOCALHOST.into());
-        let mut endpoint = Endpoint::udp(udp, EndpointConfig::new().app_protocol(PROTOCOL))?;
-        endpoint.connect(addr)?;
-        let mut found = None;
-        while found.is_none() {
-            endpoint.turn(|endpoint, event| match event {
-                Event::Connected { link, .. } => {
-                    found = endpoint.open_channel(link, false).err().map(|_| None);
-                }
-                Event::ChannelOpened { link, channel, .. } => found = Some(Some((link, channel))),
-                Event::ConnectFailed { .. } => found = Some(None),
-                _ => {}
-            });
-        }
-        let (link, channel) = found.flatten().ok_or("no channel to the server")?;
-        Ok(Self { endpoint, chunks: ChunkClient::new(link, channel) })
+        let (endpoint, chunks) = connect(addr)?;
+        Ok(Self { endpoint, chunks })
     }
 
     fn create(&mut self) -> Outcome<()> {
@@ -294,41 +280,4 @@ fn serve(args: &Args) -> Outcome<()> {
     let ready = |ready: &daemon::Ready| daemon::print_ready(ready, false);
     daemon::run(&config, &StopFlag::new(), daemon::udp_devices, ready)?;
     Ok(())
-}
-
-/// A server that does with a write all that the network thread does, and drops it.
-fn serve_null() -> Outcome<()> {
-    let config =
-        DaemonConfig { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..DaemonConfig::default() };
-    let of_endpoint = daemon::endpoint_config(&config).pieces_as_they_come(false);
-    let mut endpoint = Endpoint::udp(daemon::udp_config(&config), of_endpoint)?;
-    println!("listening on {}", endpoint.listen(config.listen)?);
-    let mut rpc = RpcServer::new(ServerConfig::new());
-    loop {
-        endpoint.turn(|endpoint, event| {
-            if let Some(Incoming::Request(request)) = rpc.on_event(endpoint, event) {
-                answer_null(&mut rpc, endpoint, request);
-            }
-        });
-    }
-}
-
-fn answer_null<D: Device<Memory = Region>>(
-    rpc: &mut RpcServer,
-    endpoint: &mut Endpoint<D>,
-    request: RpcRequest,
-) {
-    let checked = match parse_request(&request) {
-        Ok(StorageRequest::Write { header, crcs }) => verify_write(&request, &header, &crcs),
-        _ => Err(ErrorReply::Busy),
-    };
-    let (responder, message) = request.into_message();
-    endpoint.release(message);
-    match checked {
-        Ok(()) => {
-            let reply = changed_reply(endpoint, 1);
-            respond_built(rpc, endpoint, responder, reply);
-        }
-        Err(error) => respond_error(rpc, endpoint, responder, error),
-    }
 }

@@ -11,8 +11,9 @@
 #![forbid(unsafe_code)]
 
 mod network;
+#[path = "../without_store/mod.rs"]
+mod without_store;
 
-use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,8 +28,7 @@ use towpath_disk::{NewFile, Options, open};
 use towpath_memory::{Buf, Pool};
 
 use network::Serves;
-
-type Outcome<T> = Result<T, Box<dyn Error>>;
+use without_store::Outcome;
 
 /// What the clients of a store do.
 #[derive(Clone, Copy)]
