@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use towpath_chunkserver::daemon::{self, DaemonConfig};
 use towpath_chunkserver::store::writer_crcs;
 use towpath_fastpath::server::{
-    StorageRequest, done_reply, parse_request, read_reply, respond_built, respond_error,
+    StorageRequest, changed_reply, parse_request, read_reply, respond_built, respond_error,
     verify_write,
 };
 use towpath_fastpath::wire::{PROTOCOL, ReadHeader, ReadReplyHeader};
@@ -47,7 +47,7 @@ fn answer<D: Device<Memory = Region>>(
     let reply = match (checked, parsed) {
         (Err(error), _) => return respond_error(rpc, endpoint, responder, error),
         (Ok(()), Ok(StorageRequest::Read(header))) => read(endpoint, &header),
-        (Ok(()), _) => done_reply(endpoint),
+        (Ok(()), _) => changed_reply(endpoint, 1),
     };
     respond_built(rpc, endpoint, responder, reply);
 }
