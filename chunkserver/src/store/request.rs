@@ -89,10 +89,13 @@ pub enum Request<W, R = W> {
         from: Option<(ChunkId, u64)>,
     },
     /// Have whole slices on the disk before the write is asked for that they are of, while the
-    /// rest of its data still comes. A store that has no room for them now does not take them.
+    /// rest of its data still comes. A store that has no room for them now does not take them, and
+    /// keeps some of its room from each owner for others.
     Stage {
         /// What the caller calls the write.
         stage: u64,
+        /// Whom the caller asks for, as it calls them.
+        owner: usize,
         /// The chunk.
         chunk: ChunkId,
         /// The first of the slices.

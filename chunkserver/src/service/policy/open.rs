@@ -136,13 +136,16 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     fn act(&mut self, request: RequestKey, effect: Effect) {
         let Effect::Stage { stage, chunk, first_slice, offset, piece } = effect;
         let disk = self.store.disk_of(chunk);
+        let Some(begun) = self.open.begun.get(&request) else { return };
+        // Its client, as far as that can be told: a link names no other one while it is up.
+        let owner = begun.responder.link().index();
         let Some(writing) = self.open.writing(request) else { return };
         writing.staged.ask(disk);
         let class = writing.staged.class();
         let mut data = self.policy.spare.take_data();
         data.push(piece);
         let token = self.staged.insert(Asked::Stage { request, offset });
-        let asked = Request::Stage { stage, chunk, first_slice, data };
+        let asked = Request::Stage { stage, owner, chunk, first_slice, data };
         if let Err(unsent) = self.store.send(class, token as u64, asked) {
             // There was room, so the disk is gone.
             self.staged.remove(token);

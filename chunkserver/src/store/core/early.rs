@@ -3,6 +3,7 @@
 //! Nothing names their pages until the write is asked for, so a power cut, or whoever gives the
 //! write up, leaves nothing of them.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
@@ -23,10 +24,15 @@ use crate::store::slice::{ChunkId, SLICE_BYTES};
 /// the longest kind. What finds no room waits in the memory of who asks.
 const EARLY_SLICES_MAX: u64 = (64 << 20) / SLICE_BYTES as u64;
 
+/// Slices that are held at most for one owner: room for one write of the longest kind, so that none
+/// is too long to be staged.
+const OWNER_SLICES_MAX: u64 = EARLY_SLICES_MAX / 4;
+
 /// The slices of one write that is still to be asked for, or that are still on their way.
 #[derive(Debug)]
 pub(super) struct Early {
     name: (usize, u64),
+    owner: Owner,
     pub(super) chunk: ChunkId,
     /// The page of each.
     pub(super) pages: BTreeMap<u64, u32>,
@@ -47,6 +53,9 @@ enum Next {
     Release,
 }
 
+/// Who asks, and whom it asks for.
+type Owner = (usize, usize);
+
 /// All writes that are still to be asked for.
 #[derive(Debug, Default)]
 pub(super) struct Earlies {
@@ -54,6 +63,8 @@ pub(super) struct Earlies {
     all: Slab<Early>,
     /// Of those that nobody has asked for.
     slices: u64,
+    /// The same by owner, of those that have any.
+    pub(super) by_owner: HashMap<Owner, u64>,
 }
 
 impl Earlies {
@@ -77,6 +88,24 @@ impl Earlies {
         self.slices * SLICE_BYTES as u64
     }
 
+    /// Whether an owner may have so many slices more. It never has more than it leaves free, so
+    /// that there is room for another one, however many there are.
+    fn may_take(&self, owner: Owner, count: u64) -> bool {
+        let free = EARLY_SLICES_MAX.saturating_sub(self.slices);
+        let held = self.by_owner.get(&owner).copied().unwrap_or(0);
+        held + count <= free.min(OWNER_SLICES_MAX)
+    }
+
+    /// Puts pages to the slices of a write from `first_slice` on.
+    fn put(&mut self, key: usize, first_slice: u64, pages: impl Iterator<Item = u32>) {
+        let early = &mut self.all[key];
+        let before = early.pages.len();
+        early.pages.extend((first_slice..).zip(pages));
+        let count = (early.pages.len() - before) as u64;
+        self.slices += count;
+        *self.by_owner.entry(early.owner).or_default() += count;
+    }
+
     /// A member has the slices from now on, and hears of those that are under way.
     pub(super) fn hand_over(&mut self, key: usize, member: usize) {
         self.end(key, Next::Member(member));
@@ -89,8 +118,15 @@ impl Earlies {
     fn end(&mut self, key: usize, next: Next) {
         let early = &mut self.all[key];
         early.next = next;
-        self.slices -= early.pages.len() as u64;
+        let count = early.pages.len() as u64;
+        self.slices -= count;
         self.by_name.remove(&early.name);
+        if let Entry::Occupied(mut held) = self.by_owner.entry(early.owner) {
+            *held.get_mut() -= count;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
     }
 }
 
@@ -99,12 +135,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// not taken where there is no room for them just now, or where they must stay in memory.
     pub(super) fn begin_early(
         &mut self,
-        asker: usize,
+        owner: Owner,
         stage: u64,
         (chunk, first_slice): (ChunkId, u64),
         data: &[W],
     ) -> bool {
-        let Some((key, extents)) = self.take_early((asker, stage), (chunk, first_slice), data)
+        let Some((key, extents)) = self.take_early((owner, stage), (chunk, first_slice), data)
         else {
             return false;
         };
@@ -112,12 +148,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             extents.iter().for_each(|extent| self.space.release(*extent));
             return false;
         };
-        let early = &mut self.early.all[key];
         let pages = extents.iter().flat_map(|extent| extent.page..extent.page + extent.count);
-        let slices = early.pages.len();
-        early.pages.extend((first_slice..).zip(pages));
-        self.early.slices += (early.pages.len() - slices) as u64;
-        early.writes_left += ops.len();
+        self.early.put(key, first_slice, pages);
+        self.early.all[key].writes_left += ops.len();
         let class = self.staging;
         ops.into_iter().for_each(|op| self.io.submit_as(class, Purpose::Early { key }, op));
         true
@@ -126,17 +159,18 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// The write, new or not, and pages for more of its slices.
     fn take_early(
         &mut self,
-        name: (usize, u64),
+        (owner, stage): (Owner, u64),
         (chunk, first_slice): (ChunkId, u64),
         data: &[W],
     ) -> Option<(usize, Vec<Extent>)> {
+        let name = (owner.0, stage);
         self.check_usable().ok()?;
         let head = self.head(chunk).filter(|head| !head.has_slots)?;
         let byte_len: u64 = data.iter().map(|piece| piece.as_ref().len() as u64).sum();
         let count = byte_len / SLICE_BYTES as u64;
         let end = first_slice.checked_add(count)?.checked_mul(SLICE_BYTES as u64)?;
         let is_sound = byte_len > 0 && byte_len == count * SLICE_BYTES as u64;
-        let has_room = self.early.slices + count <= EARLY_SLICES_MAX;
+        let has_room = self.early.may_take(owner, count);
         if !is_sound || end > head.limit_bytes || !has_room || !self.is_room_for(byte_len) {
             return None;
         }
@@ -153,7 +187,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         let key = known.unwrap_or_else(|| {
             let (pages, writes_left, failed) = (BTreeMap::new(), 0, None);
-            let early = Early { name, chunk, pages, writes_left, failed, next: Next::Wait };
+            let next = Next::Wait;
+            let early = Early { name, owner, chunk, pages, writes_left, failed, next };
             let key = self.early.all.insert(early);
             self.early.by_name.insert(name, key);
             key

@@ -138,9 +138,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Request::Scrub { budget_slices, from } => {
                 return self.begin_scrub(to, budget_slices, from);
             }
-            Request::Stage { stage, chunk, first_slice, data } => {
-                let asker = to.map_or(usize::MAX, |to| to.asker);
-                let is_staged = self.begin_early(asker, stage, (chunk, first_slice), &data);
+            Request::Stage { stage, owner, chunk, first_slice, data } => {
+                let owner = (to.map_or(usize::MAX, |to| to.asker), owner);
+                let is_staged = self.begin_early(owner, stage, (chunk, first_slice), &data);
                 Reply::Stage { is_staged, data }
             }
             Request::Unstage { stage, .. } => {

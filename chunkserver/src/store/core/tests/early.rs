@@ -13,8 +13,18 @@ fn pattern(slices: usize, seed: u64) -> Vec<u8> {
 }
 
 fn stage(core: &mut Core, asker: usize, stage: u64, first_slice: u64, bytes: &[u8]) -> bool {
+    stage_for(core, (asker, 0), stage, first_slice, bytes)
+}
+
+fn stage_for(
+    core: &mut Core,
+    (asker, owner): (usize, usize),
+    stage: u64,
+    first_slice: u64,
+    bytes: &[u8],
+) -> bool {
     let data = vec![bytes.to_vec()];
-    let request = Request::Stage { stage, chunk: CHUNK, first_slice, data };
+    let request = Request::Stage { stage, owner, chunk: CHUNK, first_slice, data };
     core.submit(Client { asker, token: 1 }, request);
     let Some((_, Completion { reply, .. })) = core.answers.pop() else { panic!("no answer") };
     matches!(reply, Reply::Stage { is_staged: true, .. })
@@ -130,4 +140,39 @@ fn what_cannot_be_taken_now_is_refused_and_can_be_written_all_the_same() {
     assert!(matches!(result, Err(WriteError::NotStaged)), "{result:?}");
     settle(&mut core);
     assert_eq!(core.early_slices(), 0);
+}
+
+#[test]
+fn who_stages_all_that_it_can_leaves_room_for_others_and_gets_it_back() {
+    const MIB: u64 = 256;
+    let medium = Medium::new(5, 20_000);
+    let mut core = open(&medium).expect("a new store");
+    create(&mut core, CHUNK);
+    let bytes = pattern(MIB as usize, 5);
+    // Each write is of one MiB, and all of them are of other places in the chunk.
+    let mut next = 0;
+    let mut hoard = |core: &mut Core, owner: (usize, usize)| {
+        let before = core.early_slices();
+        loop {
+            next += 1;
+            if !stage_for(core, owner, next, MIB * next, &bytes) {
+                return (core.early_slices() - before) / MIB;
+            }
+            settle(core);
+        }
+    };
+    // Links of one asker, and the one of another that has the same number.
+    assert_eq!(hoard(&mut core, (1, 7)), 16);
+    assert_eq!(hoard(&mut core, (1, 7)), 0);
+    assert_eq!(hoard(&mut core, (2, 7)), 16);
+    assert_eq!(hoard(&mut core, (1, 8)), 16);
+    assert_eq!(hoard(&mut core, (1, 9)), 8);
+    assert_eq!(hoard(&mut core, (1, 10)), 4);
+    core.drop_all_early_of(1);
+    assert_eq!(core.early_slices() / MIB, 16, "the other asker's are there");
+    assert_eq!(hoard(&mut core, (1, 8)), 16);
+    core.drop_all_early_of(1);
+    core.drop_all_early_of(2);
+    assert_eq!(core.early_slices(), 0);
+    assert!(core.early.by_owner.is_empty());
 }

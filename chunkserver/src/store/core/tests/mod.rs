@@ -165,7 +165,9 @@ pub(super) fn submit(
         let is_early = span.covers(slice) && prng.chance(0.7) && {
             let data = vec![part.to_vec()];
             let to = Client { asker: 0, token: u64::MAX - 1 };
-            core.submit_as(class, to, Request::Stage { stage, chunk, first_slice: slice, data });
+            let first_slice = slice;
+            let request = Request::Stage { stage, owner: 0, chunk, first_slice, data };
+            core.submit_as(class, to, request);
             match core.answers.pop() {
                 Some((_, Completion { reply: Reply::Stage { is_staged, .. }, .. })) => is_staged,
                 other => panic!("{other:?}"),
