@@ -45,6 +45,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "reservations by tokens (Haechi): engine, monitor, words; `no_std`",
     },
     Row {
+        name: "ec",
+        folder: "storage-fastpath/ec",
+        may_use: MayUse::Only(&["base"]),
+        what: "erasure coding: parity, decoding, updates, sketches of slices; `no_std` + alloc",
+    },
+    Row {
         name: "verbs",
         folder: "transport/verbs",
         may_use: MayUse::Only(&["base"]),
