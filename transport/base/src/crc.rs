@@ -5,7 +5,7 @@ mod instruction;
 mod page;
 
 use crate::passes::{Pass, note};
-pub use page::{PAGE_BYTES, crc32c_change, crc32c_then_page};
+pub use page::{PAGE_BYTES, crc32c_change, crc32c_of_zeros, crc32c_then_page};
 
 /// The polynomial of CRC32C, reflected.
 const POLYNOMIAL: u32 = 0x82f6_3b78;

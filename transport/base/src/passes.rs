@@ -20,11 +20,14 @@ pub enum Pass {
     Device,
     /// A copy by the kernel to or from a socket.
     Socket,
+    /// A sum or a product of erasure coding, which reads bytes and writes or changes others.
+    Code,
 }
 
 impl Pass {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Crc, Self::Icrc, Self::Copy, Self::Device, Self::Socket];
+    pub const ALL: [Self; 6] =
+        [Self::Crc, Self::Icrc, Self::Copy, Self::Device, Self::Socket, Self::Code];
 }
 
 /// Whether passes are counted.

@@ -56,7 +56,7 @@ impl Misses {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Memory {
     /// Bytes that passes went over, in the order of [`Pass::ALL`].
-    pub(super) passes: [u64; 5],
+    pub(super) passes: [u64; Pass::ALL.len()],
     /// Misses of the last cache.
     pub(super) misses: Option<u64>,
 }

@@ -1,8 +1,9 @@
-//! CRC32C of pages behind one another from the CRC32C of each, without their bytes.
+//! CRC32C of pages behind one another from the CRC32C of each, without their bytes, and of zeros.
 //!
 //! CRC32C is linear: the bytes behind some others change what these contribute by a linear function
 //! that depends on how many they are alone. For a page that function is four tables of 256 words,
-//! made when this is compiled.
+//! made when this is compiled; for any number of zeros it is put together from those of powers of
+//! two.
 
 /// Bytes of a page: one slice of the store, and the unit in which payloads are cut.
 pub const PAGE_BYTES: usize = 4096;
@@ -45,9 +46,40 @@ pub const fn crc32c_change(by: u64) -> u32 {
     value as u32
 }
 
+/// CRC32C of so many zeros, in steps that are fewer than the bits of their number.
+///
+/// It is the constant in CRC32C, which is linear but for it: the CRC of the xor of two buffers of
+/// one length is the xor of their CRCs and of this.
+///
+/// ```
+/// use towpath_base::crc::{crc32c, crc32c_of_zeros};
+///
+/// assert_eq!(crc32c_of_zeros(1000), crc32c(&[0; 1000]));
+/// ```
+#[must_use]
+pub fn crc32c_of_zeros(bytes: u32) -> u32 {
+    let powers = PAST_POWER.iter().enumerate();
+    !powers
+        .filter(|(power, _)| bytes >> power & 1 == 1)
+        .fold(u32::MAX, |crc, (_, past)| apply(past, crc))
+}
+
+/// What `1 << power` zeros make of a CRC in its running form.
+static PAST_POWER: [Matrix; 32] = {
+    let mut matrices = [[0; 32]; 32];
+    let mut power = 0;
+    let mut matrix = past(8);
+    while power < 32 {
+        matrices[power] = matrix;
+        matrix = squared(&matrix);
+        power += 1;
+    }
+    matrices
+};
+
 /// `PAST_PAGE[k][b]` takes the byte `b` at place `k` of a CRC past a page.
 static PAST_PAGE: [[u32; 256]; 4] = {
-    let matrix = past_page();
+    let matrix = past(8 * PAGE_BYTES);
     let mut tables = [[0; 256]; 4];
     let mut k = 0;
     while k < 4 {
@@ -64,27 +96,32 @@ static PAST_PAGE: [[u32; 256]; 4] = {
 /// A linear function of words: what becomes of each bit.
 type Matrix = [u32; 32];
 
-/// What a page behind it makes of each bit of a CRC: what one bit makes of it, squared until it is
-/// that of as many bits as a page has.
-const fn past_page() -> Matrix {
+/// What so many bits behind it, a power of two, make of each bit of a CRC: what one bit makes of
+/// it, squared until it is that of all.
+const fn past(bits: usize) -> Matrix {
     let mut matrix = [super::POLYNOMIAL; 32];
     let mut bit = 1;
     while bit < 32 {
         matrix[bit] = 1 << (bit - 1);
         bit += 1;
     }
-    let mut bits = 1;
-    while bits < 8 * PAGE_BYTES {
-        let mut squared = [0; 32];
-        let mut bit = 0;
-        while bit < 32 {
-            squared[bit] = apply(&matrix, matrix[bit]);
-            bit += 1;
-        }
-        matrix = squared;
-        bits *= 2;
+    let mut done = 1;
+    while done < bits {
+        matrix = squared(&matrix);
+        done *= 2;
     }
     matrix
+}
+
+/// A function twice.
+const fn squared(matrix: &Matrix) -> Matrix {
+    let mut twice = [0; 32];
+    let mut bit = 0;
+    while bit < 32 {
+        twice[bit] = apply(matrix, matrix[bit]);
+        bit += 1;
+    }
+    twice
 }
 
 const fn apply(matrix: &Matrix, word: u32) -> u32 {
@@ -130,6 +167,19 @@ mod tests {
             let joined = pages.chunks(PAGE_BYTES).map(crc32c).fold(crc32c(head), crc32c_then_page);
             assert_eq!(joined, crc32c(&bytes), "round {round}");
         }
+    }
+
+    #[test]
+    fn zeros_have_their_crc_whatever_their_number() {
+        let zeros = vec![0; 70_000];
+        let lengths = (0..600).chain([4095, 4096, 4097, 65_535, 65_536, 70_000]);
+        for bytes in lengths {
+            assert_eq!(crc32c_of_zeros(bytes as u32), crc32c(&zeros[..bytes]), "{bytes}");
+        }
+        let most = crc32c_of_zeros(u32::MAX);
+        let mut crc = Crc32c::resume(crc32c_of_zeros(u32::MAX - 70_000));
+        crc.update(&zeros);
+        assert_eq!(crc.value(), most);
     }
 
     #[test]
