@@ -19,7 +19,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     command.args(["build", "--quiet", "--manifest-path", "xtask/no-std-proof/Cargo.toml"]);
     command.args(["--target-dir", "target/no-std-proof"]).current_dir(&root);
     process::run(&mut command)?;
-    println!("no-std: base, cc, verbs, proto and qos link without std");
+    println!("no-std: base, cc, verbs, proto, qos and ec link without std");
     Ok(())
 }
 

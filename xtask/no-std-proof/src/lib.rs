@@ -6,6 +6,7 @@
 
 extern crate towpath_base as _;
 extern crate towpath_cc as _;
+extern crate towpath_ec as _;
 extern crate towpath_proto as _;
 extern crate towpath_qos as _;
 extern crate towpath_verbs as _;

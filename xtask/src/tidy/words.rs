@@ -5,8 +5,14 @@ use crate::source::{Code, find_words, line_of};
 use crate::tree::{File, Tree};
 
 /// The crates that read no clock, do no I/O and have one order of events.
-const SANS_IO: [&str; 5] =
-    ["transport/base/", "cc/", "transport/verbs/", "transport/proto/", "storage-fastpath/qos/"];
+const SANS_IO: [&str; 6] = [
+    "transport/base/",
+    "cc/",
+    "transport/verbs/",
+    "transport/proto/",
+    "storage-fastpath/qos/",
+    "storage-fastpath/ec/",
+];
 
 /// A word and why it is not wanted.
 struct Ban {
