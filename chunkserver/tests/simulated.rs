@@ -27,6 +27,7 @@ fn open(medium: &Medium) -> StoreThread<Piece> {
             chunks_max: 10,
             store_id: 1,
             log_nonce: 2,
+            version_seed: 0,
             is_sparse: false,
         };
         let core = StoreCore::open(Box::new(medium.open(32)?), &config);

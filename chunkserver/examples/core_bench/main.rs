@@ -90,8 +90,14 @@ fn settings() -> Outcome<Settings> {
 }
 
 fn opened(folder: &Path, page_count: u64) -> io::Result<StoreCore<Vec<u8>>> {
-    let config =
-        CoreConfig { log_pages: 8192, chunks_max: 16, store_id: 1, log_nonce: 2, is_sparse: false };
+    let config = CoreConfig {
+        log_pages: 8192,
+        chunks_max: 16,
+        store_id: 1,
+        log_nonce: 2,
+        version_seed: 0,
+        is_sparse: false,
+    };
     let create = Some(NewFile { page_count, room_pages: u64::MAX });
     let options = Options { create, ..Options::default() };
     let (disk, report) = open(&folder.join("disk"), &options).map_err(io::Error::other)?;

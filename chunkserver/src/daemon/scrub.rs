@@ -230,8 +230,14 @@ mod tests {
     use crate::store::core::{Client, CoreConfig, DriverConfig, StoreCore};
     use crate::store::{Terms, writer_crcs};
 
-    const CONFIG: CoreConfig =
-        CoreConfig { log_pages: 128, chunks_max: 10, store_id: 1, log_nonce: 2, is_sparse: false };
+    const CONFIG: CoreConfig = CoreConfig {
+        log_pages: 128,
+        chunks_max: 10,
+        store_id: 1,
+        log_nonce: 2,
+        version_seed: 0,
+        is_sparse: false,
+    };
 
     /// A store with three chunks of ten slices each.
     fn store(medium: &Medium) -> StoreThread<Piece> {

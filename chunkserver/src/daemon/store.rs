@@ -58,6 +58,7 @@ pub(super) fn core_config(config: &DaemonConfig) -> CoreConfig {
         chunks_max: config.chunks_max,
         store_id: random(),
         log_nonce: random(),
+        version_seed: random(),
         is_sparse: !config.preallocate,
     }
 }

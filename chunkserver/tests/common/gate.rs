@@ -104,6 +104,7 @@ pub fn gated_store(dir: &Path, gate: &Gate, queue_max: usize) -> StoreThread<Pie
             chunks_max: 100,
             store_id: 1,
             log_nonce: 2,
+            version_seed: 0,
             is_sparse: false,
         };
         let core = StoreCore::open(Box::new(GatedDisk { disk, gate }), &config);

@@ -8,9 +8,6 @@ use super::memory::LONG_PAGES;
 use super::page::PAGE_BYTES;
 use super::superblock::{LogPoint, Superblock};
 
-/// The first record of a store, unless it goes on from another one: zero stands for none.
-pub(super) const FIRST_SEQUENCE: u64 = 1;
-
 /// Makes an empty store, whose first record has this number; the superblock comes last.
 ///
 /// The log is filled with zeros: a write to pages that a file system has only set aside costs its

@@ -10,7 +10,7 @@ use towpath_transport::Class;
 
 use super::blocking::Blocking;
 use super::checkpoint::Published;
-use super::create::{FIRST_SEQUENCE, create};
+use super::create::create;
 use super::early::Earlies;
 use super::group::Gathering;
 use super::io::Io;
@@ -41,11 +41,22 @@ pub struct CoreConfig {
     pub store_id: u64,
     /// A random number for a new store, that nobody is told.
     pub log_nonce: u64,
+    /// A random number for a new store: where the numbers of its records begin, and so the versions
+    /// of its chunks. No other store has the same ones then.
+    pub version_seed: u64,
     /// Pages of data of a new store get their room when they are written.
     pub is_sparse: bool,
 }
 
 impl CoreConfig {
+    /// The number of the first record of a new store, from 1 on: zero stands for none. It is in the
+    /// lower half of the numbers that versions may have, which are of 62 bits
+    /// (docs/storage-protocol.md section 8): the upper half lasts for 70 years of a billion changes
+    /// a second.
+    pub(super) fn first_sequence(&self) -> u64 {
+        1 + (self.version_seed >> 3)
+    }
+
     /// How many pages a new disk has that keeps so many bytes of slices; none where there cannot be
     /// one.
     #[must_use]
@@ -117,7 +128,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             let mut disk = Blocking::new(&mut *disk, &memory);
             let mut superblocks = read_superblocks(&mut disk)?;
             if superblocks.found.is_empty() {
-                superblocks.found = vec![make(&mut disk, config, FIRST_SEQUENCE)?];
+                superblocks.found = vec![make(&mut disk, config, config.first_sequence())?];
                 superblocks.damage.clear();
             }
             read(&mut disk, superblocks, true)?
@@ -126,7 +137,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     /// Makes a store on a disk that has none, and opens it. Its records, and so the versions of its
-    /// chunks, are numbered from `first_sequence` on: those of a store that it takes the place of
+    /// chunks, have no number below `next_sequence`: those of a store that it takes the place of
     /// were lower.
     ///
     /// # Errors
@@ -134,12 +145,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     pub fn create_after(
         mut disk: Box<dyn Disk>,
         config: &CoreConfig,
-        first_sequence: u64,
+        next_sequence: u64,
     ) -> Result<Self, OpenError> {
         let memory = Memory::new().map_err(io_error(MediaOp::Open))?;
         let opened = {
             let mut disk = Blocking::new(&mut *disk, &memory);
-            let found = vec![make(&mut disk, config, first_sequence.max(FIRST_SEQUENCE))?];
+            let first_sequence = config.first_sequence().max(next_sequence);
+            let found = vec![make(&mut disk, config, first_sequence)?];
             read(&mut disk, Superblocks { found, damage: Vec::new() }, true)?
         };
         Self::of(disk, memory, opened, config)

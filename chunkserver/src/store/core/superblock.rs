@@ -83,7 +83,11 @@ impl Superblock {
             (u32_at(page, field::MAP_PAGES_USED), u32_at(page, field::FLAGS));
         // What is counted on from here stays far below the end of all numbers.
         let is_far = start.page.max(start.sequence).max(generation) > u64::MAX / 4;
-        if map_pages_used > layout.map_pages || flags & !SPARSE != 0 || is_far || generation == 0 {
+        if map_pages_used > layout.map_pages
+            || flags & !SPARSE != 0
+            || is_far
+            || generation.min(start.sequence) == 0
+        {
             return Err(PageError::Impossible);
         }
         Ok(Self {

@@ -16,8 +16,14 @@ use crate::store::{ChunkStat, ReadError, Terms, WriteError};
 
 type Hold = Disks<Vec<u8>>;
 
-const CONFIG: CoreConfig =
-    CoreConfig { log_pages: 128, chunks_max: 300, store_id: 7, log_nonce: 8, is_sparse: false };
+const CONFIG: CoreConfig = CoreConfig {
+    log_pages: 128,
+    chunks_max: 300,
+    store_id: 7,
+    log_nonce: 8,
+    version_seed: 0,
+    is_sparse: false,
+};
 
 const DRIVER: DriverConfig = DriverConfig { queue_max: 64, unfinished_keep: None };
 

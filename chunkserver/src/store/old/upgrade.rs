@@ -236,8 +236,14 @@ mod tests {
     use crate::store::old::made::OldStore;
     use crate::store::results::ChunkStat;
 
-    const CONFIG: CoreConfig =
-        CoreConfig { log_pages: 128, chunks_max: 10, store_id: 1, log_nonce: 2, is_sparse: false };
+    const CONFIG: CoreConfig = CoreConfig {
+        log_pages: 128,
+        chunks_max: 10,
+        store_id: 1,
+        log_nonce: 2,
+        version_seed: 0,
+        is_sparse: false,
+    };
 
     fn copy(store: &OldStore, dir: &Path, medium: &Medium) -> Upgraded {
         store.save(dir);

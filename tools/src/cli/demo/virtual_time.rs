@@ -141,6 +141,7 @@ impl Ground<'_> {
                 chunks_max: u64::MAX,
                 store_id: seed,
                 log_nonce: seed,
+                version_seed: seed,
                 is_sparse: false,
             };
             let disk = medium.open(DISK_DEPTH)?;

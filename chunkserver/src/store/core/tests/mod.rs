@@ -58,6 +58,7 @@ pub(super) const CONFIG: CoreConfig = CoreConfig {
     chunks_max: 40,
     store_id: 7,
     log_nonce: 0x1234_5678_9abc_def0,
+    version_seed: 0x7654_3210_0fed_cba9,
     is_sparse: false,
 };
 

@@ -196,3 +196,37 @@ fn what_is_asked_for_again_while_the_first_is_under_way_is_made_once() {
     }
     assert_eq!(core.stats().writes, 10);
 }
+
+/// The versions that a store gives, one after another, over a restart.
+fn versions(version_seed: u64) -> Vec<u64> {
+    let medium = medium(11);
+    let config = CoreConfig { version_seed, ..CONFIG };
+    let mut versions = Vec::new();
+    for _ in 0..2 {
+        // The seed is for a new store alone.
+        let config = if versions.is_empty() { config } else { CONFIG };
+        let mut core = open_as(&medium, &config).expect("it opens");
+        for chunk in [1, 2].map(ChunkId) {
+            if core.stat(chunk).is_none() {
+                versions.push(done(&mut core, create_request(chunk)));
+            }
+            versions.push(done(&mut core, write_request(chunk, 0, &[1; 100])));
+        }
+        checkpoint(&mut core);
+    }
+    assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
+    versions
+}
+
+#[test]
+fn stores_that_were_made_apart_give_no_version_twice_and_have_numbers_left() {
+    let mut prng = Prng::new(12);
+    let mut seen = std::collections::HashSet::new();
+    for seed in [0, u64::MAX].into_iter().chain((0..20).map(|_| prng.next_u64())) {
+        let versions = versions(seed);
+        let (first, last) = (versions[0], versions[versions.len() - 1]);
+        assert!(first >= 1 && last < (1 << 61) + 100, "{first} to {last}");
+        assert!(versions.into_iter().all(|version| seen.insert(version)), "seed {seed}");
+        assert_eq!(self::versions(seed)[0], first, "the same seed gives the same versions");
+    }
+}
