@@ -18,8 +18,12 @@ const LEN: usize = 100_000;
 const LOG: [u64; 2] = [4096, 4096 + (1 << 20)];
 
 fn check(dir: &Path, flags: &[&str]) -> (i32, String) {
+    check_all(&[dir], flags)
+}
+
+fn check_all(dirs: &[&Path], flags: &[&str]) -> (i32, String) {
     let program = env!("CARGO_BIN_EXE_towpath-chunkserver");
-    let output = Command::new(program).arg("check").arg(dir).args(flags).output();
+    let output = Command::new(program).arg("check").args(dirs).args(flags).output();
     let Output { status, stdout, .. } = output.expect("it runs");
     let said = String::from_utf8(stdout).expect("it prints text");
     (status.code().expect("it ends by itself"), said)
@@ -110,6 +114,27 @@ fn records_lost_in_both_copies_are_named_and_a_repair_keeps_the_others() {
     all_are_served(&path);
     let (code, said) = check(&path, &["--data"]);
     assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn each_of_several_disks_is_told_by_itself_and_the_worst_gives_the_code() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let [first, second, none] = ["first", "second", "none"].map(|name| dir.path().join(name));
+    store(&first);
+    store(&second);
+    let (code, said) = check_all(&[&first, &second], &["--data"]);
+    assert_eq!((code, said.lines().count()), (0, 2), "{said}");
+    flip(&second.join("disk"), LOG[0] + 20);
+    let (code, said) = check_all(&[&first, &none, &second], &["--json"]);
+    assert_eq!(code, 4, "{said}");
+    let objects: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    assert_eq!((&objects[0]["whole"], &objects[2]["whole"]), (&true.into(), &false.into()));
+    assert_eq!(objects[1]["dir"].as_str(), none.to_str());
+    assert!(objects[1]["error"].is_string(), "{said}");
+    let (code, said) = check_all(&[&second, &first], &["--repair"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(check_all(&[&first, &first], &[]).0, 2, "it is named twice");
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use serde::Serialize;
 
 use super::error::DaemonError;
+use super::stopped::{cannot, dirs_arg, dirs_of, each, flag};
 use super::store::{open_disk, repair_config};
 use crate::store::core::{CoreRepairError, DISK_NAME, check_core, repair_core};
 use crate::store::{CheckReport, Damage, DamageKind};
@@ -17,9 +18,10 @@ Without --repair nothing is changed. The server must not run.
 A store has two generations, and the log tells what changed since the older one began: either of
 them with the log gives the same chunks. --repair takes the newest generation that is whole, applies
 the log, and writes a sound one over the other. Where neither is whole it takes what can be read of
-the newest, and all chunks are suspect.
+the newest, and all chunks are suspect. Of several stores each is done by itself, whatever becomes
+of the others.
 
-Exit codes:
+Exit codes, of several stores the highest one:
   0    nothing is damaged and nothing lost
   1    something is, or was lost before a repair: what is printed names all of it
   2    wrong flag
@@ -28,39 +30,25 @@ Exit codes:
 /// What `check` is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreCheck {
-    /// The directory of the store.
-    pub dir: PathBuf,
+    /// The directory of each store.
+    pub dirs: Vec<PathBuf>,
     /// Read each slice as well.
     pub data: bool,
     /// Repair what is damaged.
     pub repair: bool,
     /// Serve chunks of which a change is lost as they are.
     pub accept_loss: bool,
-    /// Print one JSON object.
+    /// Print one JSON object for each store.
     pub json: bool,
 }
 
 /// Name of the command.
 pub(super) const NAME: &str = "check";
 
-/// A flag of a command for a stopped store.
-pub(super) fn flag(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-}
-
-/// The directory of a stopped store.
-pub(super) fn dir_arg() -> Arg {
-    Arg::new("dir")
-        .value_name("DIR")
-        .required(true)
-        .value_parser(clap::value_parser!(PathBuf))
-        .help("data directory of the store")
-}
-
 pub(super) fn command() -> Command {
     Command::new(NAME)
         .about("Says what of a store is whole and what is not, and repairs it")
-        .arg(dir_arg())
+        .arg(dirs_arg())
         .arg(flag("data", "read each slice too, and check it against its checksum"))
         .arg(flag(
             "repair",
@@ -73,14 +61,14 @@ pub(super) fn command() -> Command {
             )
             .requires("repair"),
         )
-        .arg(flag("json", "print one JSON object"))
+        .arg(flag("json", "print one JSON object for each store, on a line"))
         .after_help(AFTER_HELP)
 }
 
 impl StoreCheck {
     pub(super) fn of(matches: &ArgMatches) -> Self {
         Self {
-            dir: matches.get_one::<PathBuf>("dir").cloned().unwrap_or_default(),
+            dirs: dirs_of(matches),
             data: matches.get_flag("data"),
             repair: matches.get_flag("repair"),
             accept_loss: matches.get_flag("accept-loss"),
@@ -92,39 +80,48 @@ impl StoreCheck {
     ///
     /// # Errors
     /// [`DaemonError::StoreDamaged`] when something is damaged or lost, and whatever keeps the
-    /// store from being read.
+    /// store from being read; of several [`DaemonError::Stores`].
     pub fn run(&self) -> Result<(), DaemonError> {
-        let dir = self.dir.as_path();
+        let say = |dir: &Path, why: &str| writeln!(io::stdout(), "{}", cannot(dir, why, self.json));
+        each(&self.dirs, |_, dir| self.run_in(dir), say)
+    }
+
+    fn run_in(&self, dir: &Path) -> Result<(), DaemonError> {
         if !dir.is_dir() {
             return Err(DaemonError::NotADirectory(dir.into()));
         }
-        let repaired = if self.repair { Some(self.repair()?) } else { None };
-        let report = self.check()?;
-        self.print(&report, repaired.as_ref()).map_err(DaemonError::Ready)?;
+        let repaired = if self.repair { Some(self.repair(dir)?) } else { None };
+        let report = self.check(dir)?;
+        self.print(dir, &report, repaired.as_ref()).map_err(DaemonError::Ready)?;
         if report.is_whole() { Ok(()) } else { Err(DaemonError::StoreDamaged(dir.into())) }
     }
 
-    fn check(&self) -> Result<CheckReport, DaemonError> {
-        let (mut disk, _) = open_disk(&self.dir, DISK_NAME, None)?;
+    fn check(&self, dir: &Path) -> Result<CheckReport, DaemonError> {
+        let (mut disk, _) = open_disk(dir, DISK_NAME, None)?;
         check_core(&mut *disk, self.data)
-            .map_err(|source| DaemonError::Store { path: self.dir.clone(), source })
+            .map_err(|source| DaemonError::Store { path: dir.into(), source })
     }
 
-    fn repair(&self) -> Result<CheckReport, DaemonError> {
-        let (disk, _) = open_disk(&self.dir, DISK_NAME, None)?;
+    fn repair(&self, dir: &Path) -> Result<CheckReport, DaemonError> {
+        let (disk, _) = open_disk(dir, DISK_NAME, None)?;
         repair_core(disk, &repair_config(), self.accept_loss).map_err(|error| match error {
-            CoreRepairError::Open(source) => DaemonError::Store { path: self.dir.clone(), source },
-            source => DaemonError::NotRepaired { path: self.dir.clone(), source },
+            CoreRepairError::Open(source) => DaemonError::Store { path: dir.into(), source },
+            source => DaemonError::NotRepaired { path: dir.into(), source },
         })
     }
 
-    fn print(&self, report: &CheckReport, repaired: Option<&CheckReport>) -> io::Result<()> {
+    fn print(
+        &self,
+        dir: &Path,
+        report: &CheckReport,
+        repaired: Option<&CheckReport>,
+    ) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if self.json {
-            serde_json::to_writer(&mut out, &object(&self.dir, report, repaired))?;
+            serde_json::to_writer(&mut out, &object(dir, report, repaired))?;
             writeln!(out)?;
         } else {
-            out.write_all(text(&self.dir, report, repaired).as_bytes())?;
+            out.write_all(text(dir, report, repaired).as_bytes())?;
         }
         out.flush()
     }

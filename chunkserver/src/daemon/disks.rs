@@ -23,9 +23,9 @@ pub type OpenDisks<W> = (Vec<Disks<W>>, Vec<Option<SharedMemory>>);
 const TWICE_NAMED_MAX: usize = 100;
 
 /// Whether each disk is named once. Links to one directory are found too, where it is there.
-pub(super) fn check_dirs(config: &DaemonConfig) -> Result<(), DaemonError> {
+pub(super) fn check_dirs<'a>(dirs: impl Iterator<Item = &'a PathBuf>) -> Result<(), DaemonError> {
     let mut seen = BTreeSet::new();
-    for dir in config.data_dirs() {
+    for dir in dirs {
         if !seen.insert(fs::canonicalize(dir).unwrap_or_else(|_| dir.clone())) {
             return Err(DaemonError::SameDisk(dir.clone()));
         }
@@ -44,7 +44,7 @@ pub fn open_disks<W: AsRef<[u8]> + Send + 'static>(
     askers: usize,
 ) -> Result<OpenDisks<W>, DaemonError> {
     check_sizes(config)?;
-    check_dirs(config)?;
+    check_dirs(config.data_dirs())?;
     let dirs: Vec<_> = config.data_dirs().cloned().collect();
     let opening = Opening::new(dirs.iter().map(|dir| dir.display().to_string()).collect());
     let opened = open_all::<W>(config, &dirs, &opening, askers);

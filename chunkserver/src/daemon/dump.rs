@@ -1,13 +1,14 @@
 //! The command that shows what a store holds, while no server has it.
 
+use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command};
 use serde_json::{Value, json};
 
-use super::check::{dir_arg, flag};
 use super::error::DaemonError;
+use super::stopped::{cannot, dirs_arg, dirs_of, each, flag};
 use super::store::open_disk;
 use crate::store::ChunkId;
 use crate::store::core::{DISK_NAME, DumpRow, DumpWanted, dump_core};
@@ -18,9 +19,10 @@ const ROWS_DEFAULT: &str = "1000";
 const AFTER_HELP: &str = "\
 Nothing is changed. The server must not run. Rows: superblocks, damage, and chunks, or with
 --slices those of one chunk; with --log the records since the newest checkpoint come first. What is
-shown comes from bytes that may be damaged: `check` says what of it can be relied on.
+shown comes from bytes that may be damaged: `check` says what of it can be relied on. Of several
+stores the rows of each follow one that names its directory.
 
-Exit codes:
+Exit codes, of several stores the highest one:
   0    all rows that were asked for, or as many as --limit
   2    wrong flag
   4    the store cannot be read (no store, locked, of a newer version); rows before that are shown";
@@ -28,13 +30,13 @@ Exit codes:
 /// What `dump` is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreDump {
-    /// The directory of the store.
-    pub dir: PathBuf,
+    /// The directory of each store.
+    pub dirs: Vec<PathBuf>,
     /// The records of the log too.
     pub log: bool,
     /// The slices of this chunk in place of all chunks.
     pub slices: Option<ChunkId>,
-    /// Most rows.
+    /// Most rows of a store.
     pub limit: u64,
     /// One JSON object on a line.
     pub json: bool,
@@ -46,7 +48,7 @@ pub(super) const NAME: &str = "dump";
 pub(super) fn command() -> Command {
     Command::new(NAME)
         .about("Shows superblocks, log records, chunks and slices of a store")
-        .arg(dir_arg())
+        .arg(dirs_arg())
         .arg(flag("log", "show the records of the log since the newest checkpoint too"))
         .arg(
             Arg::new("slices")
@@ -61,7 +63,7 @@ pub(super) fn command() -> Command {
                 .value_name("N")
                 .default_value(ROWS_DEFAULT)
                 .value_parser(clap::value_parser!(u64).range(1..))
-                .help("most rows"),
+                .help("most rows of a store"),
         )
         .arg(flag("json", "print one JSON object on each line"))
         .after_help(AFTER_HELP)
@@ -70,7 +72,7 @@ pub(super) fn command() -> Command {
 impl StoreDump {
     pub(super) fn of(matches: &ArgMatches) -> Self {
         Self {
-            dir: matches.get_one::<PathBuf>("dir").cloned().unwrap_or_default(),
+            dirs: dirs_of(matches),
             log: matches.get_flag("log"),
             slices: matches.get_one::<ChunkId>("slices").copied(),
             limit: matches.get_one::<u64>("limit").copied().unwrap_or(1),
@@ -81,14 +83,32 @@ impl StoreDump {
     /// Prints the rows.
     ///
     /// # Errors
-    /// Whatever keeps the store from being read, after the rows before it.
+    /// Whatever keeps the store from being read, after the rows before it; of several
+    /// [`DaemonError::Stores`].
     pub fn run(&self) -> Result<(), DaemonError> {
         let out = BufWriter::new(io::stdout().lock());
         self.run_to(out)
     }
 
-    fn run_to(&self, mut out: impl Write) -> Result<(), DaemonError> {
-        let dir = self.dir.as_path();
+    fn run_to(&self, out: impl Write) -> Result<(), DaemonError> {
+        let out = RefCell::new(out);
+        let say = |dir: &Path, why: &str| {
+            writeln!(out.borrow_mut(), "{}", cannot(dir, why, self.json))?;
+            out.borrow_mut().flush()
+        };
+        let ended = each(&self.dirs, |_, dir| self.run_in(dir, &mut *out.borrow_mut()), say);
+        match ended {
+            // Whoever reads has enough.
+            Err(DaemonError::Ready(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            ended => ended,
+        }
+    }
+
+    fn run_in(&self, dir: &Path, mut out: impl Write) -> Result<(), DaemonError> {
+        if self.dirs.len() > 1 {
+            self.print(&mut out, &json!({ "row": "store", "dir": dir.display().to_string() }))
+                .map_err(DaemonError::Ready)?;
+        }
         if !dir.is_dir() {
             return Err(DaemonError::NotADirectory(dir.into()));
         }
@@ -101,7 +121,7 @@ impl StoreDump {
                 return false;
             }
             left -= 1;
-            written = self.print(&mut out, &row);
+            written = self.print(&mut out, &object(&row));
             written.is_ok()
         });
         let end = |out: &mut dyn Write| {
@@ -114,21 +134,15 @@ impl StoreDump {
             }
             out.flush()
         };
-        let written = written.and_then(|()| end(&mut out));
-        match written {
-            // Whoever reads has enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written.map_err(DaemonError::Ready)?,
-        }
+        written.and_then(|()| end(&mut out)).map_err(DaemonError::Ready)?;
         dumped.map_err(|source| DaemonError::Store { path: dir.into(), source })
     }
 
-    fn print(&self, out: &mut impl Write, row: &DumpRow) -> io::Result<()> {
-        let row = object(row);
+    fn print(&self, out: &mut impl Write, row: &Value) -> io::Result<()> {
         if self.json {
             return writeln!(out, "{row}");
         }
-        let Value::Object(fields) = &row else { return Ok(()) };
+        let Value::Object(fields) = row else { return Ok(()) };
         let shown = |value: &Value| match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
@@ -262,6 +276,14 @@ mod tests {
         let (lines, result) = dump(&[none.path().to_str().expect("a plain path")]);
         let error = result.expect_err("there is no store");
         assert!(lines.is_empty() && error.exit_code() == 4, "{error}");
+        let no_dir = none.path().join("none");
+        let (lines, result) = dump(&[path, no_dir.to_str().expect("a plain path"), "--json"]);
+        assert_eq!(result.expect_err("one is no directory").exit_code(), 4);
+        let rows: Vec<Value> =
+            lines.iter().map(|line| serde_json::from_str(line).expect("an object")).collect();
+        assert_eq!(rows[0], json!({ "row": "store", "dir": path }));
+        assert_eq!((&rows[1]["row"], &rows[3]["row"]), (&json!("superblock"), &json!("store")));
+        assert!(rows[4]["error"].is_string() && rows[4]["dir"].is_string(), "{rows:?}");
         let args = ["dump", path, "--limit", "0"];
         assert!(command().try_get_matches_from(args).is_err());
     }

@@ -145,6 +145,16 @@ pub enum DaemonError {
     /// The store is damaged, or data was lost; the printed report says what.
     #[error("the store in {} is damaged: the report says what", .0.display())]
     StoreDamaged(PathBuf),
+    /// Some of several stores are damaged, or cannot be read; what is printed says which.
+    #[error("{bad} of {count} stores are not as they should be: what is printed says which")]
+    Stores {
+        /// How many.
+        bad: usize,
+        /// How many there are.
+        count: usize,
+        /// The exit code of the worst of them.
+        code: u8,
+    },
     /// The store was not repaired.
     #[error("cannot repair the store in {}", path.display())]
     NotRepaired {
@@ -262,7 +272,7 @@ impl DaemonError {
             | Self::StoreDisk(_)
             | Self::DataDir { .. }
             | Self::Store { .. } => 4,
-            Self::DiskDown { code, .. } => *code,
+            Self::DiskDown { code, .. } | Self::Stores { code, .. } => *code,
             Self::Failed { .. } | Self::StoreEnded(_) | Self::StoreHangs(_) => 5,
             Self::Endpoint(_)
             | Self::Memory(_)
@@ -273,6 +283,11 @@ impl DaemonError {
             | Self::Status(_)
             | Self::Thread(_) => 6,
         }
+    }
+
+    /// Whether all of it is in the report that a command printed before.
+    pub(super) fn is_in_report(&self) -> bool {
+        matches!(self, Self::StoreDamaged(_) | Self::LeftOut(_))
     }
 
     /// The error and what is below it, in one line.

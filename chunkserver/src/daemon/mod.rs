@@ -14,6 +14,7 @@
 //! | `metrics` | the listener for whoever collects metrics |
 //! | `scrub` | the background scrub |
 //! | `notify` | what the service manager is told |
+//! | `stopped` | what the commands for stopped stores share |
 //! | `check` | the command that checks a store for damage, and repairs it |
 //! | `dump` | the command that shows what a store holds |
 //! | `upgrade` | the command that copies a store of the format before |
@@ -43,6 +44,7 @@ mod notify;
 mod run;
 mod scrub;
 mod stop;
+mod stopped;
 mod store;
 mod tenants;
 mod upgrade;

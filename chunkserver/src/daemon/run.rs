@@ -214,7 +214,7 @@ pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     }
     log_filter(&config.log)?;
     check_sizes(config)?;
-    check_dirs(config)?;
+    check_dirs(config.data_dirs())?;
     tenants::start(config, 1)?;
     let ours = |setting: &'static str, ip: IpAddr| {
         let bound = TcpListener::bind((ip, 0)).map(drop);
