@@ -22,6 +22,8 @@ fn with_metrics(dir: &Path) -> DaemonConfig {
     DaemonConfig {
         metrics: Some((Ipv4Addr::LOCALHOST, 0).into()),
         qos_iops: 1_000_000,
+        // Never missed.
+        interference_p99_us: 60_000_000,
         tenants_file: Some(tenants),
         workers: 2,
         ..config(&dir.join("store"))
@@ -149,6 +151,10 @@ fn requests_are_told_by_phase_class_and_tenant_and_the_store_by_what_it_did() {
         (&*format!("towpath_collect_success{{part=\"disk {disk}\"}}"), 1.0),
         ("towpath_collect_success{part=\"worker 0\"}", 1.0),
         ("towpath_collect_success{part=\"worker 1\"}", 1.0),
+        ("towpath_interference_on", 1.0),
+        ("towpath_interference_target_seconds{of=\"p99\"}", 60.0),
+        ("towpath_interference_bound{class=\"copper\"}", 0.0),
+        ("towpath_interference_windows_total{reads=\"slow\"}", 0.0),
     ] {
         assert_eq!(found.value(name), value, "{name}");
     }

@@ -5,6 +5,7 @@ use towpath_transport::Class;
 
 use super::ALL_TENANTS;
 use super::collect::{Collected, Disk};
+use super::control::interference;
 use super::histogram::{BOUNDS, Counts, bound_seconds};
 use super::meter::{METHODS, Phase, TENANTS_SHOWN};
 use super::text::{Kind, Labels, Text};
@@ -30,6 +31,9 @@ pub(super) fn export(all: &Collected<'_>) -> String {
     let told = || all.workers.iter().filter_map(|(_, figures)| figures.as_ref());
     if told().count() > 0 {
         links(&mut text, told);
+    }
+    if told().count() > 0 {
+        interference(&mut text, told().find_map(|figures| figures.interference.as_ref()));
     }
     if let Some(qos) = told().find_map(|figures| figures.qos.as_ref()) {
         reservations(&mut text, qos);

@@ -5,11 +5,13 @@
 //! | `histogram`, `meter` | what a worker counts of its requests, phase by phase |
 //! | `board` | where a worker puts its other figures when somebody wants them |
 //! | `collect`, `export` | one collection of everything; all of it as families of metrics |
+//! | `control` | the families of interference control |
 //! | `text` | the text form |
 //! | `http` | the few words of HTTP/1.1 that a scraper needs |
 
 mod board;
 mod collect;
+mod control;
 mod export;
 mod histogram;
 mod http;

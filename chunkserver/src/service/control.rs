@@ -84,6 +84,11 @@ impl InterferenceControl {
         self.reads = reads;
     }
 
+    /// Tokens that each class took.
+    pub(super) fn taken(&self) -> [u64; Class::COUNT] {
+        self.with(|state, _| state.counts().taken)
+    }
+
     /// What it does, for whoever asks.
     pub(super) fn report(&self) -> InterferenceInfo {
         self.with(|state, config| {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use towpath_fastpath::HealthState;
+use towpath_fastpath::control::InterferenceInfo;
 use towpath_fastpath::qos::wire::QosReply;
-use towpath_transport::{Device, Region};
+use towpath_transport::{Class, Device, Region};
 
 use super::scrubbing::ScrubBoard;
 use super::server::ChunkServer;
@@ -26,6 +27,9 @@ pub(crate) struct WorkerFigures {
     pub(crate) degraded: Vec<(String, u64)>,
     /// How reservations are kept, the same at all workers.
     pub(crate) qos: Option<QosReply>,
+    /// What interference control does, the same at all workers, and the tokens that each class
+    /// took; none where there is no control.
+    pub(crate) interference: Option<(InterferenceInfo, [u64; Class::COUNT])>,
     /// Names of tenants, each at the place of its number.
     pub(crate) tenants: Vec<String>,
 }
@@ -66,6 +70,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             oldest_ns: self.rpc.oldest().map_or(0, |began| now.since(began).0),
             links: self.endpoint.links().count() as u64,
             degraded,
+            interference: self.control.as_ref().map(|control| (control.report(), control.taken())),
             qos: self.reservations().map(Qos::report),
             tenants: self.reservations().map(Qos::names).unwrap_or_default(),
         }

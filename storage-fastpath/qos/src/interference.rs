@@ -55,6 +55,8 @@ pub struct InterferenceCounts {
     pub gives: u64,
     /// Writes that found no tokens; one that tries again counts again.
     pub waits: u64,
+    /// Tokens that each level took, a byte each; while it is not bound it takes none.
+    pub taken: [u64; LEVELS],
 }
 
 /// Latencies of one level's reads in a window.
@@ -181,6 +183,8 @@ impl Interference {
         flow.used = flow.used.saturating_add(bytes);
         if flow.rate.is_some() {
             flow.tokens = flow.tokens.saturating_sub_unsigned(bytes);
+            let taken = &mut self.counts.taken[level];
+            *taken = taken.saturating_add(bytes);
         }
     }
 

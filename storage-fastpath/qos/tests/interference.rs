@@ -107,10 +107,14 @@ fn without_slow_reads_nobody_is_bound_and_what_was_taken_comes_back_little_by_li
         let mut model = Model::new(seed);
         model.run(5_000, [0, 0, ALL / 10], [2, 4]);
         assert_eq!(model.control.rate(2), None, "seed {seed}: there is room for both");
+        assert_eq!(model.control.counts().taken, [0; LEVELS], "seed {seed}: nobody needed any");
         model.run(5_000, [0, 0, ALL], [2, 4]);
         let bound = model.control.rate(2).expect("reads were slow");
         // Nobody reads any more.
+        let (taken, written) = (model.control.counts().taken, model.written[2]);
         model.run(1_000, [0, 0, ALL], [0, 0]);
+        let more = model.control.counts().taken[2] - taken[2];
+        assert_eq!(more, model.written[2] - written, "seed {seed}: each byte took one");
         let soon = model.control.rate(2).expect("not at once");
         assert!(soon > bound && soon < BANDWIDTH, "seed {seed}: {bound} to {soon}");
         model.run(20_000, [0, 0, ALL], [0, 0]);
