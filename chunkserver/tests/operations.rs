@@ -6,7 +6,10 @@ mod common;
 use common::{Client, Running, config, pattern, refusal};
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::wire::{ClearHeader, ReadHeader, Sender, Why, WriteHeader, emit_crcs};
-use towpath_fastpath::{Clear, ClientSession, ErrorKind, ErrorReply, Method, Output, Terms};
+use towpath_fastpath::{
+    BlockingClient, Clear, ClientConfig, ClientError, ClientSession, ErrorKind, ErrorReply, Method,
+    NewChunk, Output, Terms,
+};
 use towpath_rpc::{Call, Outgoing, RpcClient, Status};
 use towpath_transport::{Event, Nanos, RoceUdp};
 
@@ -70,6 +73,42 @@ fn each_change_tells_the_version_that_it_made_for_the_next_one_to_be_meant_for()
     let op = client.chunks.start_delete_if(&mut client.endpoint, CHUNK, Some(finished));
     assert!(made(client.wait(op)).expect("it is the newest") > finished);
     drop(client);
+    server.stop();
+}
+
+/// The version that the server names, which is not the one that the change was meant for.
+fn other<T: std::fmt::Debug>(result: Result<T, ClientError>) -> u64 {
+    match result.expect_err("it is meant for another version").kind {
+        ErrorKind::Refused(ErrorReply::OtherVersion { version }) => version,
+        kind => panic!("{kind:?}"),
+    }
+}
+
+#[test]
+fn a_blocking_client_changes_what_it_has_seen_the_version_of_and_nothing_else() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let mut client = BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
+    let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+    client.create_as(CHUNK, None, kind).expect("a fresh name");
+    let created = client.stat(CHUNK).expect("it is there").version;
+    let bytes = pattern(20_000, 1);
+    let terms = Terms { version: Some(created), stamp: 77 };
+    let written = client.write_once_on(terms, CHUNK, 0, &bytes).expect("it is the newest");
+    let again = client.write_once_on(terms, CHUNK, 0, &bytes);
+    assert_eq!(again.expect("it was made"), written, "and is not made again");
+    assert_eq!(other(client.write_once_on(only_if(created), CHUNK, 0, &[1])), written);
+    let zero = Clear::Zero { offset: 0, byte_len: 5000 };
+    assert_eq!(other(client.clear_on(only_if(created), CHUNK, zero)), written);
+    let zeroed = client.clear_on(only_if(written), CHUNK, zero).expect("it is the newest");
+    client.clear(CHUNK, Clear::Truncate { byte_len: 10_000 }).expect("whatever version it has");
+    let cut = other(client.finish_on(only_if(zeroed), CHUNK, 10_000));
+    let finished = client.finish_on(only_if(cut), CHUNK, 10_000).expect("it is the newest");
+    let found = client.read_once(CHUNK, 0, 10_000).expect("it is whole").to_vec();
+    assert!(found[..5000].iter().all(|byte| *byte == 0) && found[5000..] == bytes[5000..10_000]);
+    assert_eq!(other(client.delete_if(CHUNK, cut)), finished);
+    client.delete_if(CHUNK, finished).expect("it is the newest");
+    client.close();
     server.stop();
 }
 

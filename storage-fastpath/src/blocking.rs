@@ -1,6 +1,8 @@
 //! The blocking client: it owns an endpoint and drives it while a call waits.
 
-use crate::client::{ChunkClient, Done, NewChunk, OpId};
+mod changes;
+
+use crate::client::{ChunkClient, Done, OpId};
 use crate::config::ClientConfig;
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use crate::error::{ClientError, ErrorKind, OpenError};
@@ -74,62 +76,6 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             opened.wait(op)?;
         }
         Ok(opened)
-    }
-
-    /// Creates a chunk that may grow to `limit_bytes`, or to the largest size of a chunk.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub fn create(&mut self, chunk: ChunkId, limit_bytes: Option<u64>) -> Result<(), ClientError> {
-        let op = self.client.primary_mut().start_create(&mut self.endpoint, chunk, limit_bytes)?;
-        self.wait(op).map(drop)
-    }
-
-    /// Creates a chunk that is unfinished until [`finish`](Self::finish) is called. Until then it
-    /// cannot be read, and the server removes it when no client writes to it for a while.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub fn create_unfinished(
-        &mut self,
-        chunk: ChunkId,
-        limit_bytes: Option<u64>,
-    ) -> Result<(), ClientError> {
-        let kind = NewChunk { unfinished: true, ..NewChunk::default() };
-        self.create_as(chunk, limit_bytes, kind)
-    }
-
-    /// Creates a chunk of another kind.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub fn create_as(
-        &mut self,
-        chunk: ChunkId,
-        limit_bytes: Option<u64>,
-        kind: NewChunk,
-    ) -> Result<(), ClientError> {
-        let client = self.client.primary_mut();
-        let op = client.start_create_as(&mut self.endpoint, chunk, limit_bytes, kind)?;
-        self.wait(op).map(drop)
-    }
-
-    /// Finishes an unfinished chunk, which must have `byte_len` bytes: it can be read from now on.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub fn finish(&mut self, chunk: ChunkId, byte_len: u64) -> Result<(), ClientError> {
-        let op = self.client.primary_mut().start_finish(&mut self.endpoint, chunk, byte_len)?;
-        self.wait(op).map(drop)
-    }
-
-    /// Deletes a chunk.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub fn delete(&mut self, chunk: ChunkId) -> Result<(), ClientError> {
-        let op = self.client.primary_mut().start_delete(&mut self.endpoint, chunk)?;
-        self.wait(op).map(drop)
     }
 
     /// The state of a chunk.
@@ -226,22 +172,6 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             Output::Info(info) => Ok(info),
             _ => Err(wrong(Method::Info)),
         }
-    }
-
-    /// Writes at most one operation's bytes from `offset` on, all or nothing;
-    /// [`write`](Self::write) takes more.
-    ///
-    /// # Errors
-    /// [`ClientError`].
-    pub fn write_once(
-        &mut self,
-        chunk: ChunkId,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<(), ClientError> {
-        let op =
-            self.client.primary_mut().start_write_copy(&mut self.endpoint, chunk, offset, bytes)?;
-        self.wait(op).map(drop)
     }
 
     /// Reads at most one operation's bytes from `offset` on, of one version of the chunk;
