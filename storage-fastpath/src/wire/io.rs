@@ -1,8 +1,9 @@
 //! Replies to reads and to changes (docs/storage-protocol.md section 4).
 
+use super::head::{Head, HeadRaw, crc_count};
 use super::{VERSION, WireError, check_version, check_zero, open, seal};
-use crate::limits::{CHANGE_REPLY_BYTES, CRCS_MAX, IO_BYTES_MAX, READ_REPLY_BYTES};
-use crate::slice::{ChunkId, Span};
+use crate::limits::{CHANGE_REPLY_BYTES, CRCS_MAX, READ_REPLY_BYTES};
+use crate::slice::ChunkId;
 use bytemuck::{Pod, Zeroable};
 use core::mem::{offset_of, size_of};
 
@@ -12,13 +13,7 @@ const KIND_CHANGE_REPLY: u16 = 7;
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct ReadReplyRaw {
-    chunk: [u8; 16],
-    offset: u64,
-    length: u32,
-    crc_count: u32,
-    version: u16,
-    kind: u16,
-    flags: u32,
+    head: HeadRaw,
     /// Length and version of the chunk.
     words: [u64; 2],
     reserved: u32,
@@ -27,12 +22,6 @@ struct ReadReplyRaw {
 
 const _: () = {
     assert!(size_of::<ReadReplyRaw>() == READ_REPLY_BYTES);
-    assert!(offset_of!(ReadReplyRaw, offset) == 16);
-    assert!(offset_of!(ReadReplyRaw, length) == 24);
-    assert!(offset_of!(ReadReplyRaw, crc_count) == 28);
-    assert!(offset_of!(ReadReplyRaw, version) == 32);
-    assert!(offset_of!(ReadReplyRaw, kind) == 34);
-    assert!(offset_of!(ReadReplyRaw, flags) == 36);
     assert!(offset_of!(ReadReplyRaw, words) == 40);
     assert!(offset_of!(ReadReplyRaw, reserved) == 56);
     assert!(offset_of!(ReadReplyRaw, header_crc) == 60);
@@ -58,14 +47,9 @@ impl ReadReplyHeader {
     #[must_use]
     pub fn emit(&self) -> [u8; READ_REPLY_BYTES] {
         let &Self { chunk, offset, length, chunk_bytes, chunk_version } = self;
+        let (crc_count, kind, flags) = (crc_count(offset, length), KIND_READ_REPLY, 0);
         let mut bytes: [u8; READ_REPLY_BYTES] = bytemuck::cast(ReadReplyRaw {
-            chunk: chunk.0.to_le_bytes(),
-            offset: offset.to_le(),
-            length: length.to_le(),
-            crc_count: crc_count(offset, length).to_le(),
-            version: VERSION.to_le(),
-            kind: KIND_READ_REPLY.to_le(),
-            flags: 0,
+            head: Head { chunk, offset, length, crc_count, kind, flags }.to_raw(),
             words: [chunk_bytes.to_le(), chunk_version.to_le()],
             reserved: 0,
             header_crc: 0,
@@ -81,25 +65,18 @@ impl ReadReplyHeader {
     pub fn parse(body: &[u8]) -> Result<(Self, Vec<u32>), WireError> {
         let header = open::<READ_REPLY_BYTES>(body)?;
         let raw: ReadReplyRaw = bytemuck::pod_read_unaligned(header);
-        check_version(raw.version)?;
-        check_kind(raw.kind, KIND_READ_REPLY)?;
-        check_zero(raw.flags, "a flag")?;
+        let head = Head::of(raw.head)?;
+        check_kind(head.kind, KIND_READ_REPLY)?;
+        check_zero(head.flags, "a flag")?;
         check_zero(raw.reserved, "a reserved byte")?;
-        let (offset, length) = (u64::from_le(raw.offset), u32::from_le(raw.length));
-        if length == 0 || length as usize > IO_BYTES_MAX {
-            return Err(WireError::Length(length));
+        if !head.is_one_operation() {
+            return Err(WireError::Length(head.length));
         }
-        if offset.checked_add(length.into()).is_none() {
-            return Err(WireError::Range { offset, length });
-        }
-        let (expected, found) = (crc_count(offset, length), u32::from_le(raw.crc_count));
-        if expected != found {
-            return Err(WireError::CrcCount { expected: expected.into(), found });
-        }
-        let chunk = ChunkId(u128::from_le_bytes(raw.chunk));
+        head.check_range(true)?;
+        let Head { chunk, offset, length, crc_count, .. } = head;
         let [chunk_bytes, chunk_version] = raw.words.map(u64::from_le);
         let header = Self { chunk, offset, length, chunk_bytes, chunk_version };
-        Ok((header, crcs::<READ_REPLY_BYTES>(body, found)?))
+        Ok((header, crcs::<READ_REPLY_BYTES>(body, crc_count)?))
     }
 }
 
@@ -151,7 +128,7 @@ impl ChangeReply {
     pub fn parse(body: &[u8]) -> Result<Self, WireError> {
         let raw: ChangeReplyRaw = bytemuck::pod_read_unaligned(open::<CHANGE_REPLY_BYTES>(body)?);
         check_version(raw.version)?;
-        check_kind(raw.kind, KIND_CHANGE_REPLY)?;
+        check_kind(u16::from_le(raw.kind), KIND_CHANGE_REPLY)?;
         check_zero(raw.flags, "a flag")?;
         check_zero(raw.reserved, "a reserved byte")?;
         if body.len() != CHANGE_REPLY_BYTES {
@@ -162,15 +139,8 @@ impl ChangeReply {
     }
 }
 
-fn check_kind(raw: u16, expected: u16) -> Result<(), WireError> {
-    match u16::from_le(raw) {
-        found if found == expected => Ok(()),
-        found => Err(WireError::Kind { found, expected }),
-    }
-}
-
-pub(super) fn crc_count(offset: u64, length: u32) -> u32 {
-    Span::new(offset, length.into()).count() as u32
+fn check_kind(found: u16, expected: u16) -> Result<(), WireError> {
+    if found == expected { Ok(()) } else { Err(WireError::Kind { found, expected }) }
 }
 
 /// The `count` checksums behind a header of `N` bytes, which nothing follows.

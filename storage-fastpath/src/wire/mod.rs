@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `request` | the header of reads, writes and clears |
 //! | `io` | replies to reads and to changes, and the vector of checksums |
+//! | `head` | what requests and replies to reads begin with |
 //! | `error_reply` | why a server did not do what it was asked |
 
 mod error_reply;
+mod head;
 mod io;
 mod request;
 #[cfg(test)]

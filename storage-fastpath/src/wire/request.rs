@@ -1,9 +1,10 @@
 //! The header of reads, writes and clears (docs/storage-protocol.md section 4).
 
-use super::io::{crc_count, crcs};
-use super::{VERSION, WireError, check_version, check_zero, open, seal};
+use super::head::{Head, HeadRaw, crc_count};
+use super::io::crcs;
+use super::{WireError, check_zero, open, seal};
 use crate::change::{Clear, Terms};
-use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
+use crate::limits::IO_HEADER_BYTES;
 use crate::slice::{ChunkId, Span};
 use bytemuck::{Pod, Zeroable};
 use core::mem::{offset_of, size_of};
@@ -22,13 +23,7 @@ const FLAG_VERSION: u32 = 1;
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct RequestRaw {
-    chunk: [u8; 16],
-    offset: u64,
-    length: u32,
-    crc_count: u32,
-    version: u16,
-    kind: u16,
-    flags: u32,
+    head: HeadRaw,
     epoch: u64,
     tenant: u32,
     class: u8,
@@ -44,12 +39,6 @@ struct RequestRaw {
 
 const _: () = {
     assert!(size_of::<RequestRaw>() == IO_HEADER_BYTES);
-    assert!(offset_of!(RequestRaw, offset) == 16);
-    assert!(offset_of!(RequestRaw, length) == 24);
-    assert!(offset_of!(RequestRaw, crc_count) == 28);
-    assert!(offset_of!(RequestRaw, version) == 32);
-    assert!(offset_of!(RequestRaw, kind) == 34);
-    assert!(offset_of!(RequestRaw, flags) == 36);
     assert!(offset_of!(RequestRaw, epoch) == 40);
     assert!(offset_of!(RequestRaw, tenant) == 48);
     assert!(offset_of!(RequestRaw, class) == 52);
@@ -136,27 +125,28 @@ pub struct ClearHeader {
 /// What the headers have in common.
 #[derive(Clone, Copy)]
 struct Common {
-    kind: u16,
-    chunk: ChunkId,
-    offset: u64,
-    length: u32,
-    crc_count: u32,
+    head: Head,
     sender: Sender,
     terms: Terms,
 }
 
 impl Common {
-    fn emit(&self) -> [u8; IO_HEADER_BYTES] {
-        let Self { sender, terms, .. } = self;
+    /// Of a kind, with so many checksums behind it.
+    fn new(
+        (kind, crc_count): (u16, u32),
+        (chunk, offset, length): (ChunkId, u64, u32),
+        sender: Sender,
+        terms: Terms,
+    ) -> Self {
         let flags = if terms.version.is_some() { FLAG_VERSION } else { 0 };
+        let head = Head { chunk, offset, length, crc_count, kind, flags };
+        Self { head, sender, terms }
+    }
+
+    fn emit(&self) -> [u8; IO_HEADER_BYTES] {
+        let Self { head, sender, terms } = self;
         let mut bytes: [u8; IO_HEADER_BYTES] = bytemuck::cast(RequestRaw {
-            chunk: self.chunk.0.to_le_bytes(),
-            offset: self.offset.to_le(),
-            length: self.length.to_le(),
-            crc_count: self.crc_count.to_le(),
-            version: VERSION.to_le(),
-            kind: self.kind.to_le(),
-            flags: flags.to_le(),
+            head: head.to_raw(),
             epoch: sender.epoch.to_le(),
             tenant: sender.tenant.to_le(),
             class: sender.class,
@@ -171,8 +161,8 @@ impl Common {
     fn parse(bytes: &[u8], is_expected: impl Fn(u16) -> bool, of: u16) -> Result<Self, WireError> {
         let header = open::<IO_HEADER_BYTES>(bytes)?;
         let raw: RequestRaw = bytemuck::pod_read_unaligned(header);
-        check_version(raw.version)?;
-        let (kind, flags) = (u16::from_le(raw.kind), u32::from_le(raw.flags));
+        let head = Head::of(raw.head)?;
+        let Head { kind, flags, .. } = head;
         if !is_expected(kind) {
             return Err(WireError::Kind { found: kind, expected: of });
         }
@@ -193,11 +183,7 @@ impl Common {
         let version = (flags & FLAG_VERSION != 0).then_some(expected);
         let tenant = u32::from_le(raw.tenant);
         let common = Self {
-            kind,
-            chunk: ChunkId(u128::from_le_bytes(raw.chunk)),
-            offset: u64::from_le(raw.offset),
-            length: u32::from_le(raw.length),
-            crc_count: u32::from_le(raw.crc_count),
+            head,
             sender: Sender { epoch: u64::from_le(raw.epoch), tenant, class: raw.class },
             terms: Terms { version, stamp: u64::from_le(raw.stamp) },
         };
@@ -206,25 +192,16 @@ impl Common {
     }
 
     fn check(&self) -> Result<(), WireError> {
-        let Self { kind, offset, length, crc_count, .. } = *self;
-        let is_data = matches!(kind, KIND_WRITE | KIND_READ);
-        let is_wrong = match kind {
-            KIND_TRUNCATE => length != 0,
-            _ => length == 0 || is_data && length as usize > IO_BYTES_MAX,
+        let Head { kind, length, .. } = self.head;
+        let is_right = match kind {
+            KIND_TRUNCATE => length == 0,
+            KIND_WRITE | KIND_READ => self.head.is_one_operation(),
+            _ => length > 0,
         };
-        if is_wrong {
+        if !is_right {
             return Err(WireError::Length(length));
         }
-        if offset.checked_add(length.into()).is_none() {
-            return Err(WireError::Range { offset, length });
-        }
-        let slices = match kind {
-            KIND_WRITE => Span::new(offset, length.into()).count(),
-            _ => 0,
-        };
-        if u64::from(crc_count) != slices {
-            return Err(WireError::CrcCount { expected: slices, found: crc_count });
-        }
+        self.head.check_range(kind == KIND_WRITE)?;
         if kind == KIND_READ && self.terms != Terms::default() {
             return Err(WireError::Reserved("a term of a read"));
         }
@@ -243,8 +220,8 @@ impl WriteHeader {
     #[must_use]
     pub fn emit(&self) -> [u8; IO_HEADER_BYTES] {
         let &Self { chunk, offset, length, sender, terms } = self;
-        let (kind, crc_count) = (KIND_WRITE, crc_count(offset, length));
-        Common { kind, chunk, offset, length, crc_count, sender, terms }.emit()
+        let kind = (KIND_WRITE, crc_count(offset, length));
+        Common::new(kind, (chunk, offset, length), sender, terms).emit()
     }
 
     /// The header and the checksums of a write's body.
@@ -252,8 +229,9 @@ impl WriteHeader {
     /// # Errors
     /// [`WireError`].
     pub fn parse(body: &[u8]) -> Result<(Self, Vec<u32>), WireError> {
-        let Common { chunk, offset, length, crc_count, sender, terms, .. } =
+        let Common { head, sender, terms } =
             Common::parse(body, |kind| kind == KIND_WRITE, KIND_WRITE)?;
+        let Head { chunk, offset, length, crc_count, .. } = head;
         let header = Self { chunk, offset, length, sender, terms };
         Ok((header, crcs::<IO_HEADER_BYTES>(body, crc_count)?))
     }
@@ -270,8 +248,7 @@ impl ReadHeader {
     #[must_use]
     pub fn emit(&self) -> [u8; IO_HEADER_BYTES] {
         let &Self { chunk, offset, length, sender } = self;
-        let (kind, crc_count, terms) = (KIND_READ, 0, Terms::default());
-        Common { kind, chunk, offset, length, crc_count, sender, terms }.emit()
+        Common::new((KIND_READ, 0), (chunk, offset, length), sender, Terms::default()).emit()
     }
 
     /// The body of a read.
@@ -279,8 +256,8 @@ impl ReadHeader {
     /// # Errors
     /// [`WireError`].
     pub fn parse(body: &[u8]) -> Result<Self, WireError> {
-        let Common { chunk, offset, length, crc_count, sender, .. } =
-            Common::parse(body, |kind| kind == KIND_READ, KIND_READ)?;
+        let Common { head, sender, .. } = Common::parse(body, |kind| kind == KIND_READ, KIND_READ)?;
+        let Head { chunk, offset, length, crc_count, .. } = head;
         crcs::<IO_HEADER_BYTES>(body, crc_count)?;
         Ok(Self { chunk, offset, length, sender })
     }
@@ -298,7 +275,7 @@ impl ClearHeader {
             Clear::Zero { offset, byte_len } => (KIND_ZERO, offset, short(byte_len)),
             Clear::Truncate { byte_len } => (KIND_TRUNCATE, byte_len, 0),
         };
-        Common { kind, chunk, offset, length, crc_count: 0, sender, terms }.emit()
+        Common::new((kind, 0), (chunk, offset, length), sender, terms).emit()
     }
 
     /// The body of a trim, a zero or a truncate.
@@ -307,8 +284,8 @@ impl ClearHeader {
     /// [`WireError`].
     pub fn parse(body: &[u8]) -> Result<Self, WireError> {
         let is_clear = |kind| matches!(kind, KIND_TRIM | KIND_ZERO | KIND_TRUNCATE);
-        let Common { kind, chunk, offset, length, sender, terms, .. } =
-            Common::parse(body, is_clear, KIND_TRIM)?;
+        let Common { head, sender, terms } = Common::parse(body, is_clear, KIND_TRIM)?;
+        let Head { kind, chunk, offset, length, .. } = head;
         crcs::<IO_HEADER_BYTES>(body, 0)?;
         let byte_len = length.into();
         let clear = match kind {
