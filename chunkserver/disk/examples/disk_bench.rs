@@ -9,10 +9,11 @@
 
 #![forbid(unsafe_code)]
 
+mod arguments;
+
 use std::error::Error;
-use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use towpath_base::Prng;
@@ -21,6 +22,8 @@ use towpath_disk::{
     open,
 };
 use towpath_memory::{Buf, Pool};
+
+use arguments::Arguments;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -57,45 +60,7 @@ struct Figure {
     cpu_us: Option<f64>,
 }
 
-struct Settings {
-    path: PathBuf,
-    rounds: usize,
-    span: Duration,
-    page_count: u64,
-    only: Option<String>,
-    seed: u64,
-}
-
-fn settings() -> Outcome<Settings> {
-    let mut args = std::env::args_os().skip(1);
-    let (mut path, mut only) = (None, None);
-    let (mut rounds, mut seconds, mut page_count) = (5, 2, 1 << 18);
-    // Another one each time: what an earlier run has read may be in a cache of the disk.
-    let mut seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    while let Some(arg) = args.next() {
-        let mut number = || -> Outcome<u64> {
-            let value = args.next().ok_or("a number is missing")?;
-            Ok(value.to_str().ok_or("no number")?.parse()?)
-        };
-        match arg.to_str() {
-            Some("--rounds") => rounds = number()? as usize,
-            Some("--seconds") => seconds = number()?,
-            Some("--pages") => page_count = number()?,
-            Some("--seed") => seed = number()?,
-            Some("--only") => {
-                let name = args.next().ok_or("which case?")?;
-                only = Some(name.into_string().map_err(|_| "no name of a case")?);
-            }
-            _ => path = Some(PathBuf::from(arg)),
-        }
-    }
-    let path = path.ok_or("which file?")?;
-    let span = Duration::from_secs(seconds);
-    println!("seed {seed}");
-    Ok(Settings { path, rounds: rounds.max(1), span, page_count, only, seed })
-}
-
-fn opened(settings: &Settings, depth: usize, is_uring: bool) -> Outcome<Box<dyn Disk>> {
+fn opened(settings: &Arguments, depth: usize, is_uring: bool) -> Outcome<Box<dyn Disk>> {
     let create = Some(NewFile { page_count: settings.page_count, room_pages: u64::MAX });
     let thread_count = depth.min(32);
     let options = Options { depth, create, is_uring, thread_count, ..Options::default() };
@@ -107,7 +72,7 @@ fn opened(settings: &Settings, depth: usize, is_uring: bool) -> Outcome<Box<dyn 
 }
 
 /// Writes each page once: what was never written takes no read of the disk.
-fn fill(settings: &Settings) -> Outcome<()> {
+fn fill(settings: &Arguments) -> Outcome<()> {
     let mut disk = opened(settings, 4, true)?;
     println!("{}: {} pages", settings.path.display(), disk.page_count());
     let pool = Pool::with_count(256 * PAGE_BYTES, 4)?;
@@ -193,7 +158,7 @@ fn run(case: Case, disk: &mut dyn Disk, span: Duration, seed: u64) -> Outcome<Fi
 }
 
 /// The same by fio; none where there is no fio.
-fn run_fio(case: Case, settings: &Settings) -> Outcome<Option<Figure>> {
+fn run_fio(case: Case, settings: &Arguments) -> Outcome<Option<Figure>> {
     let (what, side) = if case.is_write { ("randwrite", "write") } else { ("randread", "read") };
     let mut fio = Command::new("fio");
     fio.args(["--name=disk", "--ioengine=io_uring", "--direct=1", "--bs=4k", "--time_based"]);
@@ -230,10 +195,11 @@ fn print(case: Case, way: &str, mut figures: Vec<Figure>) {
 }
 
 fn main() -> Outcome<()> {
-    let settings = settings()?;
+    let settings = Arguments::read(&["--only"])?;
     fill(&settings)?;
     let mut seeds = Prng::new(settings.seed);
-    let is_wanted = |case: &Case| settings.only.as_ref().is_none_or(|only| case.name == only);
+    let only = settings.value("--only");
+    let is_wanted = |case: &Case| only.is_none_or(|only| case.name == only);
     for case in CASES.into_iter().filter(is_wanted) {
         let mut figures = WAYS.map(|_| Vec::new());
         for _ in 0..settings.rounds {

@@ -10,14 +10,16 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "../../disk/examples/arguments/mod.rs"]
+mod arguments;
 mod network;
 #[path = "../without_store/mod.rs"]
 mod without_store;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use towpath_base::Prng;
 use towpath_chunkserver::store::core::{Client, CoreConfig, DriverConfig, StoreCore, StoreThread};
@@ -27,6 +29,7 @@ use towpath_chunkserver::store::{
 use towpath_disk::{NewFile, Options, open};
 use towpath_memory::{Buf, Pool};
 
+use arguments::Arguments;
 use network::Serves;
 use without_store::Outcome;
 
@@ -53,41 +56,6 @@ const FILL_PASSES: u64 = 3;
 
 /// Bytes of the writes that fill the store.
 const FILL_BYTES: usize = 1 << 20;
-
-struct Settings {
-    folder: PathBuf,
-    rounds: usize,
-    span: Duration,
-    page_count: u64,
-    passes: u64,
-    seed: u64,
-}
-
-fn settings() -> Outcome<Settings> {
-    let mut args = std::env::args_os().skip(1);
-    let (mut folder, mut rounds, mut seconds, mut page_count) = (None, 5, 2, 1 << 18);
-    let mut passes = FILL_PASSES;
-    let mut seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    while let Some(arg) = args.next() {
-        let mut number = || -> Outcome<u64> {
-            let value = args.next().ok_or("a number is missing")?;
-            Ok(value.to_str().ok_or("no number")?.parse()?)
-        };
-        match arg.to_str() {
-            Some("--rounds") => rounds = number()? as usize,
-            Some("--seconds") => seconds = number()?,
-            Some("--pages") => page_count = number()?,
-            Some("--passes") => passes = number()?,
-            Some("--seed") => seed = number()?,
-            _ => folder = Some(PathBuf::from(arg)),
-        }
-    }
-    let folder = folder.ok_or("which folder?")?;
-    let span = Duration::from_secs(seconds);
-    println!("seed {seed}");
-    let rounds = rounds.max(1);
-    Ok(Settings { folder, rounds, span, page_count, passes, seed })
-}
 
 fn opened(folder: &Path, page_count: u64) -> io::Result<StoreCore<Vec<u8>>> {
     let config = CoreConfig {
@@ -171,8 +139,8 @@ fn good(reply: Reply<Vec<u8>, Buf>) -> Outcome<(Option<Buf>, Vec<Vec<u8>>)> {
 
 /// Writes the whole chunk, where that was not done before: so often that each page of the disk was
 /// written, since the first write to one costs the file system's journal a write more.
-fn fill(settings: &Settings) -> Outcome<()> {
-    let mut store = Alone(opened(&settings.folder, settings.page_count)?);
+fn fill(settings: &Arguments) -> Outcome<()> {
+    let mut store = Alone(opened(&settings.path, settings.page_count)?);
     let whole = slices(settings.page_count) * SLICE_BYTES as u64;
     if store.0.stat(CHUNK).is_some_and(|stat| stat.byte_len == whole) {
         return Ok(());
@@ -187,7 +155,8 @@ fn fill(settings: &Settings) -> Outcome<()> {
         store.answers(&mut answers)?;
     }
     let mut prng = Prng::new(1);
-    for offset in (0..settings.passes).flat_map(|_| (0..whole).step_by(FILL_BYTES)) {
+    let passes = settings.value("--passes").map_or(Ok(FILL_PASSES), str::parse)?;
+    for offset in (0..passes).flat_map(|_| (0..whole).step_by(FILL_BYTES)) {
         let mut bytes = vec![0; (whole - offset).min(FILL_BYTES as u64) as usize];
         prng.fill(&mut bytes);
         store.ask(0, write(offset, bytes))?;
@@ -214,7 +183,7 @@ fn write(offset: u64, bytes: Vec<u8>) -> Request<Vec<u8>, Buf> {
 }
 
 /// Keeps `case.depth` requests under way until the time is over; requests a second.
-fn run(case: Case, store: &mut dyn Store, settings: &Settings, seed: u64) -> Outcome<f64> {
+fn run(case: Case, store: &mut dyn Store, settings: &Arguments, seed: u64) -> Outcome<f64> {
     let (mut prng, count) = (Prng::new(seed), slices(settings.page_count));
     let pool = Pool::with_count(SLICE_BYTES, case.depth)?;
     let (mut bufs, mut pages) = (Vec::new(), Vec::new());
@@ -254,12 +223,12 @@ fn run(case: Case, store: &mut dyn Store, settings: &Settings, seed: u64) -> Out
     Ok(done as f64 / began.elapsed().as_secs_f64())
 }
 
-fn run_fio(case: Case, settings: &Settings) -> Outcome<Option<f64>> {
+fn run_fio(case: Case, settings: &Arguments) -> Outcome<Option<f64>> {
     let (what, side) = if case.is_write { ("randwrite", "write") } else { ("randread", "read") };
     let mut fio = Command::new("fio");
     fio.args(["--name=disk", "--ioengine=io_uring", "--direct=1", "--bs=4k", "--time_based"]);
     fio.args(["--output-format=json", "--norandommap", "--randrepeat=0"]);
-    fio.arg(format!("--filename={}", settings.folder.join("fio").display()));
+    fio.arg(format!("--filename={}", settings.path.join("fio").display()));
     fio.arg(format!("--size={}", settings.page_count / 2 * SLICE_BYTES as u64));
     fio.arg(format!("--rw={what}")).arg(format!("--iodepth={}", case.depth));
     fio.arg(format!("--runtime={}", settings.span.as_secs().max(1)));
@@ -292,16 +261,16 @@ fn main() -> Outcome<()> {
     {
         return network::serve(serves, Path::new(&folder));
     }
-    let settings = settings()?;
+    let settings = Arguments::read(&["--passes"])?;
     fill(&settings)?;
     let mut seeds = Prng::new(settings.seed);
     for case in CASES {
         let mut figures = [const { Vec::new() }; 5];
         for _ in 0..settings.rounds {
-            let mut alone = Alone(opened(&settings.folder, settings.page_count)?);
+            let mut alone = Alone(opened(&settings.path, settings.page_count)?);
             figures[0].push(run(case, &mut alone, &settings, seeds.next_u64())?);
             drop(alone);
-            let (folder, page_count) = (settings.folder.clone(), settings.page_count);
+            let (folder, page_count) = (settings.path.clone(), settings.page_count);
             let open = move || opened(&folder, page_count).map(|core| (core, ()));
             let config = DriverConfig { queue_max: 64, unfinished_keep: None };
             let (mut threads, ()) = StoreThread::spawn::<(), io::Error>(1, config, open)?;

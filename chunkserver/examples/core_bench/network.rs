@@ -10,8 +10,9 @@ use towpath_base::Prng;
 use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
 use towpath_chunkserver::store::SLICE_BYTES;
 
+use super::arguments::Arguments;
 use super::without_store::{Outcome, connect, serve_nothing};
-use super::{CHUNK, Case, Settings, slices};
+use super::{CHUNK, Case, slices};
 
 /// What serves the requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,8 +81,8 @@ fn start(serves: Serves, folder: &Path) -> Outcome<(Server, SocketAddr)> {
 
 /// Keeps `case.depth` requests under way until the time is over, and counts them from the middle
 /// on: first both ends touch their memory for the first time. Requests a second.
-pub(crate) fn run(serves: Serves, case: Case, settings: &Settings, seed: u64) -> Outcome<f64> {
-    let (_server, addr) = start(serves, &settings.folder)?;
+pub(crate) fn run(serves: Serves, case: Case, settings: &Arguments, seed: u64) -> Outcome<f64> {
+    let (_server, addr) = start(serves, &settings.path)?;
     let (mut endpoint, mut chunks) = connect(addr)?;
     let (mut prng, count) = (Prng::new(seed), slices(settings.page_count));
     let (mut done, mut under_way) = (0u64, 0);
