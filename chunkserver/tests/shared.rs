@@ -3,9 +3,10 @@
 mod common;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use towpath_transport::{EndpointConfig, Nanos};
 
 const CHUNK: ChunkId = ChunkId(29);
 
-fn connect(addr: std::net::SocketAddr, config: ClientConfig) -> Client {
+fn connect(addr: SocketAddr, config: ClientConfig) -> Client {
     Client::connect(addr, config.timeout(LONG)).expect("a server that listens")
 }
 
@@ -133,6 +134,56 @@ fn a_client_whose_server_stays_away_says_so_when_its_time_is_over() {
     assert!(late.wait().is_err());
 }
 
+/// A server that is killed and begins again on its address, with its store.
+struct Mortal {
+    config: DaemonConfig,
+    process: Option<Process>,
+    _dir: tempfile::TempDir,
+}
+
+impl Mortal {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("room for a directory");
+        let mut config = config(&dir.path().join("store"));
+        let process = Process::start(&config);
+        config.listen = process.addr;
+        Self { config, process: Some(process), _dir: dir }
+    }
+
+    fn addr(&self) -> SocketAddr {
+        self.config.listen
+    }
+
+    fn kill(&mut self) {
+        drop(self.process.take());
+        self.process = Some(Process::start(&self.config));
+    }
+}
+
+/// Waits until so much is done.
+fn wait_for(done: &AtomicU64, count: u64) {
+    while done.load(Relaxed) < count {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Has six threads change a chunk each for so many rounds, while `trouble` does what it does.
+fn chains(
+    client: &Client,
+    (first, rounds, seed): (u128, u64, u64),
+    trouble: impl FnOnce(&AtomicU64),
+) {
+    println!("seed {seed}");
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for chunk in (first..first + 6).map(ChunkId) {
+            let done = &done;
+            scope.spawn(move || chain(client, chunk, rounds, seed, done));
+        }
+        trouble(&done);
+    });
+}
+
 /// Makes chunks, and reads each of them back whole.
 fn put_on(client: &Client, done: &AtomicU64, until: u64) -> u128 {
     let mut name = 1000;
@@ -195,12 +246,8 @@ fn work(client: &Client, thread: u64, done: &AtomicU64, until: u64, seed: u64) {
 fn a_server_that_is_killed_again_and_again_costs_no_acknowledged_write_and_no_read() {
     let seed = 29;
     println!("seed {seed}");
-    let dir = tempfile::tempdir().expect("room for a directory");
-    let fixed = |addr| DaemonConfig { listen: addr, ..config(&dir.path().join("store")) };
-    let first = Process::start(&fixed("127.0.0.1:0".parse().expect("an address")));
-    let addr = first.addr;
-    let server = Mutex::new(Some(first));
-    let client = connect(addr, ClientConfig::new().links(2).depth(8));
+    let mut server = Mortal::start();
+    let client = connect(server.addr(), ClientConfig::new().links(2).depth(8));
     client.create(CHUNK, None, NewChunk::default()).wait().expect("a fresh name");
     let done = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -211,12 +258,8 @@ fn a_server_that_is_killed_again_and_again_costs_no_acknowledged_write_and_no_re
         let (putting, of_putting) = (client.clone(), &done);
         let put = scope.spawn(move || put_on(&putting, of_putting, 1_200));
         for kill in 1..=5 {
-            while done.load(Relaxed) < kill * 200 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            let mut server = server.lock().expect("nobody else has it");
-            drop(server.take());
-            *server = Some(Process::start(&fixed(addr)));
+            wait_for(&done, kill * 200);
+            server.kill();
         }
         assert!(put.join().expect("it ends") > 5, "chunks were made meanwhile");
     });
@@ -268,28 +311,12 @@ fn chain(client: &Client, chunk: ChunkId, rounds: u64, seed: u64, done: &AtomicU
 
 #[test]
 fn a_change_for_a_version_is_made_once_however_often_its_server_is_killed() {
-    let seed = 31;
-    println!("seed {seed}");
-    let dir = tempfile::tempdir().expect("room for a directory");
-    let fixed = |addr| DaemonConfig { listen: addr, ..config(&dir.path().join("store")) };
-    let first = Process::start(&fixed("127.0.0.1:0".parse().expect("an address")));
-    let addr = first.addr;
-    let server = Mutex::new(Some(first));
-    let client = connect(addr, ClientConfig::new().links(2).depth(8));
-    let done = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for thread in 0..6u64 {
-            let (client, done) = (client.clone(), &done);
-            let chunk = ChunkId(u128::from(100 + thread));
-            scope.spawn(move || chain(&client, chunk, 150, seed, done));
-        }
+    let mut server = Mortal::start();
+    let client = connect(server.addr(), ClientConfig::new().links(2).depth(8));
+    chains(&client, (100, 150, 31), |done| {
         for kill in 1..=6 {
-            while done.load(Relaxed) < kill * 120 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            let mut server = server.lock().expect("nobody else has it");
-            drop(server.take());
-            *server = Some(Process::start(&fixed(addr)));
+            wait_for(done, kill * 120);
+            server.kill();
         }
     });
     let stats = client.stats();
@@ -299,8 +326,6 @@ fn a_change_for_a_version_is_made_once_however_often_its_server_is_killed() {
 
 #[test]
 fn a_change_for_a_version_is_made_once_however_often_the_link_to_a_living_server_breaks() {
-    let seed = 32;
-    println!("seed {seed}");
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Process::start(&config(dir.path()));
     // A server that sleeps is gone for its client, and does what was left when it wakes up.
@@ -309,17 +334,9 @@ fn a_change_for_a_version_is_made_once_however_often_the_link_to_a_living_server
         .blacklist_span(Nanos::from_millis(1))
         .tune_links(|links| links.peer_timeout(Nanos::from_millis(150)));
     let client = connect(server.addr, ClientConfig::new().links(2).depth(8).endpoint(quick));
-    let done = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for thread in 0..6u64 {
-            let (client, done) = (client.clone(), &done);
-            let chunk = ChunkId(u128::from(200 + thread));
-            scope.spawn(move || chain(&client, chunk, 100, seed, done));
-        }
+    chains(&client, (200, 100, 32), |done| {
         for stop in 1..=5 {
-            while done.load(Relaxed) < stop * 90 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_for(done, stop * 90);
             let made = client.stats().links_made;
             server.signal("STOP");
             std::thread::sleep(Duration::from_millis(600));
