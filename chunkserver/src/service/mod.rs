@@ -3,7 +3,8 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `server` | [`ChunkServer`]: the loop, taking requests in, sending answers, the clean stop |
+//! | `server` | [`ChunkServer`]: the loop, sending answers, the clean stop |
+//! | `intake` | a request that has come in, until it waits for the store |
 //! | `start` | hands waiting requests to the store |
 //! | `complete` | turns results of the store into answers to clients |
 //! | `ask`, `answer` | a request and an answer under way |
@@ -33,6 +34,7 @@ mod entries;
 mod errors;
 mod figures;
 mod health;
+mod intake;
 mod limits;
 mod locate;
 mod policy;

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slab::Slab;
-use towpath_fastpath::server::{Rejection, StorageRequest, parse_request};
-use towpath_fastpath::{ErrorReply, HealthMonitor};
+use towpath_fastpath::HealthMonitor;
 use towpath_rpc::{
-    Fate, Incoming, Piece, Request as RpcRequest, RequestKey, Responder, RpcServer,
-    ServerConfig as RpcConfig,
+    Fate, Incoming, Piece, RequestKey, Responder, RpcServer, ServerConfig as RpcConfig,
 };
 use towpath_transport::{Buf, Class, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
@@ -27,7 +25,7 @@ use super::refusals::Refusals;
 use super::scrubbing::ScrubBoard;
 use super::stats::ServerStats;
 use super::tenants::{Price, Tenants};
-use super::trace::{Came, SlowLog, Trace};
+use super::trace::{SlowLog, Trace};
 use super::under_way::UnderWay;
 use crate::metrics::Meter;
 use crate::qos::{self, TenantId};
@@ -114,7 +112,7 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) stats: ServerStats,
     pub(super) started: Time,
     /// The longest read that a send buffer holds.
-    read_bytes_max: usize,
+    pub(super) read_bytes_max: usize,
     idle_since: Option<Time>,
     /// When the time of a waiting request is over, at the earliest.
     pub(super) next_expiry: Time,
@@ -379,103 +377,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.stats.expired += self.expire_begun(now) as u64;
         let rest = self.waiting.iter().map(|job| job.deadline).min();
         self.next_expiry = rest.unwrap_or(Time::NEVER).min(self.open.next_expiry());
-    }
-
-    fn on_request(&mut self, request: RpcRequest) {
-        let came = Came { began: self.polled, taken: self.endpoint.now() };
-        let parsed = self.checked(request.link(), parse_request(&request));
-        let deadline = request.deadline();
-        if let Ok(StorageRequest::Write { header, crcs }) = parsed {
-            let (responder, pieces) = request.into_data();
-            let asked = self.write_at_once((header, crcs), pieces.0);
-            return self.take_or_answer(responder, deadline, asked, came);
-        }
-        let (responder, message) = request.into_message();
-        self.endpoint.release(message);
-        let asked = parsed.and_then(|parsed| self.accept(parsed));
-        self.take_or_answer(responder, deadline, asked, came);
-    }
-
-    /// Goes on with what a request asks for, or answers it at once.
-    pub(super) fn take_or_answer(
-        &mut self,
-        responder: Responder,
-        deadline: Time,
-        asked: Result<Ask, Answer>,
-        came: Came,
-    ) {
-        match asked {
-            Ok(Ask::Join(join)) => self.join(responder, deadline, &join),
-            Ok(Ask::Session(id, epoch)) => self.enter(responder, deadline, id, epoch),
-            Ok(ask) => {
-                let class = self.class_of(responder.link());
-                let trace = Trace::new(came, self.endpoint.now(), class, &ask);
-                self.take_in(responder, deadline, ask, trace);
-            }
-            Err(answer) => self.answer(responder, deadline, answer),
-        }
-    }
-
-    /// A request waits for the store, and for the tokens of its tenant.
-    pub(super) fn take_in(
-        &mut self,
-        responder: Responder,
-        deadline: Time,
-        mut ask: Ask,
-        trace: Trace,
-    ) {
-        let now = self.endpoint.now();
-        let mut price = self.tenants.price(responder.link(), &ask);
-        while let Err(limit) = self.tenants.arrived(now, price) {
-            let cost = price.cost;
-            if let Ask::Scrub(scrub) = &mut ask {
-                scrub.shorten(limit.into());
-                price = self.tenants.price(responder.link(), &ask);
-            }
-            if price.cost == cost {
-                let max = price.bytes(limit);
-                self.answer(responder, deadline, Answer::Error(ErrorReply::TenantLimit { max }));
-                return;
-            }
-        }
-        self.next_expiry = self.next_expiry.min(deadline);
-        let link = responder.link();
-        let (class, arrived) = (self.class_of(link), now);
-        let (pass, tokens) = (None, None);
-        let job = Job { responder, deadline, class, arrived, ask, pass, price, tokens, trace };
-        self.waiting.push((price.tenant, class), link, job);
-    }
-
-    /// What is done with a request that has come in: nothing, where it is malformed or was meant
-    /// for another link.
-    pub(super) fn checked(
-        &mut self,
-        link: LinkId,
-        parsed: Result<StorageRequest, Rejection>,
-    ) -> Result<StorageRequest, Answer> {
-        if self.closing {
-            return Err(Answer::Error(ErrorReply::Busy));
-        }
-        let parsed = parsed.map_err(|rejection| {
-            self.stats.malformed += 1;
-            Answer::from(rejection)
-        })?;
-        let checked = parsed.sender().map_or(Ok(()), |sender| self.check_sender(link, sender));
-        checked.map_err(Answer::Error)?;
-        Ok(parsed)
-    }
-
-    /// What the store is asked for a request without data, or the answer where it is not.
-    pub(super) fn accept(&mut self, parsed: StorageRequest) -> Result<Ask, Answer> {
-        match parsed {
-            StorageRequest::Health => Err(Answer::Health(Box::new(self.health_reply()))),
-            StorageRequest::Qos => Err(Answer::Qos(Box::new(self.qos_reply()))),
-            StorageRequest::Read(header) if header.length as usize > self.read_bytes_max => {
-                let max = self.read_bytes_max as u64;
-                Err(Answer::Error(ErrorReply::TooLong { max }))
-            }
-            other => Ask::new(other).ok_or(Answer::Error(ErrorReply::Busy)),
-        }
     }
 
     pub(super) fn answer(&mut self, responder: Responder, deadline: Time, answer: Answer) {
