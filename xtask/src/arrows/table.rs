@@ -51,6 +51,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "erasure coding: parity, decoding, updates, sketches of slices; `no_std` + alloc",
     },
     Row {
+        name: "cap",
+        folder: "storage-fastpath/cap",
+        may_use: MayUse::Only(&["base"]),
+        what: "capabilities: who may do what with which chunks, proved by a tag on each request",
+    },
+    Row {
         name: "verbs",
         folder: "transport/verbs",
         may_use: MayUse::Only(&["base"]),
@@ -170,7 +176,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "fastpath",
         folder: "storage-fastpath",
-        may_use: MayUse::Only(&["base", "qos", "transport", "rpc"]),
+        may_use: MayUse::Only(&["base", "cap", "qos", "transport", "rpc"]),
         what: "fixed-layout read and write, checksums verified on receive, the client",
     },
     Row {
