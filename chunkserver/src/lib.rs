@@ -9,6 +9,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`daemon`] | settings, start and clean stop of a whole server |
+//! | [`guard`] | capabilities: who may do what |
 //! | `metrics` | what is told to Prometheus |
 //! | [`qos`] | reservations: who gets how much of the server |
 //! | [`resident`] | memory in which clients read chunks by themselves |
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod daemon;
+pub mod guard;
 mod metrics;
 pub mod qos;
 pub mod resident;

@@ -6,11 +6,14 @@ use crate::change::Terms;
 use crate::error::{ClientError, ErrorKind};
 use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
 use crate::output::{Asked, Output, read_reply};
+use crate::proof::{ClientProofs, PROVED, system_ms};
 use crate::resident::ResidentReads;
 use crate::run::page_crcs;
 use crate::slice::{ChunkId, SLICE_BYTES, Span, writer_crcs};
 use crate::wire::{Method, ReadHeader, Sender, WriteHeader, class_number};
 use slab::Slab;
+use smallvec::SmallVec;
+use towpath_cap::Grant;
 use towpath_rpc::{Call, NoBuffer, Outgoing, Push, RequestId, RpcClient};
 use towpath_transport::{Buf, ChannelId, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
@@ -74,6 +77,7 @@ pub struct ChunkClient {
     /// What is being said of it.
     entering: Sender,
     pub(crate) resident: ResidentReads,
+    proofs: Option<ClientProofs>,
 }
 
 impl ChunkClient {
@@ -94,7 +98,27 @@ impl ChunkClient {
             sender: Sender::default(),
             entering: Sender::default(),
             resident: ResidentReads::default(),
+            proofs: None,
         }
+    }
+
+    /// Shows a capability with each request. Its times are the system's.
+    #[must_use]
+    pub fn capability(self, grant: Grant) -> Self {
+        self.capability_at(grant, system_ms)
+    }
+
+    /// The same, with the times of another clock: milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn capability_at(mut self, grant: Grant, clock: fn() -> u64) -> Self {
+        self.proofs = Some(ClientProofs::new(grant, clock));
+        self
+    }
+
+    /// What is shown with each request.
+    #[must_use]
+    pub fn shown(&self) -> Option<&Grant> {
+        self.proofs.as_ref().map(ClientProofs::grant)
     }
 
     /// How long each operation may take. Default 10 s. One that changes something and is given up
@@ -202,13 +226,13 @@ impl ChunkClient {
         let op = self.io_op(Method::Write, chunk, offset, data.len())?;
         let (length, sender) = (data.len() as u32, self.sender(endpoint));
         let header = WriteHeader { chunk, offset, length, sender, terms };
-        let body_bytes = IO_HEADER_BYTES + 4 * crcs.len();
-        let built = Outgoing::new(endpoint, body_bytes, data.len()).and_then(|mut out| {
-            out.extend(&header.emit())?;
-            crcs.iter().try_for_each(|crc| out.extend(&crc.to_le_bytes()))?;
+        let crc_bytes: SmallVec<[u8; 256]> =
+            crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
+        let body = [&header.emit()[..], &crc_bytes];
+        let built = self.outgoing(endpoint, Method::Write, &body, data.len()).map(|mut out| {
             let known = page_crcs(chunk, offset, data.len(), crcs);
             out.set_data_with_crcs(data, known);
-            Ok(out)
+            out
         });
         self.start(endpoint, op, built)
     }
@@ -282,7 +306,7 @@ impl ChunkClient {
         let op = self.fitting_read(endpoint, chunk, offset, length)?;
         let (length, sender) = (length as u32, self.sender(endpoint));
         let header = ReadHeader { chunk, offset, length, sender };
-        let built = Outgoing::with_body(endpoint, &header.emit());
+        let built = self.outgoing(endpoint, Method::Read, &[&header.emit()], 0);
         self.start_until(endpoint, op, built, deadline)
     }
 
@@ -407,8 +431,25 @@ impl ChunkClient {
         body: &impl prost::Message,
     ) -> Result<OpId, ClientError> {
         let op = self.op(method, chunk, None);
-        let built = Outgoing::with_body(endpoint, &body.encode_to_vec());
+        let built = self.outgoing(endpoint, method, &[&body.encode_to_vec()], 0);
         self.start(endpoint, op, built)
+    }
+
+    /// A request's message without its data: its proof, where one is shown, and its body.
+    fn outgoing<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &Endpoint<D>,
+        method: Method,
+        body: &[&[u8]],
+        data_len: usize,
+    ) -> Result<Outgoing, NoBuffer> {
+        let proof = self.proofs.as_mut().map(|proofs| proofs.prove(method, data_len, body));
+        let proof: &[u8] = proof.as_ref().map_or(&[], |proof| proof);
+        let body_bytes = body.iter().map(|part| part.len()).sum::<usize>();
+        let mut out = Outgoing::new(endpoint, proof.len() + body_bytes, data_len)?;
+        out.extend(proof)?;
+        body.iter().try_for_each(|part| out.extend(part))?;
+        Ok(out)
     }
 
     fn op(&self, method: Method, chunk: Option<ChunkId>, span: Option<Span>) -> Op {
@@ -461,7 +502,8 @@ impl ChunkClient {
     ) -> Result<OpId, ClientError> {
         let outgoing = built.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
         let entry = self.ops.vacant_entry();
-        let (method, token) = (op.asked.method as u16, entry.key() as u64);
+        let proved = if self.proofs.is_some() { PROVED } else { 0 };
+        let (method, token) = (op.asked.method as u16 | proved, entry.key() as u64);
         let call = Call { method, token, deadline, ask_fate: op.asked.method.is_change() };
         let request = self.rpc.call(endpoint, call, outgoing);
         op.request = Some(request.map_err(|refused| op.error(refused.error))?);

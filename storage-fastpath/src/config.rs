@@ -9,6 +9,7 @@ use crate::session::ClientSession;
 use crate::slice::SLICE_BYTES;
 use crate::wire::PROTOCOL;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use towpath_cap::Grant;
 use towpath_rpc::limits::OUTCOME_GRACE;
 use towpath_transport::{ChannelId, EndpointConfig, LinkId, Nanos, UdpConfig};
 
@@ -44,6 +45,7 @@ pub struct ClientConfig {
     pub(crate) session: Option<ClientSession>,
     pub(crate) links: usize,
     pub(crate) tenant: Option<String>,
+    capability: Option<Grant>,
 }
 
 impl Default for ClientConfig {
@@ -64,6 +66,7 @@ impl Default for ClientConfig {
             session: None,
             links: 1,
             tenant: None,
+            capability: None,
         }
     }
 }
@@ -204,10 +207,21 @@ impl ClientConfig {
         self
     }
 
+    /// Shows a capability with each request, as servers with keys want it. Default none.
+    #[must_use]
+    pub fn capability(mut self, grant: Grant) -> Self {
+        self.capability = Some(grant);
+        self
+    }
+
     /// A client on an open channel, with these settings.
     pub(crate) fn chunk_client(&self, link: LinkId, channel: ChannelId) -> ChunkClient {
         let client = ChunkClient::new(link, channel);
-        client.timeout(self.timeout).outcome_grace(self.outcome_grace)
+        let client = client.timeout(self.timeout).outcome_grace(self.outcome_grace);
+        match self.capability {
+            Some(grant) => client.capability(grant),
+            None => client,
+        }
     }
 
     pub(crate) fn endpoint_config(&self) -> EndpointConfig {
@@ -216,7 +230,8 @@ impl ClientConfig {
             let data = self.depth * self.links + 2;
             let links = self.links * (1 + usize::from(self.hedge.is_some()));
             EndpointConfig::new().links_max(links).paths(self.paths).send_pools(&[
-                (256, heads),
+                // A header, the checksum of a slice, and a proof.
+                (384, heads),
                 (4 << 10, heads),
                 // A slot that is read.
                 (SLOT_BYTES, heads),

@@ -97,6 +97,19 @@ pub struct SessionRequest {
     pub epoch: u64,
 }
 
+/// Has the capabilities of a serial number hold no more, which is on stable media when the reply
+/// comes (docs/storage-protocol.md section 10). The reply has no body.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct RevokeRequest {
+    /// The serial number.
+    #[prost(fixed64, tag = "1")]
+    pub serial: u64,
+    /// When all of them have expired, in milliseconds since the Unix epoch: until then the server
+    /// remembers.
+    #[prost(uint64, tag = "2")]
+    pub until_ms: u64,
+}
+
 /// What is known of a chunk: the reply to a stat, and an entry of a listing.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct ChunkInfo {

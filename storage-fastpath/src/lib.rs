@@ -36,6 +36,7 @@
 //! | `blocking`, `config`, `transfer` | [`BlockingClient`], its settings, transfer of whole files |
 //! | `qos` | reservations of tenants: what a client tells and asks, and its engine |
 //! | `shared` | [`Client`]: shared by threads and tasks, connects again and repeats by itself |
+//! | `proof` | proofs that a request is allowed: capabilities |
 //! | `session` | sessions: after a reconnect a client may safely repeat its changes |
 //! | `baseline` | with that feature: what all of this is measured against |
 //! | `error`, `limits` | errors; bounds and their reasons |
@@ -54,6 +55,7 @@ pub mod health;
 mod hedge;
 pub mod limits;
 mod output;
+pub mod proof;
 pub mod qos;
 pub mod resident;
 pub mod run;
@@ -77,6 +79,7 @@ pub use resident::ResidentStats;
 pub use session::ClientSession;
 pub use shared::{Client, Pending, SharedStats};
 pub use slice::{ChunkId, SLICE_BYTES};
+pub use towpath_cap as cap;
 pub use transfer::Transferred;
 pub use verify::{Coverage, verify_slices};
 pub use wire::{ErrorReply, Method};

@@ -32,6 +32,8 @@ pub enum Output {
     Qos(QosReply),
     /// Bytes, verified.
     Read(ReadData),
+    /// Capabilities hold no more.
+    Revoked,
     /// What one step of the scrub found.
     Scrub(ScrubReply),
     /// The link has replaced the older links of its session.
@@ -52,6 +54,7 @@ impl Output {
             Self::Located(_) => Method::Locate,
             Self::Qos(_) => Method::Qos,
             Self::Read(_) => Method::Read,
+            Self::Revoked => Method::Revoke,
             Self::Scrub(_) => Method::Scrub,
             Self::Session => Method::Session,
             Self::Stat(_) => Method::Stat,
@@ -237,6 +240,7 @@ fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
         | Method::Zero => {
             ChangeReply::parse(body).map(|reply| Output::Changed(method, Some(reply.chunk_version)))
         }
+        Method::Revoke => none(Output::Revoked),
         Method::Session => none(Output::Session),
         Method::Health => HealthReply::decode(body).map(Output::Health).map_err(bad),
         Method::Join => JoinReply::decode(body).map(Output::Joined).map_err(bad),

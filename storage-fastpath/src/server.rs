@@ -9,10 +9,12 @@
 use crate::change::Terms;
 use crate::control::{
     ChunkInfo, ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoReply, InfoRequest,
-    ListReply, ListRequest, LocateReply, LocateRequest, ScrubReply, ScrubRequest, SessionRequest,
+    ListReply, ListRequest, LocateReply, LocateRequest, RevokeRequest, ScrubReply, ScrubRequest,
+    SessionRequest,
 };
 use crate::health::{HealthReply, HealthRequest};
 use crate::limits::READ_REPLY_BYTES;
+use crate::proof::Shown;
 use crate::qos::wire::{JoinReply, JoinRequest, QosReply, QosRequest};
 use crate::run::page_crcs;
 use crate::slice::{ChunkId, SLICE_BYTES, Span};
@@ -84,6 +86,13 @@ pub enum StorageRequest {
     },
     /// Read bytes.
     Read(ReadHeader),
+    /// Have the capabilities of a serial number hold no more.
+    Revoke {
+        /// The serial number.
+        serial: u64,
+        /// When all of them have expired, in milliseconds since the Unix epoch.
+        until_ms: u64,
+    },
     /// Check some slices.
     Scrub {
         /// Most slices to check; 0: as the server likes.
@@ -148,10 +157,7 @@ impl Rejection {
 /// # Errors
 /// [`Rejection`]; [`respond_rejected`] tells the client.
 pub fn parse_request(request: &Request) -> Result<StorageRequest, Rejection> {
-    let unknown = Rejection::UnknownMethod(request.method());
-    let method = Method::from_code(request.method()).ok_or(unknown)?;
-    let parsed = parse(method, request.body(), request.data_len());
-    parsed.map_err(Rejection::Malformed)
+    parse_shown(&shown(request)?)
 }
 
 /// What a request asks for whose data is still on its way.
@@ -159,9 +165,32 @@ pub fn parse_request(request: &Request) -> Result<StorageRequest, Rejection> {
 /// # Errors
 /// [`Rejection`]; [`respond_rejected`] tells the client.
 pub fn parse_head(head: &Head) -> Result<StorageRequest, Rejection> {
-    let unknown = Rejection::UnknownMethod(head.method());
-    let method = Method::from_code(head.method()).ok_or(unknown)?;
-    parse(method, head.body(), head.data_len()).map_err(Rejection::Malformed)
+    parse_shown(&shown_head(head)?)
+}
+
+/// A request and its proof.
+///
+/// # Errors
+/// [`Rejection`] where it has a part of a proof.
+pub fn shown(request: &Request) -> Result<Shown<'_>, Rejection> {
+    Shown::new(request.method(), request.body(), request.data_len())
+}
+
+/// A request whose data is still on its way, and its proof.
+///
+/// # Errors
+/// [`Rejection`] where it has a part of a proof.
+pub fn shown_head(head: &Head) -> Result<Shown<'_>, Rejection> {
+    Shown::new(head.method(), head.body(), head.data_len())
+}
+
+/// What a request asks for, its proof apart.
+///
+/// # Errors
+/// [`Rejection`]; [`respond_rejected`] tells the client.
+pub fn parse_shown(shown: &Shown<'_>) -> Result<StorageRequest, Rejection> {
+    let parsed = parse(shown.method()?, shown.body(), shown.data_len());
+    parsed.map_err(Rejection::Malformed)
 }
 
 fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest, WireError> {
@@ -225,6 +254,10 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
         Method::Qos => {
             let QosRequest {} = decode(body)?;
             StorageRequest::Qos
+        }
+        Method::Revoke => {
+            let RevokeRequest { serial, until_ms } = decode(body)?;
+            StorageRequest::Revoke { serial, until_ms }
         }
         Method::Session => {
             let SessionRequest { high, low, epoch } = decode(body)?;

@@ -103,6 +103,9 @@ pub struct DaemonConfig {
     pub interference_window_ms: u32,
     /// What a class keeps of the most that it has written, in percent.
     pub interference_least_percent: u32,
+    /// The file of keys that capabilities are made with; read again when it changes. None: whoever
+    /// reaches the server may do everything.
+    pub key_file: Option<PathBuf>,
     /// The file of tenants; read again when it changes.
     pub tenants_file: Option<PathBuf>,
     /// Bytes a second that the background scrub reads; 0: none.
@@ -189,6 +192,7 @@ impl Default for DaemonConfig {
             interference_p99_us: 0,
             interference_window_ms: 100,
             interference_least_percent: 5,
+            key_file: None,
             tenants_file: None,
             scrub_bytes_per_s: 4 << 20,
             metrics: None,

@@ -16,6 +16,7 @@ use super::error::DaemonError;
 use super::run::Served;
 use super::stop::StopFlag;
 use super::tenants::{Stamp, TenantsFile};
+use crate::guard::Guard;
 use crate::metrics::Worker;
 use crate::qos::Qos;
 use crate::service::{ChunkServer, InterferenceControl, ScrubBoard, ServerStats, ServiceConfig};
@@ -30,6 +31,7 @@ pub(super) struct Post<D> {
     pub(super) qos: Option<Qos>,
     pub(super) worker: Worker,
     pub(super) control: Option<InterferenceControl>,
+    pub(super) guard: Option<Guard>,
 }
 
 /// What all workers have in common.
@@ -133,7 +135,7 @@ impl Crew<'_> {
         boards: Arc<[ScrubBoard]>,
         tell: &SyncSender<Result<(), DaemonError>>,
     ) -> Option<Ended> {
-        let Post { device, endpoint, store, mut desk, qos, worker, control } = post;
+        let Post { device, endpoint, store, mut desk, qos, worker, control, guard } = post;
         // Whoever starts it waits for the word.
         let endpoint = match Endpoint::new(device, endpoint) {
             Ok(endpoint) => endpoint,
@@ -144,7 +146,7 @@ impl Crew<'_> {
         };
         let server = ChunkServer::new(endpoint, store, self.service);
         let server = server.resident_memory(self.resident.to_vec()).qos(qos);
-        let server = server.interference(control);
+        let server = server.interference(control).guard(guard);
         let mut server = server.count_in(worker.meter).scrubbing(boards);
         let mut told = 0;
         let _ = tell.send(Ok(()));

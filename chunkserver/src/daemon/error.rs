@@ -12,6 +12,7 @@ use towpath_transport::{EndpointError, ListenError, MemoryError};
 use super::file::ConfigFileError;
 use super::store::SizesError;
 use super::value::ValueError;
+use crate::guard::GuardError;
 use crate::qos::TenantsError;
 use crate::store::core::CoreRepairError;
 use crate::store::old::UpgradeError;
@@ -179,6 +180,9 @@ pub enum DaemonError {
     /// The memory for resident chunks cannot be had.
     #[error("cannot get the memory that `resident_bytes` (--resident-bytes) asks for: lower it")]
     Resident(#[source] MemoryError),
+    /// Requests cannot be checked.
+    #[error("the server cannot say who may do what: {0}")]
+    Guard(#[from] GuardError),
     /// The file of tenants cannot be used.
     #[error(transparent)]
     Tenants(#[from] TenantsError),
@@ -257,6 +261,7 @@ impl DaemonError {
             | Self::SameDisk(_)
             | Self::GoneFlag { .. }
             | Self::DeviceIp { .. }
+            | Self::Guard(_)
             | Self::Tenants(_)
             | Self::TenantsWithoutIops
             | Self::NotAdmitted { .. }

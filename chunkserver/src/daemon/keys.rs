@@ -369,6 +369,26 @@ pub const KEYS: &[Key] = &[
         "tokens for each 4 KiB that is written: what a write takes of the server beside a read"
     ),
     Key {
+        name: "key_file",
+        kind: "PATH",
+        doc: "file of keys that capabilities are made with (docs/capabilities.md): a number and 64 \
+              hexadecimal digits on each line, as `towpath cap key` prints; read again when it \
+              changes; \"none\": whoever reaches the server may do everything",
+        quoted: true,
+        set: |config, text| {
+            config.key_file = match text {
+                "" => return Err(ValueError::Needs { needs: "a path, or \"none\"" }),
+                "none" => None,
+                path => Some(PathBuf::from(path)),
+            };
+            Ok(())
+        },
+        show: |config| {
+            let path = config.key_file.as_ref();
+            path.map_or_else(|| "none".into(), |path| path.display().to_string())
+        },
+    },
+    Key {
         name: "tenants_file",
         kind: "PATH",
         doc: "file of tenants: tables like [tenant.web] with reserve = \"80K\", limit and weight; \

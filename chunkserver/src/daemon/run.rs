@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde::Serialize;
 use towpath_fastpath::HealthConfig;
@@ -23,6 +24,7 @@ use super::log::log_filter;
 use super::stop::StopFlag;
 use super::store::{check_sizes, random};
 use super::tenants;
+use crate::guard::Guard;
 use crate::metrics::Worker;
 use crate::service::{ChunkServer, InterferenceControl, ServerStats, ServiceConfig};
 
@@ -163,27 +165,44 @@ pub fn run<D: Device<Memory = Region> + Send>(
     let Some(store) = stores.next() else { return Err(DaemonError::NoDevice) };
     let mut status = status_socket(config, workers.count())?;
     let (first_qos, control) = (qos.next(), interference(config));
+    let guard = guard(config)?;
     let mut posts = Vec::new();
     for ((index, device), store) in others.into_iter().enumerate().zip(stores) {
         let endpoint = of_worker(index + 1);
         let desk = status.as_mut().map(|(_, desks)| desks.remove(0));
         let (worker, control) = (Worker::default(), control.clone());
-        posts.push(Post { device, endpoint, store, desk, qos: qos.next(), worker, control });
+        let (qos, guard) = (qos.next(), guard.clone());
+        posts.push(Post { device, endpoint, store, desk, qos, worker, control, guard });
     }
     let server = ChunkServer::new(endpoint, store, &service);
     let server = server.resident_memory(resident.clone()).qos(first_qos);
     let server = server.scrubbing(beside.boards()).interference(control.clone());
+    let server = server.guard(guard.clone());
+    guard.iter().for_each(Guard::wait_for_start);
     let crew = Crew { config, stop, service: &service, tenants_stamp, resident: &resident };
     let status = status.map(|(socket, _)| socket);
     let served = crew.serve(server, status, beside, posts, || {
         let ready = Ready { listening, device, pid: std::process::id(), metrics: metrics_at };
         on_ready(&ready).map_err(DaemonError::Ready)?;
         tracing::info!(%listening, %device, workers = workers.count(), "serving");
-        say_who_may_do_what(listening);
+        say_who_may_do_what(config, listening);
         Ok(())
     })?;
     log_end(&served);
     Ok(served)
+}
+
+/// What requests are checked by, where there are keys.
+fn guard(config: &DaemonConfig) -> Result<Option<Guard>, DaemonError> {
+    let Some(keys) = &config.key_file else { return Ok(None) };
+    let mode = std::fs::metadata(keys).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o077 != 0 {
+        tracing::warn!(
+            keys = %keys.display(),
+            "others than the server may read its keys, and then do everything: chmod 600"
+        );
+    }
+    Ok(Some(Guard::open(keys, &config.data_dir.join("revoked"))?))
 }
 
 /// What the server did, in the words of its log.
@@ -238,14 +257,16 @@ fn likely_ip(of_family: IpAddr) -> Option<IpAddr> {
 }
 
 /// Nothing is authenticated, which whoever opens the server to a network must know.
-fn say_who_may_do_what(listening: SocketAddr) {
-    if listening.ip().is_loopback() {
+fn say_who_may_do_what(config: &DaemonConfig, listening: SocketAddr) {
+    if let Some(path) = &config.key_file {
+        tracing::info!(keys = %path.display(), "requests need capabilities");
+    } else if listening.ip().is_loopback() {
         tracing::info!("every program on this host may read and delete every chunk");
     } else {
         tracing::warn!(
             %listening,
             "everyone who can reach this address may read and delete every chunk: nothing is \
-             authenticated"
+             authenticated; set `key_file`"
         );
     }
 }

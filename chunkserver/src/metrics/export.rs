@@ -1,5 +1,6 @@
 //! All that was collected as families of metrics.
 
+use towpath_fastpath::cap::Denied;
 use towpath_fastpath::qos::wire::{QosReply, TenantReport};
 use towpath_transport::Class;
 
@@ -135,6 +136,11 @@ fn requests(text: &mut Text, all: &Collected<'_>) {
         ("too long", stats.rpc.too_long),
     ] {
         text.line(name, &[("reason", why)], count);
+    }
+    let name = "towpath_requests_denied_total";
+    text.family(name, Kind::Counter, "Requests that no capability allowed, by reason.");
+    for why in Denied::ALL {
+        text.line(name, &[("reason", why.label())], stats.denied[why as usize]);
     }
     let gauge = |what: fn(&WorkerFigures) -> u64| told().map(what).sum::<u64>();
     let oldest = told().map(|figures| figures.oldest_ns).max().unwrap_or(0);

@@ -37,6 +37,8 @@ pub(super) enum Ask {
     Locate(ChunkId, u64),
     /// A read.
     Read(ReadHeader),
+    /// The capabilities of a serial number hold no more; when they have expired.
+    Revoke(u64, u64),
     /// A scrub, with what it found so far.
     Scrub(Scrub),
     /// The link replaces the older ones of a session: its number and this link's epoch.
@@ -75,6 +77,7 @@ impl Ask {
             ),
             StorageRequest::Locate { chunk, first_slice } => Self::Locate(chunk, first_slice),
             StorageRequest::Read(header) => Self::Read(header),
+            StorageRequest::Revoke { serial, until_ms } => Self::Revoke(serial, until_ms),
             StorageRequest::Scrub { budget_slices } => {
                 Self::Scrub(Scrub::new(match budget_slices {
                     0 => SCRUB_BUDGET_DEFAULT,
@@ -97,6 +100,7 @@ impl Ask {
             Self::List(..) => Method::List,
             Self::Locate(..) => Method::Locate,
             Self::Read(_) => Method::Read,
+            Self::Revoke(..) => Method::Revoke,
             Self::Scrub(_) => Method::Scrub,
             Self::Session(..) => Method::Session,
             Self::Stat(_) => Method::Stat,
@@ -159,7 +163,7 @@ impl Ask {
             Self::Info => Target::Server,
             Self::List(..) => Target::All,
             Self::Scrub(_) => Target::Any,
-            Self::Join(_) | Self::Session(..) => return None,
+            Self::Join(_) | Self::Revoke(..) | Self::Session(..) => return None,
         })
     }
 
@@ -193,7 +197,7 @@ impl Ask {
             },
             Self::Scrub(scrub) => Request::Scrub { budget_slices: scrub.step(), from: None },
             // Answered without the store.
-            Self::Join(_) | Self::Session(..) => return None,
+            Self::Join(_) | Self::Revoke(..) | Self::Session(..) => return None,
             &mut Self::Stat(chunk) => Request::Stat { chunk },
             Self::Write(WriteHeader { chunk, offset, terms, .. }, data, crcs, staged) => {
                 Request::Write {

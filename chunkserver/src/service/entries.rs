@@ -1,13 +1,16 @@
-//! Links that have entered a session, and entries that are not answered yet.
+//! Links that have entered a session, and entries and revocations that are not answered yet.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
 use towpath_fastpath::ErrorReply;
+use towpath_fastpath::cap::Denied;
 use towpath_rpc::Responder;
 use towpath_transport::{Device, LinkId, Region, Time};
 
 use super::answer::Answer;
 use super::server::ChunkServer;
+use crate::guard::Revocation;
 use crate::store::{Fenced, Pass};
 
 /// The links of this server that have entered a session.
@@ -15,7 +18,7 @@ use crate::store::{Fenced, Pass};
 pub(super) struct Entries {
     /// By the index of the link.
     passes: Vec<Option<Arc<Pass>>>,
-    /// Entries that wait until the store has nothing of older links.
+    /// Entries that wait until the store has nothing of older links, and revocations.
     waiting: Vec<Entry>,
 }
 
@@ -23,7 +26,33 @@ pub(super) struct Entries {
 struct Entry {
     responder: Responder,
     deadline: Time,
-    pass: Arc<Pass>,
+    until: Until,
+}
+
+/// What an entry waits for.
+#[derive(Debug)]
+enum Until {
+    /// The store has nothing of older links.
+    IsClear(Arc<Pass>),
+    /// A revocation is on stable media.
+    IsRevoked(Receiver<Revocation>),
+}
+
+impl Until {
+    /// The answer, where it is there.
+    fn answer(&self) -> Option<Answer> {
+        match self {
+            Self::IsClear(pass) => pass.is_clear().then_some(Answer::Done),
+            Self::IsRevoked(told) => match told.try_recv() {
+                Ok(Revocation::Done) => Some(Answer::Done),
+                Ok(Revocation::Full) => Some(Answer::Error(ErrorReply::NoSpace)),
+                Ok(Revocation::Failed) | Err(TryRecvError::Disconnected) => {
+                    Some(Answer::Error(ErrorReply::Media))
+                }
+                Err(TryRecvError::Empty) => None,
+            },
+        }
+    }
 }
 
 impl Entries {
@@ -69,14 +98,36 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         match entered {
             Ok(pass) => {
                 passes[at] = Some(Arc::clone(&pass));
-                self.entries.waiting.push(Entry { responder, deadline, pass });
+                let until = Until::IsClear(pass);
+                self.entries.waiting.push(Entry { responder, deadline, until });
             }
             Err(Fenced) => self.answer(responder, deadline, Answer::Error(ErrorReply::Fenced)),
         }
     }
 
-    /// Answers the entries for which the store has nothing of older links any more, and gives up
-    /// those whose time is over.
+    /// The capabilities of a serial number hold no more, which is answered when it is durable.
+    pub(super) fn revoke(
+        &mut self,
+        responder: Responder,
+        deadline: Time,
+        serial: u64,
+        until_ms: u64,
+    ) {
+        let Some(guard) = &self.guard else {
+            // It has no keys, so no capability holds anyway.
+            let answer = Answer::Error(ErrorReply::Denied { why: Denied::Key });
+            return self.answer(responder, deadline, answer);
+        };
+        match guard.revoke(serial, until_ms) {
+            Some(told) => {
+                let until = Until::IsRevoked(told);
+                self.entries.waiting.push(Entry { responder, deadline, until });
+            }
+            None => self.answer(responder, deadline, Answer::Error(ErrorReply::Busy)),
+        }
+    }
+
+    /// Answers the entries that wait for nothing any more, and gives up those whose time is over.
     pub(super) fn answer_entries(&mut self) {
         if !self.entries.are_waiting() {
             return;
@@ -84,10 +135,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let now = self.endpoint.now();
         for index in (0..self.entries.waiting.len()).rev() {
             let entry = &self.entries.waiting[index];
-            let answer = match entry.pass.is_clear() {
-                true => Answer::Done,
-                false if now >= entry.deadline => Answer::Error(ErrorReply::Busy),
-                false => continue,
+            let answer = match entry.until.answer() {
+                Some(answer) => answer,
+                None if now >= entry.deadline => Answer::Error(ErrorReply::Busy),
+                None => continue,
             };
             let Entry { responder, deadline, .. } = self.entries.waiting.swap_remove(index);
             self.answer(responder, deadline, answer);

@@ -1,7 +1,8 @@
 //! What becomes of a request that has come in, until it waits for the store or has its answer.
 
 use towpath_fastpath::ErrorReply;
-use towpath_fastpath::server::{Rejection, StorageRequest, parse_request};
+use towpath_fastpath::proof::Shown;
+use towpath_fastpath::server::{Rejection, StorageRequest, parse_shown, shown};
 use towpath_rpc::{Request as RpcRequest, Responder};
 use towpath_transport::{Device, LinkId, Region, Time};
 
@@ -13,7 +14,7 @@ use super::trace::{Came, Trace};
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn on_request(&mut self, request: RpcRequest) {
         let came = Came { began: self.polled, taken: self.endpoint.now() };
-        let parsed = self.checked(request.link(), parse_request(&request));
+        let parsed = self.checked(request.link(), shown(&request));
         let deadline = request.deadline();
         if let Ok(StorageRequest::Write { header, crcs }) = parsed {
             let (responder, pieces) = request.into_data();
@@ -37,6 +38,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         match asked {
             Ok(Ask::Join(join)) => self.join(responder, deadline, &join),
             Ok(Ask::Session(id, epoch)) => self.enter(responder, deadline, id, epoch),
+            Ok(Ask::Revoke(serial, until_ms)) => {
+                self.revoke(responder, deadline, serial, until_ms);
+            }
             Ok(ask) => {
                 let class = self.class_of(responder.link());
                 let trace = Trace::new(came, self.endpoint.now(), class, &ask);
@@ -76,20 +80,28 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.waiting.push((price.tenant, class), link, job);
     }
 
-    /// What is done with a request that has come in: nothing, where it is malformed or was meant
-    /// for another link.
+    /// What is done with a request that has come in: nothing, where it is malformed, not allowed,
+    /// or was meant for another link.
     pub(super) fn checked(
         &mut self,
         link: LinkId,
-        parsed: Result<StorageRequest, Rejection>,
+        shown: Result<Shown<'_>, Rejection>,
     ) -> Result<StorageRequest, Answer> {
         if self.closing {
             return Err(Answer::Error(ErrorReply::Busy));
         }
-        let parsed = parsed.map_err(|rejection| {
+        let parsed = shown.and_then(|shown| Ok((parse_shown(&shown)?, shown)));
+        let (parsed, shown) = parsed.map_err(|rejection| {
             self.stats.malformed += 1;
             Answer::from(rejection)
         })?;
+        if let Some(guard) = &self.guard {
+            let tenant = self.tenants.number(link);
+            guard.check(&shown, &parsed, tenant).map_err(|why| {
+                self.stats.denied[why as usize] += 1;
+                Answer::Error(ErrorReply::Denied { why })
+            })?;
+        }
         let checked = parsed.sender().map_or(Ok(()), |sender| self.check_sender(link, sender));
         checked.map_err(Answer::Error)?;
         Ok(parsed)

@@ -27,6 +27,7 @@ use super::stats::ServerStats;
 use super::tenants::{Price, Tenants};
 use super::trace::{SlowLog, Trace};
 use super::under_way::UnderWay;
+use crate::guard::Guard;
 use crate::metrics::Meter;
 use crate::qos::{self, TenantId};
 use crate::store::disks::{Closed, Disks};
@@ -98,6 +99,7 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) waits_for_tokens: bool,
     pub(super) staged: Slab<Asked>,
     pub(super) under_way: UnderWay,
+    pub(super) guard: Option<Guard>,
     pub(super) control: Option<InterferenceControl>,
     /// Some write waits for what interference control gives back.
     pub(super) waits_for_control: bool,
@@ -157,6 +159,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             waits_for_tokens: false,
             staged: Slab::new(),
             under_way: UnderWay::default(),
+            guard: None,
             control: None,
             waits_for_control: false,
             answers: VecDeque::new(),
@@ -176,6 +179,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             cores_to_spare: cores_to_spare(),
             closing: false,
         }
+    }
+
+    /// Does what a guard allows, and nothing else. Without one everything is allowed.
+    #[must_use]
+    pub fn guard(mut self, guard: Option<Guard>) -> Self {
+        self.guard = guard;
+        self
     }
 
     /// The endpoint, for its counters.

@@ -1,5 +1,6 @@
 //! What a server counts.
 
+use towpath_fastpath::cap::Denied;
 use towpath_rpc::ServerStats as RpcStats;
 use towpath_transport::LinkStats;
 
@@ -25,6 +26,9 @@ pub struct ServerStats {
     pub fenced: u64,
     /// Requests whose body breaks the rules, or whose method there is not.
     pub malformed: u64,
+    /// Requests that no capability allowed, by reason
+    /// ([`Denied`](towpath_fastpath::cap::Denied)).
+    pub denied: [u64; Denied::ALL.len()],
     /// The most requests that waited for room in the store's queue or for a buffer.
     pub waiting_max: u64,
     /// Writes with a slice that did not have its checksum when it arrived.
@@ -55,6 +59,7 @@ impl std::ops::AddAssign for ServerStats {
             cancelled,
             fenced,
             malformed,
+            denied,
             waiting_max,
             wire_corrupt,
             write_bytes,
@@ -72,6 +77,7 @@ impl std::ops::AddAssign for ServerStats {
         self.cancelled += cancelled;
         self.fenced += fenced;
         self.malformed += malformed;
+        self.denied.iter_mut().zip(denied).for_each(|(sum, more)| *sum += more);
         self.waiting_max = self.waiting_max.max(waiting_max);
         self.wire_corrupt += wire_corrupt;
         self.write_bytes += write_bytes;

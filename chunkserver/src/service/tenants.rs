@@ -49,6 +49,11 @@ impl Tenants {
         self.links.as_ref().map(Links::qos)
     }
 
+    /// The number of the tenant that a link has joined as; 0 of one that has not.
+    pub(super) fn number(&self, link: LinkId) -> u32 {
+        self.numbers.get(link.index()).copied().unwrap_or(0)
+    }
+
     /// The name of a tenant, for people; where none is kept apart it is that of all.
     pub(super) fn name(&self, tenant: TenantId) -> String {
         let names = self.qos().map(Qos::names).unwrap_or_default();
@@ -72,6 +77,7 @@ impl Tenants {
             | Ask::Join(_)
             | Ask::List(..)
             | Ask::Locate(..)
+            | Ask::Revoke(..)
             | Ask::Session(..)
             | Ask::Stat(_) => return Price::default(),
         };
@@ -262,7 +268,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         if sender.epoch != self.entries.epoch(link) {
             return Err(ErrorReply::Fenced);
         }
-        let tenant = self.tenants.numbers.get(link.index()).copied().unwrap_or(0);
+        let tenant = self.tenants.number(link);
         let class = self.endpoint.class_of(link).map_or(0, |found| class_number(found.class));
         let agrees = |said: u32, is: u32| said == 0 || said == is;
         match agrees(sender.tenant, tenant) && agrees(sender.class.into(), class.into()) {

@@ -4,7 +4,7 @@ use super::{ChunkClient, NewChunk, OpId};
 use crate::change::{Clear, Terms};
 use crate::control::{
     ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoRequest, ListRequest,
-    LocateRequest, ScrubRequest, SessionRequest,
+    LocateRequest, RevokeRequest, ScrubRequest, SessionRequest,
 };
 use crate::error::{ClientError, ErrorKind};
 use crate::health::HealthRequest;
@@ -12,7 +12,6 @@ use crate::qos::wire::{JoinRequest, QosRequest};
 use crate::session::ClientSession;
 use crate::slice::ChunkId;
 use crate::wire::{ClearHeader, Method, tenant_number};
-use towpath_rpc::Outgoing;
 use towpath_transport::{Device, Endpoint, Region};
 
 impl ChunkClient {
@@ -149,7 +148,7 @@ impl ChunkClient {
             return Err(op.error(ErrorKind::Length { length, max: u32::MAX as usize }));
         }
         let header = ClearHeader { chunk, clear, sender: self.sender(endpoint), terms };
-        let built = Outgoing::with_body(endpoint, &header.emit());
+        let built = self.outgoing(endpoint, clear.method(), &[&header.emit()], 0);
         self.start(endpoint, op, built)
     }
 
@@ -206,6 +205,20 @@ impl ChunkClient {
         budget_slices: u64,
     ) -> Result<OpId, ClientError> {
         self.start_control(endpoint, Method::Scrub, None, &ScrubRequest { budget_slices })
+    }
+
+    /// Has the capabilities of a serial number, all of which have expired by `until_ms`, hold no
+    /// more. When it has ended well, the server refuses them and remembers it durably.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_revoke<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        serial: u64,
+        until_ms: u64,
+    ) -> Result<OpId, ClientError> {
+        self.start_control(endpoint, Method::Revoke, None, &RevokeRequest { serial, until_ms })
     }
 
     /// Asks what the server is and how it is.

@@ -1,6 +1,7 @@
 //! What is asked for again, and when.
 
 use towpath_base::Prng;
+use towpath_cap::Denied;
 use towpath_rpc::Fate;
 use towpath_transport::Nanos;
 
@@ -34,6 +35,7 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
     match kind {
         ErrorKind::Busy
         | ErrorKind::Refused(ErrorReply::Busy | ErrorReply::WireCorrupt { .. })
+        | ErrorKind::Refused(ErrorReply::Denied { why: Denied::Early })
         | ErrorKind::ReplyCorrupt { .. } => Next::Later,
         // Another client has entered the session that its user gave to both.
         ErrorKind::Refused(ErrorReply::Fenced) => Next::Later,

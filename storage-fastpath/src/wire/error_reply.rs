@@ -5,6 +5,7 @@ use crate::limits::ERROR_BYTES;
 use crate::slice::ChunkId;
 use bytemuck::{Pod, Zeroable};
 use core::mem::{offset_of, size_of};
+use towpath_cap::Denied;
 use towpath_rpc::Fate;
 
 /// Which rule a request broke. The number is sent.
@@ -215,6 +216,12 @@ pub enum ErrorReply {
         /// The number of the disk in the server's settings, from 0.
         disk: u64,
     },
+    /// The request is not allowed, by its capability or for lack of one (docs/capabilities.md).
+    #[error("the server refused the request: {why}")]
+    Denied {
+        /// Why.
+        why: Denied,
+    },
     /// The server keeps no reservations.
     #[error("the server keeps no reservations: start it with --qos-iops")]
     NoReservations,
@@ -284,6 +291,7 @@ impl ErrorReply {
             Self::TenantBarred { wait_us } => (22, none, 0, wait_us, 0),
             Self::NoReservations => (23, none, 0, 0, 0),
             Self::TenantLimit { max } => (24, none, 0, max, 0),
+            Self::Denied { why } => (25, none, 0, 0, why as u16),
             Self::DiskFailed { chunk, disk } => (40, chunk, 0, disk, 0),
         }
     }
@@ -317,6 +325,7 @@ impl ErrorReply {
             22 => Self::TenantBarred { wait_us: value },
             23 => Self::NoReservations,
             24 => Self::TenantLimit { max: value },
+            25 => Self::Denied { why: Denied::from_code(why) },
             40 => Self::DiskFailed { chunk, disk: value },
             _ => return None,
         })

@@ -66,11 +66,13 @@ pub enum Method {
     Zero = 16,
     /// Give a chunk another length.
     Truncate = 17,
+    /// Have capabilities hold no more.
+    Revoke = 18,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -88,6 +90,7 @@ impl Method {
         Self::Trim,
         Self::Zero,
         Self::Truncate,
+        Self::Revoke,
     ];
 
     /// Whether it changes anything: then its caller wants to know whether it was done, even when
@@ -133,6 +136,7 @@ impl core::fmt::Display for Method {
             Self::Trim => "trim",
             Self::Zero => "zero",
             Self::Truncate => "truncate",
+            Self::Revoke => "revoke",
         })
     }
 }

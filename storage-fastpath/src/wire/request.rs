@@ -31,9 +31,8 @@ struct RequestRaw {
     expected: u64,
     stamp: u64,
     chain_version: u64,
-    capability: [u8; 24],
-    tag: [u8; 16],
-    reserved_1: u32,
+    reserved_1: [u64; 5],
+    reserved_2: u32,
     header_crc: u32,
 }
 
@@ -46,9 +45,8 @@ const _: () = {
     assert!(offset_of!(RequestRaw, expected) == 56);
     assert!(offset_of!(RequestRaw, stamp) == 64);
     assert!(offset_of!(RequestRaw, chain_version) == 72);
-    assert!(offset_of!(RequestRaw, capability) == 80);
-    assert!(offset_of!(RequestRaw, tag) == 104);
-    assert!(offset_of!(RequestRaw, reserved_1) == 120);
+    assert!(offset_of!(RequestRaw, reserved_1) == 80);
+    assert!(offset_of!(RequestRaw, reserved_2) == 120);
     assert!(offset_of!(RequestRaw, header_crc) == 124);
 };
 
@@ -169,10 +167,9 @@ impl Common {
         check_zero(flags & !FLAG_VERSION, "a flag")?;
         let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         for (is_zero, what) in [
-            (is_zero(&raw.reserved_0) && raw.reserved_1 == 0, "a reserved byte"),
+            (is_zero(&raw.reserved_0) && raw.reserved_1 == [0; 5], "a reserved byte"),
+            (raw.reserved_2 == 0, "a reserved byte"),
             (raw.chain_version == 0, "a chain version"),
-            (is_zero(&raw.capability), "a byte of a capability"),
-            (is_zero(&raw.tag), "a byte of a tag"),
             (raw.expected == 0 || flags & FLAG_VERSION != 0, "a version without its flag"),
         ] {
             if !is_zero {

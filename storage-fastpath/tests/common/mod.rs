@@ -304,7 +304,8 @@ impl Service {
             StorageRequest::Clear(_)
             | StorageRequest::Read(_)
             | StorageRequest::Write { .. }
-            | StorageRequest::Locate { .. } => Answer::Silence,
+            | StorageRequest::Locate { .. }
+            | StorageRequest::Revoke { .. } => Answer::Silence,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use towpath_fastpath::ErrorReply;
-use towpath_fastpath::server::{StorageRequest, parse_head};
+use towpath_fastpath::server::{StorageRequest, shown_head};
 use towpath_fastpath::wire::WriteHeader;
 use towpath_rpc::{Fate, Head, Piece, RequestKey, Responder, Streamed};
 use towpath_transport::{Device, LinkId, Region, Time};
@@ -93,9 +93,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     fn begin(&mut self, head: Head) {
         let (request, deadline) = (head.request_key(), head.deadline());
-        let parsed = parse_head(&head);
+        let parsed = self.checked(head.link(), shown_head(&head));
         let responder = head.into_responder();
-        let parsed = self.checked(responder.link(), parsed);
         let what = parsed.and_then(|parsed| match parsed {
             StorageRequest::Write { header, crcs } => {
                 self.open.next_stage += 1;
