@@ -7,6 +7,7 @@ use towpath_fastpath::{ChunkId, HedgeAfter};
 
 use super::bench::BenchArgs;
 use super::bytes::parse_size;
+use super::cap::CapArgs;
 use super::qos::QosArgs;
 use super::sim::SimArgs;
 #[cfg(feature = "baseline")]
@@ -26,7 +27,8 @@ Exit codes:
   2    wrong flags
   3    the server (for `paths` and `links`, the process) cannot be reached, or is of another version
   4    there is no such chunk, or a chunk of that name exists already
-  5    the server refused: it is full, busy or read-only, or two scrubs ran at once
+  5    the server refused: no capability allows it, it is full, busy or read-only, or two scrubs ran
+       at once
   6    unknown whether it was done: the server went away, did not answer, or failed; what it had
        acknowledged is safe
   7    a local file cannot be read or written
@@ -78,6 +80,9 @@ pub(crate) enum Command {
     Health(ServerArgs),
     /// Show who has reserved what of a server, and who gets it
     Qos(QosArgs),
+    /// Make keys and capabilities, which say who may do what with which chunks; show and revoke
+    /// them
+    Cap(CapArgs),
     /// Show the paths of each link of a running process on this machine
     Paths(StatusArgs),
     /// Show what each worker and link of a running process on this machine uses, and the limits
@@ -218,6 +223,10 @@ pub(crate) struct LinkArgs {
     /// that nobody has reserved]
     #[arg(long, value_name = "NAME")]
     pub(super) tenant: Option<String>,
+    /// File of the capability to show, as `towpath cap mint` prints it, where the server wants one
+    /// [default: $TOWPATH_CAPABILITY, or none]
+    #[arg(long, value_name = "FILE")]
+    pub(super) capability: Option<PathBuf>,
     /// How long to wait for one answer, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]

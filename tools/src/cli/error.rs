@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use towpath_chunkserver::daemon::DaemonError;
 use towpath_chunkserver::qos::WhatIfError;
+use towpath_fastpath::cap::{GrantError, KeyError, MintError};
 use towpath_fastpath::{ErrorKind, ErrorReply};
 use towpath_lab::studies::StudyError;
 use towpath_status::AskError;
@@ -147,6 +148,25 @@ pub(crate) enum CliError {
         /// Why, and what would be admitted.
         reason: String,
     },
+    /// A file is no capability.
+    #[error("{} holds no capability: {error}", path.display())]
+    Grant {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        error: GrantError,
+    },
+    /// A file is none of keys.
+    #[error("the keys in {}: {error}", path.display())]
+    Keys {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        error: KeyError,
+    },
+    /// No capability was made.
+    #[error(transparent)]
+    Mint(MintError),
     /// There is no answer to what would be.
     #[error(transparent)]
     WhatIf(WhatIfError),
@@ -188,13 +208,17 @@ impl CliError {
             Self::Ask(_) => 3,
             Self::Changed { .. } | Self::Damaged { .. } => 1,
             Self::Demo(error) => of_demo(error),
-            Self::File { .. } | Self::FileExists { .. } | Self::Stdout(_) => 7,
+            Self::File { .. }
+            | Self::FileExists { .. }
+            | Self::Grant { .. }
+            | Self::Keys { .. }
+            | Self::Stdout(_) => 7,
             Self::Interrupted(_) => EXIT_INTERRUPTED,
             Self::Session(error) => of_session(error),
             Self::ScrubShared { .. } | Self::NoReservations | Self::WouldBeRefused { .. } => 5,
             Self::Missed { .. } => 9,
             Self::Study { source: StudyError::Params { .. }, .. } => Self::USAGE,
-            Self::NoLossOfItsOwn { .. } | Self::Put(_) => Self::USAGE,
+            Self::NoLossOfItsOwn { .. } | Self::Put(_) | Self::Mint(_) => Self::USAGE,
             Self::NoFileNoServer { .. } => 3,
             #[cfg(feature = "baseline")]
             Self::BenchFastpath(_) => 8,

@@ -9,6 +9,7 @@
 //! | `study` | what both are asked with, and shown as: tables, JSON and drawings |
 //! | `session` | a client of one chunk server |
 //! | `chunk` | put, get, ls, stat, rm, scrub and info against a running chunk server |
+//! | `cap` | keys and capabilities: who may do what |
 //! | `qos` | who has reserved what of a server, and who gets it |
 //! | `status` | what a running process on this machine tells of its links |
 //! | `error` | what can go wrong, what to do next, and exit codes |
@@ -17,6 +18,7 @@
 mod args;
 mod bench;
 pub(crate) mod bytes;
+mod cap;
 mod chunk;
 mod demo;
 mod error;
@@ -97,6 +99,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Scrub(args) => chunk::scrub(&args, &interrupt),
         Command::Info(args) => chunk::info(&args, &interrupt),
         Command::Health(args) => chunk::health(&args, &interrupt),
+        Command::Cap(args) => cap::run(&args, &interrupt),
         Command::Qos(args) => qos::run(&args, &interrupt),
         Command::Paths(args) => status::paths(&args),
         Command::Links(args) => status::links(&args),

@@ -17,7 +17,9 @@ mod list;
 mod output;
 mod put;
 
+use std::env;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use serde::Serialize;
 use towpath_fastpath::control::ChunkInfo;
@@ -36,10 +38,14 @@ pub(crate) use put::put;
 
 use super::args::{PipelineArgs, ServerArgs};
 use super::bytes::gbps;
+use super::cap::read_grant;
 use super::demo::{AnyDevice, endpoint_config, open_device};
 use super::error::{CliError, check_faults, loses};
 use super::interrupt::Interrupt;
 use super::session::{Server, Session, SessionError, WallClock, device_ip};
+
+/// Names the file of the capability that is shown where no flag does.
+const CAPABILITY_VARIABLE: &str = "TOWPATH_CAPABILITY";
 
 pub(super) type ClientSession = Session<AnyDevice, WallClock>;
 
@@ -84,6 +90,11 @@ fn open_with_room(
     let pace = WallClock::new(interrupt.clone());
     let timeout = Nanos::from_millis(link.timeout_ms);
     let mut session = Session::connect(device, config, pace, server, timeout)?;
+    let named = link.capability.clone();
+    let capability = named.or_else(|| env::var_os(CAPABILITY_VARIABLE).map(PathBuf::from));
+    if let Some(path) = capability {
+        session = session.show(read_grant(&path)?);
+    }
     if let Some(tenant) = &link.tenant {
         session.join(tenant)?;
     }

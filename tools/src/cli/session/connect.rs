@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 
+use towpath_fastpath::cap::Grant;
 use towpath_fastpath::{ChunkClient, ChunkId, HedgeConfig, HedgedClient};
 use towpath_transport::{
     ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, Nanos, Region, Time,
@@ -98,7 +99,10 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         let timeout = client.primary().op_timeout();
         let link = join(&mut endpoint, &mut pace, replica)?;
         let channel = open(&mut endpoint, &mut pace, link, replica.0)?;
-        let second = ChunkClient::new(link, channel).timeout(timeout);
+        let mut second = ChunkClient::new(link, channel).timeout(timeout);
+        if let Some(grant) = client.primary().shown() {
+            second = second.capability(*grant);
+        }
         let client = HedgedClient::new(client.into_primary(), second, config);
         let mut session = Self { endpoint, client, pace };
         let found = session.stat_replica(chunk)?.map_or(0, |info| info.byte_len);
@@ -106,6 +110,14 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
             return Err(SessionError::ReplicaDiffers { replica: replica.0, wanted, found });
         }
         Ok(session)
+    }
+
+    /// From now on each request shows a capability.
+    #[must_use]
+    pub(crate) fn show(self, grant: Grant) -> Self {
+        let Self { endpoint, client, pace } = self;
+        let client = HedgedClient::alone(client.into_primary().capability(grant));
+        Self { endpoint, client, pace }
     }
 
     /// Opens a channel on a link that is up.

@@ -170,6 +170,17 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         }
     }
 
+    /// Has the server refuse the capabilities of a serial number, which all expire by `until_ms`.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn revoke(&mut self, serial: u64, until_ms: u64) -> Result<(), SessionError> {
+        let revoked = |client: &mut ChunkClient, endpoint: &mut Endpoint<D>| {
+            client.start_revoke(endpoint, serial, until_ms)
+        };
+        self.one(revoked).map(drop)
+    }
+
     /// Says that the requests of the link are those of a tenant.
     ///
     /// # Errors
