@@ -2,6 +2,7 @@
 
 mod base_bitmap;
 mod base_serial;
+mod capability;
 mod proto_host;
 mod proto_lane_pair;
 mod proto_link;
@@ -25,6 +26,7 @@ pub fn targets() -> &'static [Target] {
     &[
         Target { name: "base_bitmap", run: base_bitmap::run },
         Target { name: "base_serial", run: base_serial::run },
+        Target { name: "capability", run: capability::run },
         Target { name: "ack_frame", run: proto_wire::ack_frame },
         Target { name: "chunk_header", run: proto_wire::chunk_header },
         Target { name: "frame_table", run: proto_wire::frame_table },

@@ -8,7 +8,8 @@ use towpath_base::crc::crc32c;
 use towpath_fastpath::SLICE_BYTES;
 use towpath_fastpath::control::{
     ChunkInfo, ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoReply, ListReply,
-    ListRequest, LocateReply, LocateRequest, ScrubReply, ScrubRequest, SessionRequest,
+    ListRequest, LocateReply, LocateRequest, RevokeRequest, ScrubReply, ScrubRequest,
+    SessionRequest,
 };
 use towpath_fastpath::qos::wire::{JoinReply, JoinRequest, QosReply};
 use towpath_fastpath::resident::{Located, SLOT_BYTES};
@@ -109,6 +110,7 @@ fn requests(body: &[u8]) -> u64 {
         decoded::<FinishRequest>(body),
         decoded::<ListRequest>(body),
         decoded::<ScrubRequest>(body),
+        decoded::<RevokeRequest>(body),
         decoded::<SessionRequest>(body),
         decoded::<LocateRequest>(body),
         decoded::<JoinRequest>(body),
