@@ -6,8 +6,8 @@ pub const KEYS_MAX: usize = 16;
 /// Bytes of a key file: [`KEYS_MAX`] lines of a number and 64 digits, with comments.
 pub const KEY_FILE_BYTES_MAX: usize = 16 << 10;
 
-/// How long ago a request may have been made, in milliseconds: as long as a client's clock is behind,
-/// and the request has been on its way. Hosts that keep time by NTP are within one second.
+/// How long ago a request may have been made, in milliseconds: as long as a client's clock is
+/// behind, and the request has been on its way. Hosts that keep time by NTP are within one second.
 pub const SKEW_MS: u64 = 30_000;
 
 /// How far a client's clock may be ahead of a server's, in milliseconds. For so long a server that
