@@ -7,8 +7,7 @@ use rusty_erasure::gf;
 use rusty_erasure::kernel::Kernels;
 use towpath_base::Prng;
 
-/// Bytes of a sketch. A pair of slices that should have one sketch and do not differ in it with
-/// probability `1 - 2^-32`.
+/// Bytes of a sketch: two slices that differ have the same one with probability `2^-32`.
 pub const SKETCH_BYTES: usize = 4;
 
 /// Bytes of which one sketch is made at most: a slice of the store. Longer ranges have a sketch for
@@ -21,9 +20,10 @@ const PIECE_BYTES: usize = 32;
 /// Pieces of a slice.
 const PIECES: usize = SKETCHED_BYTES_MAX / PIECE_BYTES;
 
-/// Random sums of all pieces that the sketch is made of. That a slice which is not zero makes all
-/// of them zero has the probability `2^(-8 * FOLDS)`, which is small beside that of the sketch.
-const FOLDS: usize = 8;
+/// Random sums of all pieces that the sketch is made of. A slice that is not zero makes all of them
+/// zero with probability `2^(-8 * FOLDS)`, which is small beside that of the sketch; more would
+/// take longer.
+const FOLDS: usize = 5;
 
 /// What a byte of the folds gives to the sketch, by its low and its high half.
 type Halves = [[u32; 16]; 2];
