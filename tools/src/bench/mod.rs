@@ -1,6 +1,7 @@
 //! Measurements on this machine, as studies: a function that runs, and a report.
 
 pub mod classes;
+pub mod ec;
 pub mod fastpath;
 pub mod haechi;
 pub mod links;

@@ -3,7 +3,7 @@
 use super::error::CliError;
 use super::interrupt::Interrupt;
 use super::study::{self, Family, FamilyArgs};
-use crate::bench::{classes as classes_bench, fastpath, haechi, links};
+use crate::bench::{classes as classes_bench, ec, fastpath, haechi, links};
 use clap::{Args as ClapArgs, Subcommand};
 use towpath_lab::studies::{Clock, Study, classes};
 
@@ -18,6 +18,8 @@ pub(crate) struct BenchArgs {
 enum What {
     /// Classes: how slow Gold's and Silver's reads become while Copper writes
     Classes(FamilyArgs<Classes>),
+    /// Erasure coding: encoding, decoding and sketches on one core, beside a copy
+    Ec(FamilyArgs<Ec>),
     /// The storage fast path against protobuf and gRPC: latency, processor time, memory
     Fastpath(FamilyArgs<Fastpath>),
     /// Reservations: what tenants get of a chunk server in each period, each a process of its own
@@ -41,6 +43,26 @@ this machine, with whatever else runs on it. The network is not part of it: see 
 classes`.";
     const TAKES: &'static str = "within five minutes";
     const STUDIES: &'static [&'static Study] = classes_bench::ALL;
+
+    fn replays(_: &Study) -> bool {
+        false
+    }
+}
+
+/// What erasure coding is measured by.
+#[derive(Clone, Debug)]
+pub(crate) struct Ec;
+
+impl Family for Ec {
+    const COMMAND: &'static str = "bench ec";
+    const CLOCK: Clock = Clock::Machine;
+    const TITLE: &'static str = "Erasure coding, measured on this machine";
+    const AFTER_HELP: &'static str = "\
+One thread in this process. In each round each thing is done once over the same buffers, a copy of
+the data first: it is what others are compared with, out of the cache and within it. No network and
+no disk is part of it. docs/erasure-coding.md says what came out.";
+    const TAKES: &'static str = "within a minute";
+    const STUDIES: &'static [&'static Study] = ec::ALL;
 
     fn replays(_: &Study) -> bool {
         false
@@ -115,6 +137,7 @@ under `towpath sim`, where `foreground` and `isolation` are as well.";
 pub(crate) fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), CliError> {
     match &args.what {
         What::Classes(args) => study::run(args, interrupt),
+        What::Ec(args) => study::run(args, interrupt),
         What::Fastpath(args) => study::run(args, interrupt),
         What::Haechi(args) => study::run(args, interrupt),
         What::Links(args) => study::run(args, interrupt),

@@ -1,13 +1,14 @@
 //! That parity is what the matrix says, however it is made.
 
 use super::*;
-use crate::add;
 use crate::stripes::{
     SHAPES, any_length, any_shape, cut, kernels, shuffle, stripe, views, views_mut,
 };
+use crate::{add, crc_of_sum};
 use alloc::vec;
 use std::println;
 use towpath_base::Prng;
+use towpath_base::crc::crc32c;
 
 fn shape(k: usize, m: usize) -> Shape {
     Shape::new(k, m).unwrap()
@@ -147,6 +148,35 @@ fn contributions_add_up_to_the_parity_in_any_order_and_cut_anywhere() {
 fn one_of(prng: &mut Prng) -> Kernels {
     let all = kernels();
     all[prng.below(all.len() as u64) as usize]
+}
+
+#[test]
+fn crcs_of_parity_follow_from_those_of_data_or_of_contributions() {
+    let seed = 26;
+    println!("seed {seed}");
+    let mut prng = Prng::new(seed);
+    for round in 0..100 {
+        let code = Code::new(any_shape(&mut prng));
+        let (shape, bytes) = (code.shape(), any_length(&mut prng));
+        let shards = stripe(&code, bytes, &mut prng);
+        let (data, parity) = shards.split_at(shape.k());
+        // Of each parity shard, the CRCs of the contributions to it.
+        let mut crcs = vec![vec![]; shape.m()];
+        for (at, shard) in data.iter().enumerate() {
+            let mut contributions = vec![vec![0; bytes]; shape.m()];
+            code.encode_part(at, shard, &mut views_mut(&mut contributions)).unwrap();
+            for (crcs, contribution) in crcs.iter_mut().zip(&contributions) {
+                crcs.push(crc32c(contribution));
+            }
+        }
+        for (crcs, parity) in crcs.into_iter().zip(parity) {
+            assert_eq!(crc_of_sum(bytes as u32, crcs), crc32c(parity), "round {round}");
+        }
+        if let Some(first) = parity.first() {
+            let crcs = data.iter().map(|shard| crc32c(shard));
+            assert_eq!(crc_of_sum(bytes as u32, crcs), crc32c(first), "round {round}");
+        }
+    }
 }
 
 #[test]
