@@ -4,9 +4,6 @@ use crate::buffers::{self, BufferError};
 use towpath_base::crc::crc32c_of_zeros;
 use towpath_base::passes::{Pass, note};
 
-/// Bytes that are added at a time. The compiler makes vector instructions of it.
-const STEP_BYTES: usize = 64;
-
 /// Adds `part` to `sum`. Adding is xor: what is added a second time is taken away again, so whoever
 /// adds contributions that may be repeated must know which ones it has.
 ///
@@ -15,14 +12,8 @@ const STEP_BYTES: usize = 64;
 pub fn add(sum: &mut [u8], part: &[u8]) -> Result<(), BufferError> {
     buffers::check_pair(sum, part)?;
     note(Pass::Code, part.len());
-    let (sum_steps, sum_rest) = sum.as_chunks_mut::<STEP_BYTES>();
-    let (part_steps, part_rest) = part.as_chunks::<STEP_BYTES>();
-    for (sum, part) in sum_steps.iter_mut().zip(part_steps) {
-        for (sum, part) in sum.iter_mut().zip(part) {
-            *sum ^= part;
-        }
-    }
-    for (sum, part) in sum_rest.iter_mut().zip(part_rest) {
+    // The compiler makes vector instructions of this.
+    for (sum, part) in sum.iter_mut().zip(part) {
         *sum ^= part;
     }
     Ok(())
