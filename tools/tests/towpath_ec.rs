@@ -1,4 +1,4 @@
-//! `towpath bench ec`: each work is measured at each point, and words that are no shape are refused.
+//! `towpath bench ec`: each work is measured at each point; words that are no shape are refused.
 
 mod towpath_common;
 

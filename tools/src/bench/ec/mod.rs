@@ -49,7 +49,7 @@ const SHARDS: Param = Param {
 
 const MEMORY: Param = Param {
     name: "memory",
-    what: "Bytes of data that each pass goes over, a stripe at least: more than the caches hold, or \
+    what: "Bytes of data that each pass goes over, a stripe at least: more than caches hold, or \
            less",
     unit: "bytes",
     kind: Kind::Bytes(1..=1 << 30),
