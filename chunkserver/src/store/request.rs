@@ -217,8 +217,35 @@ impl<W: AsRef<[u8]>, R> Request<W, R> {
     /// Bytes of data that come with it.
     pub(super) fn byte_len(&self) -> u64 {
         match self {
-            Self::Write { data, .. } => data.iter().map(|piece| piece.as_ref().len() as u64).sum(),
+            Self::Write { data, .. } | Self::Stage { data, .. } => {
+                data.iter().map(|piece| piece.as_ref().len() as u64).sum()
+            }
             _ => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_counts_alike_whether_it_comes_early_or_with_its_write() {
+        let (chunk, offset, terms) = (ChunkId(1), 0, Terms::default());
+        let data = || vec![vec![1; 4096], vec![2; 8192]];
+        let (crcs, staged, verified) = (Vec::new(), None, true);
+        let write = Request::<Vec<u8>>::Write {
+            chunk,
+            offset,
+            data: data(),
+            crcs,
+            staged,
+            verified,
+            terms,
+        };
+        let (stage, owner, first_slice) = (1, 2, 0);
+        let early = Request::<Vec<u8>>::Stage { stage, owner, chunk, first_slice, data: data() };
+        assert_eq!((write.byte_len(), early.byte_len()), (12_288, 12_288));
+        assert_eq!(Request::<Vec<u8>>::Stats.byte_len(), 0);
     }
 }
