@@ -267,6 +267,7 @@ mod endpoint;
 mod error;
 mod event;
 mod filler;
+mod growing;
 mod handle;
 mod held;
 mod lane;
@@ -303,6 +304,7 @@ pub use endpoint::{
 };
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
+pub use growing::{SupplyFault, SupplyRejected};
 pub use handle::{
     ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, EndpointWorker, Fate,
     GrantChange, Incoming, LinkHandle, OpDone, OpTicket, Opening, Reconnect, ReconnectError,
@@ -331,7 +333,7 @@ pub use towpath_proto::{
     CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, Denied, DownReason,
     Grant, GrantId, LinkCensus, LinkConfig, LinkStats, LinkUsage, MtuPhase, MtuReason, OpCounts,
     OpError, OpOutcome, OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Rights,
-    Scheduling, Side, Spreading, WEIGHT_DEFAULT,
+    Scheduling, Side, Spreading, SupplyError, WEIGHT_DEFAULT,
     limits::PATHS_MAX,
     wire::{AppProtocol, AppProtocolError, Hello, Refusal},
 };

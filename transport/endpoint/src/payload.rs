@@ -252,6 +252,12 @@ pub enum SubmitError {
         /// Which, from 0.
         segment: usize,
     },
+    /// A message that grows, on an ordered channel: there it would hold up what is sent behind it.
+    #[error("channel {0:?} is ordered; a message that grows needs an unordered one")]
+    Ordered(ChannelId),
+    /// A message that grows has four segments that are there already, or nothing to come.
+    #[error("a message that grows has 1 to 3 segments that are there, and a byte or more to come")]
+    BadGrowth,
     /// The endpoint's worker has ended.
     #[error("the endpoint has shut down; start another one")]
     ShutDown,
@@ -264,6 +270,7 @@ impl SubmitError {
             SendError::Full => Self::Full,
             SendError::TooLong { max } => Self::TooLong { bytes, max },
             SendError::BadLayout => Self::EmptySegment,
+            SendError::Ordered => Self::Ordered(channel),
             SendError::Down => Self::NoSuchLink,
         }
     }

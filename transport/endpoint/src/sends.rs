@@ -1,5 +1,6 @@
 //! What is being sent: the buffers of each message, by the link's key of it.
 
+use crate::growing::Grown;
 use crate::payload::{PageCrcs, Payload};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -18,10 +19,12 @@ struct Sending {
     segments: Shared<Segments>,
     lkeys: [u32; SEGMENTS_MAX],
     known: KnownCrcs,
+    /// A segment behind them whose bytes come later.
+    grown: Option<Box<Grown>>,
 }
 
-/// What the application knows of the last segment.
-struct KnownCrcs {
+/// What the application knows of the last segment, or of bytes that it supplied later.
+pub(crate) struct KnownCrcs {
     segment: u8,
     pages: PageCrcs,
     /// Up to where they were used. A piece is sent first behind those that were sent before, so one
@@ -31,9 +34,13 @@ struct KnownCrcs {
 }
 
 impl KnownCrcs {
+    pub(crate) fn new(segment: u8, pages: PageCrcs) -> Self {
+        Self { segment, pages, used: Cell::new(0) }
+    }
+
     /// CRC32C of what has `front` and a piece behind it: of which segment, from where on, and its
     /// bytes. `None` where it has to be taken of these.
-    fn behind(&self, front: u32, (segment, offset): (u8, u32), bytes: &[u8]) -> Option<u32> {
+    pub(crate) fn behind(&self, front: u32, (segment, offset): (u8, u32), bytes: &[u8]) -> Option<u32> {
         let first = offset as usize / PAGE_BYTES;
         let (pages, rest) = bytes.as_chunks::<PAGE_BYTES>();
         let known = self.pages.as_slice().get(first..first.checked_add(pages.len())?)?;
@@ -73,7 +80,12 @@ pub(crate) struct Sends {
 impl Sends {
     /// Takes the segments of a message that the link has just taken: the device may have them from
     /// here on.
-    pub(crate) fn put(&mut self, send: SendKey, payload: Payload, lkeys: [u32; SEGMENTS_MAX]) {
+    pub(crate) fn put(
+        &mut self,
+        send: SendKey,
+        payload: Payload,
+        (lkeys, grows): ([u32; SEGMENTS_MAX], bool),
+    ) {
         let index = send.index();
         if self.places.len() <= index {
             cold_path();
@@ -83,8 +95,35 @@ impl Sends {
         debug_assert!(place.is_none(), "the message before it has ended");
         let Payload { segments, page_crcs: pages } = payload;
         let segment = segments.len().saturating_sub(1) as u8;
-        let known = KnownCrcs { segment, pages, used: Cell::new(0) };
-        *place = Some(Sending { segments: Shared::new(segments), lkeys, known });
+        let known = KnownCrcs::new(segment, pages);
+        let grown = grows.then(|| Box::new(Grown::new(segments.len() as u8)));
+        *place = Some(Sending { segments: Shared::new(segments), lkeys, known, grown });
+    }
+
+    fn grown_mut(&mut self, send: SendKey) -> Option<&mut Grown> {
+        self.places.get_mut(send.index())?.as_mut()?.grown.as_deref_mut()
+    }
+
+    /// Takes bytes of a message that the link has just taken.
+    pub(crate) fn supply(
+        &mut self,
+        send: SendKey,
+        offset: u32,
+        segment: Segment,
+        (lkey, page_crcs): (u32, PageCrcs),
+    ) {
+        let grown = self.grown_mut(send);
+        debug_assert!(grown.is_some(), "the link knows which messages grow");
+        if let Some(grown) = grown {
+            grown.put(offset, segment, lkey, page_crcs);
+        }
+    }
+
+    /// Bytes that were supplied are with the peer.
+    pub(crate) fn on_piece_sent(&mut self, send: SendKey, offset: u32, length: u32) {
+        if let Some(grown) = self.grown_mut(send) {
+            grown.on_sent(offset, length);
+        }
     }
 
     /// The bytes of a piece of a segment and their gather entry; `None` where there are none.
@@ -97,14 +136,20 @@ impl Sends {
     ) -> Option<(&[u8], Sge)> {
         let sending = self.places.get(send.index())?.as_ref()?;
         let lkey = *sending.lkeys.get(usize::from(segment))?;
-        sending.segments.piece(usize::from(segment), offset as usize, length as usize, lkey)
+        let (index, start, len) = (usize::from(segment), offset as usize, length as usize);
+        let found = sending.segments.piece(index, start, len, lkey);
+        found.or_else(|| sending.grown.as_ref()?.piece(segment, offset, length))
     }
 
     /// CRC32C of what has `front` and a piece behind it, whose bytes these are, where that follows
     /// from what the application knows of it.
     #[inline]
     pub(crate) fn known_crc(&self, front: u32, piece: &PayloadRef, bytes: &[u8]) -> Option<u32> {
-        let known = &self.places.get(piece.send.index())?.as_ref()?.known;
+        let Sending { known, grown, .. } = self.places.get(piece.send.index())?.as_ref()?;
+        if let Some(grown) = grown {
+            cold_path();
+            return grown.known_crc(front, (piece.segment, piece.offset), bytes);
+        }
         if known.pages.as_slice().is_empty() {
             return None;
         }
@@ -114,6 +159,9 @@ impl Sends {
     /// Takes back the segments of a message that has ended.
     pub(crate) fn leave(&mut self, send: SendKey) -> Option<Segments> {
         let sending = self.places.get_mut(send.index())?.take()?;
+        if let Some(grown) = sending.grown {
+            grown.end();
+        }
         let segments = sending.segments.reclaim();
         debug_assert!(segments.is_ok(), "the device is done with a message that has ended");
         segments.ok()
@@ -123,7 +171,12 @@ impl Sends {
 impl Drop for Sends {
     fn drop(&mut self) {
         let sending = self.places.drain(..).flatten();
-        sending.for_each(|sending| drop(sending.segments.reclaim()));
+        sending.for_each(|sending| {
+            drop(sending.segments.reclaim());
+            if let Some(grown) = sending.grown {
+                grown.end();
+            }
+        });
     }
 }
 

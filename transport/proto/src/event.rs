@@ -393,6 +393,16 @@ pub enum Event {
         /// How it ended.
         outcome: Outcome,
     },
+    /// A piece of a message that is [supplied](crate::Link::supply) while it is sent is with the
+    /// peer, and the device holds none of its bytes any more.
+    PieceSent {
+        /// The message.
+        send: SendKey,
+        /// Where the piece begins in the segment that is supplied.
+        offset: u32,
+        /// Its bytes.
+        length: u32,
+    },
     /// The link rides on another carrier from now on: the one before was silent while this one
     /// answered, or a better one answers again. The link goes on, and nothing is lost.
     CarrierChanged {

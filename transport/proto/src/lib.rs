@@ -41,6 +41,7 @@ mod stats;
 pub mod wire;
 
 pub use carrier::Carrier;
+pub use channel::SupplyError;
 pub use class::{Class, ClassNameError};
 pub use class_order::{AtDevice, ClassOrder, ClassScheduler};
 #[cfg(feature = "sabotage")]

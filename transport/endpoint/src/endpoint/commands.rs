@@ -135,19 +135,31 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         payload: impl Into<Payload>,
         options: SendOptions,
     ) -> Result<SendId, Rejected> {
-        let payload = payload.into();
+        self.send_parts(link, channel, payload.into(), options, None)
+    }
+
+    /// Sends a message, of which so many bytes come later.
+    #[inline]
+    pub(super) fn send_parts(
+        &mut self,
+        link: LinkId,
+        channel: ChannelId,
+        payload: Payload,
+        options: SendOptions,
+        later: Option<u32>,
+    ) -> Result<SendId, Rejected> {
         let options = options.counted_from(|| self.device.now());
         let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
         let sent = match conn {
             Some(conn) => {
                 let regions = (&self.regions[..], &self.recv);
-                try_send(conn, regions, channel, &payload, options)
+                try_send(conn, regions, channel, (&payload, later), options)
             }
             None => Err(SubmitError::NoSuchLink),
         };
         match sent {
             Ok((key, lkeys, sends)) => {
-                sends.put(key, payload, lkeys);
+                sends.put(key, payload, (lkeys, later.is_some()));
                 self.links.touch(link.index);
                 Ok(SendId { link, key })
             }
@@ -172,9 +184,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let payload = Payload::new(buf);
         let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up)?;
         let regions = (&self.regions[..], &self.recv);
-        let sent = try_send(conn, regions, channel, &payload, SendOptions::new());
+        let sent = try_send(conn, regions, channel, (&payload, None), SendOptions::new());
         let (key, lkeys, sends) = sent.ok()?;
-        sends.put(key, payload, lkeys);
+        sends.put(key, payload, (lkeys, false));
         self.links.touch(link.index);
         Some(key)
     }
@@ -362,7 +374,7 @@ fn try_send<'a>(
     conn: &'a mut Conn,
     regions: (&[(RegionId, u32)], &RecvTable),
     channel: ChannelId,
-    payload: &Payload,
+    (payload, later): (&Payload, Option<u32>),
     options: SendOptions,
 ) -> Result<(SendKey, [u32; SEGMENTS_MAX], &'a mut Sends), SubmitError> {
     let segments = &payload.segments;
@@ -375,23 +387,30 @@ fn try_send<'a>(
         let found = lkey_of(regions, buf.region_id());
         *lkey = found.ok_or(SubmitError::NotRegistered { segment })?;
     }
+    // A payload has no more segments than there are places.
+    let mut count = segments.len().min(SEGMENTS_MAX);
+    if let Some(later) = later {
+        let place = lens.get_mut(count).filter(|_| later > 0 && count > 0);
+        *place.ok_or(SubmitError::BadGrowth)? = later;
+        count += 1;
+    }
     let request = SendRequest {
         channel,
         token: options.token,
-        // A payload has no more segments than there are places.
-        segments: &lens[..segments.len().min(SEGMENTS_MAX)],
+        segments: &lens[..count],
         deadline: options.deadline,
     };
     let refused = |error| SubmitError::of(error, channel, payload.byte_len());
     let link = conn.link.as_mut().ok_or(SubmitError::NoSuchLink)?;
-    let key = link.send(&request).map_err(refused)?;
+    let sent = if later.is_some() { link.send_growing(&request) } else { link.send(&request) };
+    let key = sent.map_err(refused)?;
     Ok((key, lkeys, &mut conn.sends))
 }
 
 /// The key of a region: a scan, but of few, with the small messages' pool first; behind them those
 /// of what was received.
 #[inline]
-fn lkey_of((regions, recv): (&[(RegionId, u32)], &RecvTable), region: RegionId) -> Option<u32> {
+pub(super) fn lkey_of((regions, recv): (&[(RegionId, u32)], &RecvTable), region: RegionId) -> Option<u32> {
     let found = regions.iter().find(|&&(id, _)| id == region);
     found.map(|&(_, lkey)| lkey).or_else(|| recv.lkey_of(region))
 }

@@ -87,6 +87,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     let (send, payload) = (SendId { link, key: send }, Payload::of(segments));
                     on_event(self, Event::Sent { send, token, outcome, payload });
                 }
+                LinkEvent::PieceSent { send, offset, length } => {
+                    sends.on_piece_sent(send, offset, length);
+                    continue;
+                }
                 LinkEvent::StreamChunk { channel, incoming, chunk, message_len, end } => {
                     let Some(chunk) = recv.lend_out(&chunk, channel) else { continue };
                     let stream = StreamId(incoming);
@@ -156,9 +160,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 self.piece_home(buf.0, None);
                 return None;
             }
-            LinkEvent::Message { .. } | LinkEvent::Sent { .. } | LinkEvent::StreamChunk { .. } => {
-                return None;
-            }
+            LinkEvent::Message { .. }
+            | LinkEvent::Sent { .. }
+            | LinkEvent::PieceSent { .. }
+            | LinkEvent::StreamChunk { .. } => return None,
         })
     }
 }

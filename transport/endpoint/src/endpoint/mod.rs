@@ -15,6 +15,7 @@
 //! | `joined` | for tests: two endpoints with a link between them |
 //! | `mtu` | finds out how long its packets may be |
 //! | `renew` | makes queue pairs anew that have failed |
+//! | `growing` | sends messages before all of their bytes are there |
 //! | `teardown` | ends links, and gives everything back |
 //! | `loops` | an endpoint in somebody else's poll or epoll loop |
 //! | `usage` | tells what of its limits is in use |
@@ -23,6 +24,7 @@ mod commands;
 mod establish;
 mod events;
 mod flush;
+mod growing;
 #[cfg(test)]
 mod joined;
 mod lane;

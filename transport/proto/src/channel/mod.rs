@@ -1,5 +1,6 @@
 //! Messages of one channel: cutting, reassembly, credit, giving up.
 
+mod growing;
 mod incoming;
 mod outgoing;
 mod parts;
@@ -8,6 +9,8 @@ mod runs;
 mod rx;
 mod tx;
 
+pub use growing::SupplyError;
+pub(crate) use growing::{Line, PieceSizes};
 pub(crate) use incoming::{Incoming, Misfit, Reading};
 pub(crate) use outgoing::{Outgoing, SendState};
 pub(crate) use rx::{ChannelRx, Closed, Place};

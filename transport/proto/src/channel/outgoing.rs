@@ -1,11 +1,14 @@
 //! A message being sent: how it is cut, what of it is acknowledged, and how it ended.
 
+use super::growing::{Growing, Line, Next, PieceSizes, SupplyError};
 use super::parts::Parts;
 use crate::event::{Outcome, PayloadRef, SendFrame, SendKey};
 use crate::limits::{CHUNK_WINDOW, FRAME_ALIGN_BYTES, PAGE_BYTES, SEGMENTS_MAX};
 use crate::link::SendRequest;
 use crate::wire::Frame;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 use towpath_base::{Time, WindowBitmap};
 
 /// Where a message is in its life (docs/protocol.md section 7).
@@ -48,6 +51,8 @@ pub(crate) struct Outgoing {
     pub(crate) posted: u32,
     /// The path that it keeps to, where messages do.
     pub(crate) path: Option<u8>,
+    /// Of one whose last segment is supplied later.
+    pub(crate) growing: Option<Box<Growing>>,
 }
 
 impl Outgoing {
@@ -70,6 +75,20 @@ impl Outgoing {
         self.acked_in_order = true;
         self.parts.clear();
         self.path = None;
+        self.growing = None;
+    }
+
+    /// Its last segment is supplied later. The receiver may have to hold it whole, or not.
+    pub(crate) fn grow(&mut self, segments: &[u32], held_whole: bool) {
+        let Some((&len, before)) = segments.split_last() else { return };
+        let place = (before.len() as u8, self.message_len - len, len);
+        self.growing = Some(Box::new(Growing::new(place, held_whole)));
+    }
+
+    /// Whether its next piece is one of a segment that is supplied later.
+    #[inline(always)]
+    pub(crate) fn grows(&self) -> bool {
+        self.growing.as_ref().is_some_and(|growing| self.segment >= growing.segment)
     }
 
     /// The length of a piece that begins a chunk of up to `body_max` bytes and is not the rest of
@@ -89,6 +108,21 @@ impl Outgoing {
         matches!(self.state, SendState::Queued | SendState::Sending)
     }
 
+    /// Whether it stands in the queue of its channel.
+    pub(crate) fn is_in_queue(&self) -> bool {
+        match &self.growing {
+            None => !self.is_fully_cut(),
+            Some(growing) => growing.line == Line::Queued,
+        }
+    }
+
+    /// What of it is there and in no piece yet.
+    #[inline]
+    pub(crate) fn bytes_at_hand(&self) -> u32 {
+        let Some(growing) = &self.growing else { return self.uncut_bytes() };
+        growing.first.saturating_sub(self.offset) + growing.ready_bytes()
+    }
+
     /// What of it is in no piece yet.
     pub(crate) fn uncut_bytes(&self) -> u32 {
         self.message_len - self.offset
@@ -100,11 +134,50 @@ impl Outgoing {
 
     /// Whether another piece may be cut: not all are, and the receiver's bitmap reaches it.
     pub(crate) fn may_cut(&self) -> bool {
+        !self.is_fully_cut() && self.may_use(self.pieces_cut)
+    }
+
+    /// Whether the receiver's bitmap reaches a piece.
+    fn may_use(&self, index: u32) -> bool {
         let oldest = match &self.acked {
             Some(acked) if !self.acked_in_order => acked.base(),
             _ => u64::from(self.pieces_acked),
         };
-        !self.is_fully_cut() && u64::from(self.pieces_cut) < oldest + CHUNK_WINDOW
+        u64::from(index) < oldest + CHUNK_WINDOW
+    }
+
+    /// Bytes of the segment that grows behind all pieces that have an index or get one with what
+    /// is there.
+    pub(crate) fn rest_of_growing(&self, next: &Next) -> u32 {
+        self.growing.as_ref().map_or(0, |growing| growing.len() - next.start)
+    }
+
+    /// The next piece of the segment that grows, if bytes of it are there.
+    pub(crate) fn next_grown(&self, sizes: PieceSizes) -> Option<Next> {
+        self.growing.as_ref()?.next(self.pieces_cut, sizes)
+    }
+
+    /// Whether a piece may be cut of a message that grows. All that are not wholly supplied may
+    /// hold so much credit together; `others` hold a part of that.
+    pub(crate) fn may_cut_growing(&self, sizes: PieceSizes, others: u32, most: u32) -> bool {
+        let Some(growing) = &self.growing else { return true };
+        let next = if self.grows() { self.next_grown(sizes) } else { None };
+        if next.is_none() && self.grows() {
+            return false;
+        }
+        let index = next.map_or(self.pieces_cut, |next| next.index);
+        let is_there = next.is_none_or(|next| growing.is_there(next.start, next.end, sizes));
+        let with = growing.may_hold_with(index, is_there, self.pieces_cut);
+        let has_credit =
+            growing.is_supplied() || with <= growing.held || others.saturating_add(with) <= most;
+        has_credit && self.may_use(index)
+    }
+
+    /// Credit that it may hold at the receiver until more of it is supplied.
+    pub(crate) fn may_hold(&self) -> u32 {
+        let Some(growing) = &self.growing else { return 0 };
+        let is_over = !self.is_queued() || growing.is_supplied() && self.is_fully_cut();
+        if is_over { 0 } else { growing.may_hold(self.pieces_cut) }
     }
 
     /// Bytes of the segment that is being cut that are in no piece yet.
@@ -135,6 +208,93 @@ impl Outgoing {
             (self.segment, self.segment_offset) = (self.segment + 1, 0);
         }
         SendFrame { source, frame }
+    }
+
+    /// Cuts the next piece of the segment that grows, of `piece_len` bytes: frames of what of it is
+    /// there, in order.
+    pub(crate) fn cut_grown(
+        &mut self,
+        send: SendKey,
+        piece_len: u32,
+        sizes: PieceSizes,
+        mut each: impl FnMut(SendFrame),
+    ) {
+        let Some(next) = self.next_grown(sizes) else { return };
+        let piece = next.start..next.start + piece_len;
+        let Some(mut growing) = self.growing.take() else { return };
+        let place = (growing.segment, growing.first);
+        growing.cut(next, piece.end, (self.pieces_cut, sizes), |there| {
+            each(self.grown_frame(send, place, (&piece, next.index), there));
+        });
+        self.growing = Some(growing);
+        self.offset += piece_len;
+        self.pieces_cut += 1;
+    }
+
+    /// Takes bytes of the segment that grows. Frames of pieces that are cut already go to `late`.
+    pub(crate) fn supply(
+        &mut self,
+        send: SendKey,
+        bytes: (u32, u32),
+        mut late: impl FnMut(SendFrame),
+    ) -> Result<(), SupplyError> {
+        let mut growing = self.growing.take().ok_or(SupplyError::NotGrowing)?;
+        let place = (growing.segment, growing.first);
+        let taken = growing.supply(bytes, |piece, index, there| {
+            late(self.grown_frame(send, place, (&piece, index), there));
+        });
+        self.growing = Some(growing);
+        taken
+    }
+
+    /// A frame of a piece of the segment that grows.
+    fn grown_frame(
+        &self,
+        send: SendKey,
+        (segment, first): (u8, u32),
+        (piece, index): (&Range<u32>, u32),
+        there: Range<u32>,
+    ) -> SendFrame {
+        let (offset, length) = (there.start, there.end - there.start);
+        let source = PayloadRef { send, segment, offset, length };
+        let frame = Frame {
+            channel: self.channel,
+            message: self.id,
+            message_len: self.message_len,
+            index,
+            offset: first + offset,
+            length,
+            part_start: offset - piece.start,
+            piece_len: piece.end - piece.start,
+        };
+        SendFrame { source, frame }
+    }
+
+    /// Bytes of a frame are with the device.
+    #[inline]
+    pub(crate) fn on_posted(&mut self, frame: &Frame) {
+        self.posted += 1;
+        if let Some(growing) = &mut self.growing {
+            growing.on_posted(frame.index);
+        }
+    }
+
+    /// The device holds the bytes of a frame no more.
+    #[inline]
+    pub(crate) fn on_returned(&mut self, frame: &Frame) {
+        self.posted = self.posted.saturating_sub(1);
+        if let Some(growing) = &mut self.growing {
+            growing.on_returned(frame.index);
+        }
+    }
+
+    /// What the supplier has back with a frame that is acknowledged or returned: where it begins in
+    /// the segment that grows, and how many bytes it has.
+    pub(crate) fn take_home(&mut self, frame: &Frame) -> Option<(u32, u32)> {
+        if self.state != SendState::Sending || !self.is_piece_acked(frame.index) {
+            return None;
+        }
+        self.growing.as_mut()?.take_home(frame.index)
     }
 
     /// Whether all that a frame carries is acknowledged.

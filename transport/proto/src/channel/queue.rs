@@ -58,6 +58,14 @@ impl SendQueue {
         }
     }
 
+    /// Moves the first of those that are `wanted` to the front; false when there is none.
+    #[cold]
+    pub(crate) fn bring_forward(&mut self, wanted: impl Fn(SendKey) -> bool) -> bool {
+        let at = self.keys.iter().position(|&send| wanted(send));
+        let send = at.and_then(|at| self.keys.remove(at));
+        send.inspect(|&send| self.keys.push_front(send)).is_some()
+    }
+
     /// The first message is cut.
     pub(crate) fn pop_front(&mut self) {
         self.keys.pop_front();

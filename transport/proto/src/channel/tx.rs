@@ -5,6 +5,7 @@ use crate::event::SendKey;
 use crate::limits::MESSAGE_WINDOW;
 use crate::schedule::WEIGHT_DEFAULT;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use towpath_base::WindowBitmap;
 
 /// The sending side of a channel.
@@ -22,6 +23,12 @@ pub(crate) struct ChannelTx {
     used: u64,
     /// What the peer granted at first: its grant is never further ahead of what was used.
     peer_quota: u64,
+    /// Messages that are supplied while they are sent and have no outcome yet; those of them that
+    /// have bytes at hand and may not send them yet; and the credit that all of them may hold at the
+    /// receiver until more is supplied.
+    pub(crate) growing: u32,
+    pub(crate) aside: Vec<SendKey>,
+    pub(crate) growing_held: u32,
     /// In the link's line of channels with something to send.
     pub(crate) is_ready: bool,
     /// Its share of the link beside others'; see [`Scheduling`](crate::Scheduling).
@@ -44,6 +51,9 @@ impl ChannelTx {
             granted: peer_quota,
             used: 0,
             peer_quota,
+            growing: 0,
+            aside: Vec::new(),
+            growing_held: 0,
             is_ready: false,
             weight: WEIGHT_DEFAULT,
             is_starved: false,
@@ -68,6 +78,19 @@ impl ChannelTx {
     /// released, which is no more than what was used.
     pub(crate) fn may_be_granted(&self, granted: u64) -> bool {
         granted <= self.used + self.peer_quota
+    }
+
+    /// Credit that messages which are supplied while they are sent may hold until more is supplied:
+    /// half, so that a message that is held whole, which needs no more than the other half, has the
+    /// rest of it.
+    pub(crate) fn growing_max(&self) -> u32 {
+        (self.peer_quota / 2) as u32
+    }
+
+    /// Whether the receiver may hold a message of so many bytes whole, whose pieces have `shortest`
+    /// bytes or more (docs/protocol.md section 6).
+    pub(crate) fn may_be_whole(&self, message_len: u32, shortest: u32) -> bool {
+        u64::from(message_len) <= (self.peer_quota / 2).max(1) * u64::from(shortest)
     }
 
     /// As if `chunks` more had been granted and used.

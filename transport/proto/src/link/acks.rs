@@ -88,7 +88,15 @@ impl Link {
             return true;
         }
         let Self {
-            paths, flow, sends, ended_scratch, control_scratch, wake_scratch, stats, ..
+            paths,
+            flow,
+            sends,
+            events,
+            ended_scratch,
+            control_scratch,
+            wake_scratch,
+            stats,
+            ..
         } = self;
         let is_in_use = paths.is_in_use(index);
         let path = &mut paths[index];
@@ -107,7 +115,11 @@ impl Link {
             let message = sends.get_mut(frame.source.send.0);
             let live = message.filter(|message| message.state == SendState::Sending);
             let Some(message) = live else { return };
-            if message.on_acked(&frame.frame) {
+            let is_whole = message.on_acked(&frame.frame);
+            if message.growing.is_some() {
+                bring_home(message, events, frame);
+            }
+            if is_whole {
                 ended_scratch.push(frame.source.send);
             } else if !message.is_fully_cut() && wake_scratch.last() != Some(&message.channel) {
                 wake_scratch.push(message.channel);
@@ -148,6 +160,7 @@ impl Link {
         // The chunk window of these messages may have moved.
         let mut woken = core::mem::take(&mut self.wake_scratch);
         for id in woken.drain(..) {
+            self.bring_in(id);
             self.make_ready(id);
         }
         self.wake_scratch = woken;
@@ -331,12 +344,23 @@ impl Link {
     }
 }
 
+/// Tells of a piece of a growing message that is acknowledged and that the device does not hold.
+#[cold]
+fn bring_home(message: &mut Outgoing, events: &mut VecDeque<Event>, frame: &SendFrame) {
+    if let Some((offset, length)) = message.take_home(&frame.frame) {
+        events.push_back(Event::PieceSent { send: frame.source.send, offset, length });
+    }
+}
+
 /// The device holds the bytes of a frame no more.
 #[inline]
 fn on_returned(sends: &mut Slots<Outgoing>, events: &mut VecDeque<Event>, frame: &SendFrame) {
     let send = frame.source.send;
     let Some(message) = sends.get_mut(send.0) else { return };
-    message.posted = message.posted.saturating_sub(1);
+    message.on_returned(&frame.frame);
+    if message.growing.is_some() {
+        bring_home(message, events, frame);
+    }
     if let (SendState::Ended(outcome), 0) = (message.state, message.posted) {
         events.push_back(Event::Sent { send, token: message.token, outcome });
     }

@@ -3,7 +3,8 @@
 //! Payloads of a page and more go first, each from a page on, and shorter ones behind them, so that
 //! padding stays rare. A message that is alone makes a chunk of one frame, which has no table.
 
-use crate::channel::Outgoing;
+use super::grow::piece_sizes;
+use crate::channel::{Outgoing, PieceSizes};
 use crate::event::SendFrame;
 use crate::limits::{
     COPIED_BYTES_MAX, COPIED_PAYLOAD_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, FRAME_UNITS_MAX,
@@ -209,6 +210,9 @@ impl Builder {
     /// What of a message goes into the chunk, if anything does.
     #[inline]
     pub(super) fn take_of(&self, message: &Outgoing) -> Option<Take> {
+        if message.grows() {
+            return self.take_of_growing(message);
+        }
         let rest = message.rest_of_segment() as usize;
         let Bounds { body_max, piece_max, .. } = self.bounds;
         if self.is_empty() && rest <= body_max {
@@ -232,6 +236,71 @@ impl Builder {
         }
         let part = self.part_of(piece as u32)?;
         Some(Take::Part(piece as u32, part))
+    }
+
+    /// The same of a segment that is supplied while it is sent, as far as it is there.
+    #[cold]
+    fn take_of_growing(&self, message: &Outgoing) -> Option<Take> {
+        let sizes = piece_sizes(self.bounds.piece_max as u32);
+        let next = message.next_grown(sizes)?;
+        let there = next.until - next.from;
+        let Some(end) = next.end else { 
+            return self.take_at_frontier(message.rest_of_growing(&next), there, sizes);
+        };
+        let piece = end - next.start;
+        if there == piece { self.whole_or_part(piece) } else { self.part_in(piece, there) }
+    }
+
+    /// What of a segment that grows goes next where nothing before it is missing: so many bytes are
+    /// there.
+    /// And `rest` of the segment.
+    fn take_at_frontier(&self, rest: u32, there: u32, sizes: PieceSizes) -> Option<Take> {
+        let whole_units = |bytes: u32| bytes & !(sizes.unit - 1);
+        let ends_it = there == rest;
+        let Bounds { body_max, piece_max, .. } = self.bounds;
+        if whole_units(there) < sizes.shortest && !ends_it {
+            // Few bytes: what follows belongs to the same piece.
+            let piece = sizes.shortest.min(rest);
+            return self.part_in(piece, there);
+        }
+        if ends_it && there as usize <= if self.is_empty() { body_max } else { piece_max } {
+            return self.whole_or_part(there);
+        }
+        let (most, body_max) = (whole_units(there).min(sizes.longest), body_max as u32);
+        let most = if body_max >= sizes.shortest { most.min(whole_units(body_max)) } else { most };
+        // What is left is to be a piece as well.
+        let left = there - most;
+        let leaves_little = left > 0 && left < sizes.shortest && !ends_it;
+        let less = whole_units(there - sizes.shortest.min(there));
+        let piece = if leaves_little && less >= sizes.shortest { most.min(less) } else { most };
+        self.whole_or_part(piece)
+    }
+
+    /// A piece of a growing segment that is there: whole, or what of it finds room.
+    fn whole_or_part(&self, piece: u32) -> Option<Take> {
+        let fits = match self.is_empty() {
+            true => piece as usize <= self.bounds.body_max,
+            false => self.fits(piece as usize, UNITS_OF_FRAME),
+        };
+        if fits {
+            return Some(Take::Piece(piece));
+        }
+        let Bounds { body_max, piece_max, .. } = self.bounds;
+        if !self.is_empty() && body_max >= PIECE_BYTES_MIN.min(piece_max) {
+            // The next chunk has room for all of it.
+            return None;
+        }
+        self.part_of(piece).map(|part| Take::Part(piece, part))
+    }
+
+    /// What finds room of a piece of which so many bytes are there.
+    fn part_in(&self, piece: u32, there: u32) -> Option<Take> {
+        let fits = match self.is_empty() {
+            true => body_bytes(there as usize, 1) <= self.bounds.body_max,
+            false => self.fits(there as usize, UNITS_OF_FRAME),
+        };
+        let part = if fits { Some(there) } else { self.part_of(there) };
+        part.map(|part| Take::Part(piece, part))
     }
 
     /// A piece that goes whole into a chunk that is long enough.

@@ -21,11 +21,14 @@ impl Link {
             return;
         }
         message.state = SendState::Ended(outcome);
-        let queued = !message.is_fully_cut() && state != SendState::Abandoning;
-        let token = message.token;
+        let queued = message.is_in_queue() && state != SendState::Abandoning;
+        let (token, grows) = (message.token, message.growing.is_some());
         let posted = message.posted;
         if queued {
             self.leave_queue(channel_id);
+        }
+        if grows {
+            self.leave_growing(send);
         }
         match outcome {
             Outcome::Delivered => self.stats.messages_delivered += 1,

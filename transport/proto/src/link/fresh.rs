@@ -1,6 +1,7 @@
 //! New data: pieces of messages whose channels have the turn, cut as a chunk has room for them.
 
 use super::build::{Builder, Take};
+use super::grow::{piece_sizes, set_aside, settle_held};
 use super::transmit::split;
 use super::{Link, Pending, find_mut};
 use crate::channel::{Channel, ChannelState, Outgoing, SendState};
@@ -69,7 +70,7 @@ impl Link {
         let Self { channels, sends, schedule, .. } = self;
         let queued = find_mut(channels, channel).map_or(0, |channel| channel.tx.queue.len());
         let others = queued.saturating_sub(1) + schedule.waiting().saturating_sub(1);
-        let rest = sends.get_mut(send.0).map_or(0, |message| message.uncut_bytes() - length);
+        let rest = sends.get_mut(send.0).map_or(0, |message| message.bytes_at_hand().saturating_sub(length));
         u64::from(rest) + others as u64 * u64::from(length)
     }
 
@@ -97,8 +98,11 @@ impl Link {
     #[inline]
     fn turn(&mut self, builder: &Builder) -> Option<Turn> {
         while let Some(ChannelId(id)) = self.schedule.turn() {
-            let Self { channels, sends, starved, schedule, .. } = self;
+            let Self { channels, sends, starved, schedule, piece_max, .. } = self;
             let sendable = find_mut(channels, id).and_then(|channel| {
+                if channel.tx.growing > 0 {
+                    set_aside(channel, sends, piece_sizes(*piece_max));
+                }
                 let (send, message) = next_message(channel, sends)?;
                 if channel.tx.has_credit() {
                     return Some((send, message));
@@ -138,7 +142,13 @@ impl Link {
         let length = match take {
             Take::Piece(length) | Take::Part(length, _) => length,
         };
+        if message.grows() {
+            return self.cut_grown(id, send, take, builder);
+        }
         let frame = cut(channel, schedule.as_mut(), send, message, length);
+        if message.growing.is_some() {
+            settle_held(channel, message);
+        }
         if let Take::Part(_, length) = take {
             let (part, rest) = split(&frame, length);
             builder.add(part);
@@ -167,7 +177,9 @@ fn next_message<'a>(
     let send = channel.tx.queue.front(|send| is_queued(sends, send)).filter(|_| sends_on)?;
     let message = sends.get_mut(send.0).expect("queued messages are live");
     let has_id = message.state != SendState::Queued || channel.tx.has_id();
-    (has_id && message.may_cut()).then_some((send, message))
+    // One that grows is first in line only where it may be cut.
+    let may_cut = message.may_cut() || message.grows();
+    (has_id && may_cut).then_some((send, message))
 }
 
 /// Whether a message that was queued is so still.
@@ -198,6 +210,18 @@ fn cut(
     }
     channel.tx.use_credit();
     let frame = message.cut(send, length);
+    give_turn_on(channel, schedule, message, length);
+    frame
+}
+
+/// A piece was cut for the channel whose turn it is: the next one has the turn.
+#[inline]
+pub(super) fn give_turn_on(
+    channel: &mut Channel,
+    schedule: &mut dyn Scheduler,
+    message: &Outgoing,
+    length: u32,
+) {
     if message.is_fully_cut() {
         channel.tx.queue.pop_front();
     }
@@ -206,5 +230,4 @@ fn cut(
     // A piece of a byte takes the link for its header too.
     let more = has_more.then_some(channel.tx.weight);
     schedule.served(length + HEADER_BYTES as u32, more);
-    frame
 }

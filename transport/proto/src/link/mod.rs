@@ -10,6 +10,7 @@ mod control;
 mod deliver;
 mod end;
 mod fresh;
+mod grow;
 mod hold;
 mod intact;
 mod lane;

@@ -2,6 +2,7 @@
 
 use super::control::Control;
 use super::fresh::is_queued;
+use super::grow::begin_to_grow;
 use super::{Link, LinkState, find_mut};
 use crate::channel::{Channel, ChannelState, SendState};
 use crate::event::{ChannelId, Outcome, SendKey};
@@ -38,6 +39,8 @@ pub enum SendError {
     },
     /// No segment, too many, or an empty one.
     BadLayout,
+    /// It grows, on an ordered channel: there it would hold up what is sent behind it.
+    Ordered,
     /// The link is leaving or down.
     Down,
 }
@@ -51,6 +54,9 @@ impl fmt::Display for SendError {
                 write!(f, "the message is longer than the {max} bytes the peer takes")
             }
             Self::BadLayout => write!(f, "a message has 1 to {SEGMENTS_MAX} segments, none empty"),
+            Self::Ordered => {
+                write!(f, "a message that is supplied while it is sent needs an unordered channel")
+            }
             Self::Down => write!(f, "the link is down or leaving"),
         }
     }
@@ -80,20 +86,36 @@ impl Link {
     /// # Errors
     /// See [`SendError`]; nothing was taken.
     pub fn send(&mut self, request: &SendRequest<'_>) -> Result<SendKey, SendError> {
+        self.take_in(request, false)
+    }
+
+    /// Takes a message; of one that `grows` the bytes of the last segment are still to come.
+    #[inline]
+    pub(super) fn take_in(
+        &mut self,
+        request: &SendRequest<'_>,
+        grows: bool,
+    ) -> Result<SendKey, SendError> {
         if self.state != LinkState::Up {
             return Err(SendError::Down);
         }
         let message_len = message_len(request.segments).ok_or(SendError::BadLayout)?;
-        let Self { channels, sends, schedule, .. } = self;
+        let Self { channels, sends, schedule, piece_max, .. } = self;
         let open = find_mut(channels, request.channel.0).filter(|c| c.state == ChannelState::Open);
         let channel = open.ok_or(SendError::NotOpen)?;
         let max = channel.peer_message_max.min(MESSAGE_BYTES_MAX);
         if message_len > u64::from(max) {
             return Err(SendError::TooLong { max });
         }
+        if grows && channel.ordered {
+            return Err(SendError::Ordered);
+        }
         let (key, message) = sends.take().ok_or(SendError::Full)?;
         let send = SendKey(key);
         message.start(request);
+        if grows {
+            begin_to_grow(channel, message, (request.segments, message_len as u32), *piece_max);
+        }
         self.next_deadline = self.next_deadline.min(request.deadline);
         channel.tx.queue.push_back(send);
         channel.tx.live += 1;
@@ -118,15 +140,16 @@ impl Link {
                     index: message.pieces_cut(),
                     ..Control::of(Kind::Abandon, message.channel)
                 };
-                let (id, cut) = (message.channel, message.is_fully_cut());
+                let (id, queued) = (message.channel, message.is_in_queue());
                 let message_id = message.id;
                 if let Some(channel) = self.channel_mut(id) {
                     channel.tx.abandoning.insert(message_id, send);
                 }
-                if !cut {
+                if queued {
                     self.leave_queue(id);
                     self.make_ready(id);
                 }
+                self.leave_growing(send);
                 self.control_queue.push_back(abandon);
             }
             SendState::Abandoning => {}

@@ -318,7 +318,7 @@ impl Link {
         let frames = builder.into_frames();
         for frame in &frames {
             if let Some(message) = self.sends.get_mut(frame.source.send.0) {
-                message.posted += 1;
+                message.on_posted(&frame.frame);
             }
         }
         let charge = self.flow.charge(body);

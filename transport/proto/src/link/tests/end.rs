@@ -4,12 +4,22 @@ use super::bufs::Bufs;
 use super::wire::Frame;
 use super::*;
 use crate::Carrier;
-use crate::event::{Arrival, ChannelId, Event, Outcome, Verdict};
+use crate::channel::SupplyError;
+use crate::event::{Arrival, ChannelId, Event, Outcome, PayloadRef, Verdict};
 use crate::path::{MtuReason, PathState};
 use alloc::collections::BTreeMap;
 use towpath_verbs::Mtu;
 
 extern crate std;
+
+/// What of a message that grows is with the link.
+pub(super) struct Grown {
+    /// Bytes of its first segment.
+    pub(super) head: usize,
+    /// What was supplied: where it begins and ends, and how much of it has not come home.
+    pub(super) supplied: Vec<(u32, u32, u32)>,
+    pub(super) home_bytes: u32,
+}
 
 /// One end: a link, its received buffers, and what its application saw.
 pub(super) struct End {
@@ -18,6 +28,7 @@ pub(super) struct End {
     /// Messages that are out, by token.
     pub(super) sending: BTreeMap<u64, (SendKey, Vec<u8>)>,
     pub(super) outcomes: BTreeMap<u64, Outcome>,
+    pub(super) grown: BTreeMap<u64, Grown>,
     pub(super) received: Vec<Vec<u8>>,
     /// Messages that come piece by piece: their pieces, by where they begin.
     pub(super) streams: BTreeMap<IncomingId, BTreeMap<u32, Vec<u8>>>,
@@ -47,6 +58,7 @@ impl End {
             bufs: Bufs::default(),
             sending: BTreeMap::new(),
             outcomes: BTreeMap::new(),
+            grown: BTreeMap::new(),
             received: Vec::new(),
             streams: BTreeMap::new(),
             as_they_come: false,
@@ -73,6 +85,69 @@ impl End {
         let request = SendRequest { channel, token, segments: &segments, deadline };
         let key = self.link.send(&request).unwrap();
         self.sending.insert(token, (key, payload));
+    }
+
+    /// Sends a message of which only the first `head` bytes are there.
+    pub(super) fn grow(
+        &mut self,
+        channel: ChannelId,
+        (token, head): (u64, usize),
+        payload: Vec<u8>,
+        deadline: Time,
+    ) {
+        let segments = [head as u32, (payload.len() - head) as u32];
+        let request = SendRequest { channel, token, segments: &segments, deadline };
+        let key = self.link.send_growing(&request).unwrap();
+        self.sending.insert(token, (key, payload));
+        let (supplied, home_bytes) = (Vec::new(), 0);
+        self.grown.insert(token, Grown { head, supplied, home_bytes });
+    }
+
+    /// Supplies bytes of it, if it has not ended.
+    pub(super) fn supply(&mut self, token: u64, (from, until): (u32, u32)) {
+        let Some(&(key, _)) = self.sending.get(&token) else { return };
+        match self.link.supply(key, from, until - from) {
+            Ok(()) => {
+                let grown = self.grown.get_mut(&token).unwrap();
+                grown.supplied.push((from, until, until - from));
+            }
+            Err(error) => assert_eq!(error, SupplyError::Ended),
+        }
+    }
+
+    /// The bytes that a frame names, which lie in memory that was supplied at once and has not come
+    /// home.
+    pub(super) fn bytes_of(&self, part: &PayloadRef) -> &[u8] {
+        let mut sending = self.sending.iter();
+        let (token, (_, bytes)) = sending.find(|(_, (key, _))| *key == part.send).unwrap();
+        let (from, until) = (part.offset, part.offset + part.length);
+        let base = match self.grown.get(token).filter(|_| part.segment == 1) {
+            None => 0,
+            Some(grown) => {
+                let mut there = grown.supplied.iter();
+                let is_there =
+                    there.any(|&(start, end, left)| start <= from && until <= end && left > 0);
+                assert!(is_there, "{part:?} of {:?}", grown.supplied);
+                grown.head
+            }
+        };
+        &bytes[base + from as usize..base + until as usize]
+    }
+
+    fn on_piece_sent(&mut self, send: SendKey, offset: u32, length: u32) {
+        let mut sending = self.sending.iter();
+        let (token, _) = sending.find(|(_, (key, _))| *key == send).unwrap();
+        let grown = self.grown.get_mut(token).unwrap();
+        grown.home_bytes += length;
+        let mut left = length;
+        for (start, end, out) in &mut grown.supplied {
+            let (from, until) = (offset.max(*start), (offset + length).min(*end));
+            if from < until {
+                *out -= until - from;
+                left -= until - from;
+            }
+        }
+        assert_eq!(left, 0, "it was supplied");
     }
 
     pub(super) fn take_events(&mut self) {
@@ -121,10 +196,12 @@ impl End {
             }
             Event::Recycled { buf } => self.bufs.let_go(buf),
             Event::Sent { token, outcome, send } => {
+                self.grown.remove(&token);
                 let (key, _) = self.sending.remove(&token).expect("reported once");
                 assert_eq!(key, send);
                 self.outcomes.insert(token, outcome);
             }
+            Event::PieceSent { send, offset, length } => self.on_piece_sent(send, offset, length),
             Event::Down { reason } => self.down = Some(reason),
             Event::PathChanged { path, from, to, signal } => {
                 assert_eq!(from.after(signal), Some(to), "a legal move");

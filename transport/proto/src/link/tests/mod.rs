@@ -7,6 +7,7 @@ mod credit;
 mod end;
 mod frames;
 mod given_up;
+mod grow;
 mod hostile;
 mod mtu;
 mod numbers;

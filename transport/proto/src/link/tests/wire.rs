@@ -275,11 +275,8 @@ impl Wire {
 
     fn transmit_one(&mut self, at: usize, transmit: &Transmit) {
         let mut payload = Vec::new();
-        let sending = &self.ends[at].sending;
-        transmit.emit_body(&mut payload, |part, body| {
-            let (_, bytes) = sending.values().find(|(key, _)| *key == part.send).unwrap();
-            body.extend_from_slice(&bytes[part.offset as usize..][..part.length as usize]);
-        });
+        let end = &self.ends[at];
+        transmit.emit_body(&mut payload, |part, body| body.extend_from_slice(end.bytes_of(part)));
         assert!(payload.len() <= 56 << 10, "no longer than the peer's buffers");
         let mut header = [0; HEADER_BYTES];
         let crc = towpath_base::crc::crc32c(&payload);

@@ -1,0 +1,376 @@
+//! A message whose last segment is supplied while it is being sent, in any order.
+//!
+//! The receiver knows pieces by their indices, which count up with their offsets. So what is cut in
+//! front of bytes that are not there reserves indices for these: the gap is divided into pieces
+//! that are cut once bytes of them are supplied. A piece of which some bytes are there goes in
+//! parts; one whose bytes were supplied at once goes whole.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+/// Supplied ranges of a message may be as many as there are spans of so many bytes in it, and
+/// [`SUPPLIES_FEW`] more: each is a frame at least, and short frames cost both ends.
+const SUPPLY_BYTES_MEAN: u32 = 512;
+
+/// See [`SUPPLY_BYTES_MEAN`].
+const SUPPLIES_FEW: u32 = 16;
+
+/// Why bytes of a growing message were not taken. Nothing of the message changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SupplyError {
+    /// The message has its outcome, or was given up.
+    Ended,
+    /// It was sent with all of its bytes.
+    NotGrowing,
+    /// Empty, or not within what is still to come.
+    OutOfRange {
+        /// Bytes that come later, in all.
+        len: u32,
+    },
+    /// Some of the bytes were supplied before.
+    Overlap,
+    /// It does not begin at a multiple of 8 bytes, or does not end at one or with the message.
+    Misaligned,
+    /// The message is supplied in too many short pieces.
+    TooMany {
+        /// How many it may be.
+        max: u32,
+    },
+}
+
+impl fmt::Display for SupplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => write!(f, "the message has ended, or was given up"),
+            Self::NotGrowing => write!(f, "the message was sent with all of its bytes"),
+            Self::OutOfRange { len } => {
+                write!(f, "the bytes are none of the {len} that were to come later")
+            }
+            Self::Overlap => write!(f, "some of the bytes were supplied before"),
+            Self::Misaligned => {
+                write!(f, "pieces begin at multiples of 8 bytes, and end there or with the message")
+            }
+            Self::TooMany { max } => {
+                write!(f, "the message was supplied in {max} pieces; supply longer ones")
+            }
+        }
+    }
+}
+
+impl core::error::Error for SupplyError {}
+
+/// How long pieces are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PieceSizes {
+    /// Of one that does not end the segment, at least.
+    pub(crate) shortest: u32,
+    /// Of one in a gap, at most.
+    pub(crate) longest: u32,
+    /// They begin at multiples of this in their segment.
+    pub(crate) unit: u32,
+}
+
+/// Where the message stands beside the queue of its channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// In the queue.
+    Queued,
+    /// Out of it, with bytes at hand that it may not send yet.
+    Aside,
+    /// Out of it, with nothing at hand.
+    Out,
+}
+
+/// The next piece that may be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Next {
+    pub(crate) index: u32,
+    /// Where the piece begins, and where it ends if that is settled.
+    pub(crate) start: u32,
+    pub(crate) end: Option<u32>,
+    /// The first of its bytes that are there, which were supplied together.
+    pub(crate) from: u32,
+    pub(crate) until: u32,
+}
+
+/// A piece that was cut and has not come home.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    start: u32,
+    length: u32,
+    /// Work requests with bytes of it that the device has not returned.
+    posted: u32,
+}
+
+/// A piece that is cut, of which bytes are missing.
+#[derive(Clone, Copy, Debug)]
+struct Partial {
+    end: u32,
+    index: u32,
+    missing: u32,
+}
+
+/// What is known of the segment that grows. Offsets are within it.
+#[derive(Debug)]
+pub(crate) struct Growing {
+    /// Which segment, where it begins in the message, and its bytes.
+    pub(crate) segment: u8,
+    pub(crate) first: u32,
+    len: u32,
+    /// What was supplied, in spans that do not touch.
+    have: BTreeMap<u32, u32>,
+    have_bytes: u32,
+    supplies: u32,
+    /// What was supplied and is in no cut piece, as it was supplied.
+    ready: BTreeMap<u32, u32>,
+    ready_bytes: u32,
+    /// Pieces that have an index and are not cut: where they end, and the index.
+    reserved: BTreeMap<u32, (u32, u32)>,
+    partial: BTreeMap<u32, Partial>,
+    out: BTreeMap<u32, Out>,
+    /// Up to where pieces have indices, and the next index.
+    frontier: u32,
+    next_index: u32,
+    pub(crate) line: Line,
+    /// Credit that it may hold at the receiver until more is supplied, as the channel counts it.
+    pub(crate) held: u32,
+    /// The receiver may hold the message until it is whole.
+    held_whole: bool,
+    /// It has its outcome, or was given up.
+    pub(crate) is_over: bool,
+}
+
+impl Growing {
+    pub(crate) fn new((segment, first, len): (u8, u32, u32), held_whole: bool) -> Self {
+        Self {
+            segment,
+            first,
+            len,
+            have: BTreeMap::new(),
+            have_bytes: 0,
+            supplies: 0,
+            ready: BTreeMap::new(),
+            ready_bytes: 0,
+            reserved: BTreeMap::new(),
+            partial: BTreeMap::new(),
+            out: BTreeMap::new(),
+            frontier: 0,
+            next_index: 0,
+            line: Line::Queued,
+            held: 0,
+            held_whole,
+            is_over: false,
+        }
+    }
+
+    /// Whether all of it was supplied.
+    pub(crate) fn is_supplied(&self) -> bool {
+        self.have_bytes == self.len
+    }
+
+    /// Bytes that are at hand and in no piece.
+    pub(crate) fn ready_bytes(&self) -> u32 {
+        self.ready_bytes
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Takes bytes in. What of them belongs to pieces that are cut already goes to `late`: piece,
+    /// index, and which bytes.
+    pub(crate) fn supply(
+        &mut self,
+        (offset, length): (u32, u32),
+        mut late: impl FnMut(Range<u32>, u32, Range<u32>),
+    ) -> Result<(), SupplyError> {
+        let end = self.check(offset, length)?;
+        self.note(offset, end);
+        // Those that are cut and begin before its end: most of them end before it begins.
+        let mut at = offset;
+        let cut: Vec<u32> = self.partial.range(..end).map(|(&start, _)| start).collect();
+        for start in cut {
+            let Some(piece) = self.partial.get_mut(&start).filter(|piece| piece.end > at) else {
+                continue;
+            };
+            let (from, until) = (at.max(start), end.min(piece.end));
+            piece.missing -= until - from;
+            late(start..piece.end, piece.index, from..until);
+            if piece.missing == 0 {
+                self.partial.remove(&start);
+            }
+            self.add_ready(at, from);
+            at = until;
+        }
+        self.add_ready(at, end);
+        Ok(())
+    }
+
+    fn check(&self, offset: u32, length: u32) -> Result<u32, SupplyError> {
+        let end = offset.checked_add(length).filter(|&end| length > 0 && end <= self.len);
+        let end = end.ok_or(SupplyError::OutOfRange { len: self.len })?;
+        let is_aligned = |at: u32| at.is_multiple_of(crate::limits::FRAME_ALIGN_BYTES as u32);
+        if !is_aligned(offset) || !(is_aligned(end) || end == self.len) {
+            return Err(SupplyError::Misaligned);
+        }
+        let before = self.have.range(..end).next_back();
+        if before.is_some_and(|(_, &before)| before > offset) {
+            return Err(SupplyError::Overlap);
+        }
+        let max = SUPPLIES_FEW + self.len / SUPPLY_BYTES_MEAN;
+        if self.supplies == max {
+            return Err(SupplyError::TooMany { max });
+        }
+        Ok(end)
+    }
+
+    /// Notes what was supplied, joined with what it touches.
+    fn note(&mut self, offset: u32, end: u32) {
+        self.supplies += 1;
+        self.have_bytes += end - offset;
+        let before = self.have.range(..offset).next_back();
+        let start = before.filter(|&(_, &before)| before == offset).map_or(offset, |(&at, _)| at);
+        let end = self.have.remove(&end).unwrap_or(end);
+        self.have.insert(start, end);
+    }
+
+    fn add_ready(&mut self, from: u32, until: u32) {
+        if from < until {
+            self.ready.insert(from, until);
+            self.ready_bytes += until - from;
+        }
+    }
+
+    /// Where the gap before `until` ends in whole pieces, and how many these are.
+    fn gap(&self, until: u32, sizes: PieceSizes) -> (u32, u32) {
+        let end = until.next_multiple_of(sizes.unit).min(self.len);
+        let (gap, longest) = (end - self.frontier, sizes.longest);
+        let (count, rest) = (gap.div_ceil(longest), gap % longest);
+        let short = if rest == 0 { 0 } else { sizes.shortest.saturating_sub(rest) };
+        ((end + short).min(self.len), count)
+    }
+
+    /// The next piece that may be cut; of the message so many pieces are.
+    pub(crate) fn next(&self, pieces_cut: u32, sizes: PieceSizes) -> Option<Next> {
+        let (&from, &until) = self.ready.first_key_value()?;
+        if from < self.frontier {
+            let (&start, &(end, index)) = self.reserved.range(..=from).next_back()?;
+            return Some(Next { index, start, end: Some(end), from, until: until.min(end) });
+        }
+        let next_index = self.next_index(pieces_cut);
+        if from == self.frontier {
+            return Some(Next { index: next_index, start: from, end: None, from, until });
+        }
+        let (end, count) = self.gap(from, sizes);
+        if from == end {
+            return Some(Next { index: next_index + count, start: from, end: None, from, until });
+        }
+        let start = self.frontier + (count - 1) * sizes.longest;
+        let (index, until) = (next_index + count - 1, until.min(end));
+        Some(Next { index, start, end: Some(end), from, until })
+    }
+
+    /// The index of a piece at the frontier. Those before the segment were cut one by one.
+    fn next_index(&self, pieces_cut: u32) -> u32 {
+        if self.frontier == 0 { pieces_cut } else { self.next_index }
+    }
+
+    /// The lowest index of which bytes are missing, or that is not cut.
+    fn lowest(&self, pieces_cut: u32) -> u32 {
+        let reserved = self.reserved.first_key_value().map(|(_, &(_, index))| index);
+        let partial = self.partial.first_key_value().map(|(_, piece)| piece.index);
+        let missing = reserved.into_iter().chain(partial).min();
+        missing.unwrap_or_else(|| self.next_index(pieces_cut))
+    }
+
+    /// Whether all bytes of the piece are there that begins at `start`, and ends as it does.
+    pub(crate) fn is_there(&self, start: u32, end: Option<u32>, sizes: PieceSizes) -> bool {
+        let end = end.unwrap_or_else(|| self.len.min(start + sizes.shortest));
+        self.have.range(..=start).next_back().is_some_and(|(_, &until)| until >= end)
+    }
+
+    /// Credit that the receiver may have to keep until more is supplied: of what it hands out in
+    /// order, for all behind the first piece that is missing.
+    pub(crate) fn may_hold(&self, pieces_cut: u32) -> u32 {
+        if self.held_whole { pieces_cut } else { pieces_cut - self.lowest(pieces_cut) }
+    }
+
+    /// The same once the piece with this index is cut as well, all or not all of which is there.
+    pub(crate) fn may_hold_with(&self, index: u32, is_there: bool, pieces_cut: u32) -> u32 {
+        let fills = is_there && index == self.lowest(pieces_cut);
+        // What follows the first gap may follow it without another.
+        self.may_hold(pieces_cut) + u32::from(self.held_whole || !fills)
+    }
+
+    /// Cuts the `next` piece, which ends at `end`. The bytes of it that are there go to `there`.
+    pub(crate) fn cut(
+        &mut self,
+        next: Next,
+        end: u32,
+        (pieces_cut, sizes): (u32, PieceSizes),
+        mut there: impl FnMut(Range<u32>),
+    ) {
+        self.next_index = self.next_index(pieces_cut);
+        if next.from > self.frontier {
+            self.reserve(next.from, sizes);
+        }
+        if self.reserved.remove(&next.start).is_none() {
+            (self.frontier, self.next_index) = (end, next.index + 1);
+        }
+        let length = end - next.start;
+        let mut missing = length;
+        while let Some((&from, &until)) = self.ready.range(next.start..end).next() {
+            self.ready.remove(&from);
+            if until > end {
+                self.ready.insert(end, until);
+            }
+            let until = until.min(end);
+            (self.ready_bytes, missing) =
+                (self.ready_bytes - (until - from), missing - (until - from));
+            there(from..until);
+        }
+        if missing > 0 {
+            self.partial.insert(next.start, Partial { end, index: next.index, missing });
+        }
+        self.out.insert(next.index, Out { start: next.start, length, posted: 0 });
+    }
+
+    /// Gives indices to the pieces of the gap before `until`.
+    fn reserve(&mut self, until: u32, sizes: PieceSizes) {
+        let (end, _) = self.gap(until, sizes);
+        while self.frontier < end {
+            let piece_end = (self.frontier + sizes.longest).min(end);
+            self.reserved.insert(self.frontier, (piece_end, self.next_index));
+            (self.frontier, self.next_index) = (piece_end, self.next_index + 1);
+        }
+    }
+
+    /// A work request with bytes of a piece is at the device.
+    pub(crate) fn on_posted(&mut self, index: u32) {
+        if let Some(out) = self.out.get_mut(&index) {
+            out.posted += 1;
+        }
+    }
+
+    pub(crate) fn on_returned(&mut self, index: u32) {
+        if let Some(out) = self.out.get_mut(&index) {
+            out.posted = out.posted.saturating_sub(1);
+        }
+    }
+
+    /// A piece that is acknowledged and that the device does not hold: where it begins, and its
+    /// length. Once.
+    pub(crate) fn take_home(&mut self, index: u32) -> Option<(u32, u32)> {
+        self.out.get(&index).filter(|out| out.posted == 0)?;
+        self.out.remove(&index).map(|out| (out.start, out.length))
+    }
+}
+
+#[cfg(test)]
+mod tests;
