@@ -40,7 +40,12 @@ impl KnownCrcs {
 
     /// CRC32C of what has `front` and a piece behind it: of which segment, from where on, and its
     /// bytes. `None` where it has to be taken of these.
-    pub(crate) fn behind(&self, front: u32, (segment, offset): (u8, u32), bytes: &[u8]) -> Option<u32> {
+    pub(crate) fn behind(
+        &self,
+        front: u32,
+        (segment, offset): (u8, u32),
+        bytes: &[u8],
+    ) -> Option<u32> {
         let first = offset as usize / PAGE_BYTES;
         let (pages, rest) = bytes.as_chunks::<PAGE_BYTES>();
         let known = self.pages.as_slice().get(first..first.checked_add(pages.len())?)?;

@@ -410,7 +410,10 @@ fn try_send<'a>(
 /// The key of a region: a scan, but of few, with the small messages' pool first; behind them those
 /// of what was received.
 #[inline]
-pub(super) fn lkey_of((regions, recv): (&[(RegionId, u32)], &RecvTable), region: RegionId) -> Option<u32> {
+pub(super) fn lkey_of(
+    (regions, recv): (&[(RegionId, u32)], &RecvTable),
+    region: RegionId,
+) -> Option<u32> {
     let found = regions.iter().find(|&&(id, _)| id == region);
     found.map(|&(_, lkey)| lkey).or_else(|| recv.lkey_of(region))
 }

@@ -244,7 +244,7 @@ impl Builder {
         let sizes = piece_sizes(self.bounds.piece_max as u32);
         let next = message.next_grown(sizes)?;
         let there = next.until - next.from;
-        let Some(end) = next.end else { 
+        let Some(end) = next.end else {
             return self.take_at_frontier(message.rest_of_growing(&next), there, sizes);
         };
         let piece = end - next.start;

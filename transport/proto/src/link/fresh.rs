@@ -70,7 +70,9 @@ impl Link {
         let Self { channels, sends, schedule, .. } = self;
         let queued = find_mut(channels, channel).map_or(0, |channel| channel.tx.queue.len());
         let others = queued.saturating_sub(1) + schedule.waiting().saturating_sub(1);
-        let rest = sends.get_mut(send.0).map_or(0, |message| message.bytes_at_hand().saturating_sub(length));
+        let rest = sends
+            .get_mut(send.0)
+            .map_or(0, |message| message.bytes_at_hand().saturating_sub(length));
         u64::from(rest) + others as u64 * u64::from(length)
     }
 

@@ -106,13 +106,7 @@ impl Link {
 
     /// Cuts a piece of a segment that grows, for the channel whose turn it is.
     #[cold]
-    pub(super) fn cut_grown(
-        &mut self,
-        id: u32,
-        send: SendKey,
-        take: Take,
-        builder: &mut Builder,
-    ) {
+    pub(super) fn cut_grown(&mut self, id: u32, send: SendKey, take: Take, builder: &mut Builder) {
         let Self { channels, sends, schedule, lost, piece_max, .. } = self;
         let channel = find_mut(channels, id).expect("it has the turn");
         let message = sends.get_mut(send.0).expect("queued messages are live");
