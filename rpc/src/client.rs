@@ -1,6 +1,7 @@
 //! The client end: calls, deadlines, and what is known of requests that got no response.
 
 mod given_up;
+mod growing;
 mod push;
 
 pub use push::Push;
@@ -8,14 +9,14 @@ pub use push::Push;
 use crate::error::{CallError, Refused, RpcError};
 use crate::fate::Fate;
 use crate::limits::{HEADER_BYTES, OUTCOME_GRACE, REQUESTS_MAX, REQUESTS_MAX_DEFAULT};
-use crate::parcel::{Fields, Outgoing, Parcel};
+use crate::parcel::{Outgoing, Parcel};
 use crate::wire::{Header, HeaderError, Kind, Status};
 use given_up::GivenUp;
 use slab::Slab;
 use std::collections::VecDeque;
 use towpath_transport::{
     ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Outcome, Region, SendId,
-    SendOptions, SubmitError, Time,
+    SubmitError, Time,
 };
 
 /// A request under way; never reused within one client.
@@ -83,6 +84,8 @@ struct Pending {
     token: u64,
     deadline: Time,
     send: SendId,
+    /// Bytes of data that are still to be supplied.
+    missing: u32,
     /// How sending ended, once it has.
     outcome: Option<Outcome>,
     given_up: Option<GivenUp>,
@@ -225,50 +228,10 @@ impl RpcClient {
         call: Call,
         outgoing: Outgoing,
     ) -> Result<RequestId, Refused> {
-        let now = endpoint.now();
-        if let Err(error) = self.admit(endpoint, &call, now, outgoing.byte_len()) {
-            return Err(Refused { error, outgoing: Some(outgoing) });
-        }
-        let entry = self.pending.vacant_entry();
-        let id = RequestId(self.sequence << 16 | entry.key() as u64);
-        let us = call.deadline.since(now).0.div_ceil(1000);
-        let timeout_us = if call.deadline == Time::NEVER { 0 } else { us.min(u32::MAX.into()) };
-        let fields = Fields {
-            kind: Kind::Request,
-            method: call.method,
-            status: Status::OK,
-            request: id.0,
-            timeout_us: timeout_us as u32,
-        };
-        let options = SendOptions::new().token(id.0).deadline(call.deadline);
-        let sent = endpoint.send(self.link, self.channel, outgoing.finish(fields), options);
-        let send = match sent {
-            Ok(send) => send,
-            Err(rejected) => {
-                return Err(Refused { error: rejected.error.into(), outgoing: None });
-            }
-        };
-        let Call { method, token, deadline, ask_fate } = call;
-        entry.insert(Pending {
-            id,
-            method,
-            token,
-            deadline,
-            send,
-            outcome: None,
-            given_up: None,
-            ask_fate,
-            asked: false,
-            told: false,
-            began: now,
-            slow: false,
-        });
-        self.sequence += 1;
-        self.next_deadline = self.next_deadline.min(deadline);
-        self.stats.requests += 1;
-        Ok(id)
+        self.begin(endpoint, call, outgoing, 0)
     }
 
+    /// Whether a request of so many bytes may be sent.
     fn admit<D: Device<Memory = Region>>(
         &self,
         endpoint: &Endpoint<D>,
@@ -402,9 +365,9 @@ impl RpcClient {
         match (kind, known) {
             (Kind::Response, Some(key)) if !self.pending[key].told => {
                 self.stats.responses += 1;
-                let Pending { send, outcome, .. } = self.pending[key];
-                if status != Status::OK && outcome.is_none() {
-                    // It was refused before all of it was there: nobody wants the rest.
+                let Pending { send, outcome, missing, .. } = self.pending[key];
+                if outcome.is_none() && (status != Status::OK || missing > 0) {
+                    // It was answered before all of it was there: nobody wants the rest.
                     let _ = endpoint.cancel(send);
                 }
                 self.complete(key, Ok(parcel));

@@ -33,6 +33,9 @@ pub enum CallError {
         /// The limit.
         max: usize,
     },
+    /// The request has data, and more is to come later: all of it comes later, or none.
+    #[error("a request whose data comes later was given data; supply that, too")]
+    HasData,
     /// The deadline has passed already.
     #[error("the deadline passed before the request was sent; allow more time")]
     Expired,

@@ -307,10 +307,20 @@ impl Outgoing {
         self.head.len() + self.data.as_ref().map_or(0, |data| data.len())
     }
 
+    /// Whether there is data.
+    pub(crate) fn has_data(&self) -> bool {
+        self.data.is_some()
+    }
+
     /// Fills the header in. Data below a page goes behind the body where there is room.
-    pub(crate) fn finish(mut self, fields: Fields) -> Payload {
+    pub(crate) fn finish(self, fields: Fields) -> Payload {
+        self.finish_before(fields, 0)
+    }
+
+    /// The same where so many bytes of data come later.
+    pub(crate) fn finish_before(mut self, fields: Fields, later_bytes: u32) -> Payload {
         let body_len = (self.head.len() - HEADER_BYTES) as u32;
-        let data_len = self.data.as_ref().map_or(0, |data| data.len()) as u32;
+        let data_len = self.data.as_ref().map_or(0, |data| data.len()) as u32 + later_bytes;
         let small = |data: &Buf| data.len() < PAGE_BYTES;
         let fits = |head: &mut Buf, data: &Buf| head.extend(data).is_ok();
         let inline =
