@@ -26,6 +26,48 @@
 //! comes in pieces as [`Streamed`] parts: its head as soon as that is here, its data piece by piece
 //! in any order, and that it is whole.
 //!
+//! **Sending what still comes.** [`RpcClient::call_growing`] sends a request before its data is
+//! there; [`RpcClient::supply`] gives that piece by piece in any order. With [`Piece::share`] a
+//! server passes a request on while it comes, without a copy:
+//!
+//! ```no_run
+//! # use std::collections::HashMap;
+//! use towpath_rpc::{Call, Outgoing, RequestId, RequestKey, RpcClient, Streamed};
+//! # use towpath_transport::{Endpoint, RoceUdp};
+//!
+//! /// What a service does with the parts of a request that it passes on.
+//! fn pass_on(
+//!     endpoint: &mut Endpoint<RoceUdp>,
+//!     next: &mut RpcClient,
+//!     onward: &mut HashMap<RequestKey, RequestId>,
+//!     part: Streamed,
+//! ) {
+//!     match part {
+//!         Streamed::Begun(head) => {
+//!             let deadline = head.deadline();
+//!             let call = Call { method: head.method(), token: 0, deadline, ask_fate: true };
+//!             let out = Outgoing::with_body(endpoint, head.body()).expect("a free buffer");
+//!             let sent = next.call_growing(endpoint, call, out, head.data_len() as u32);
+//!             // Keep the head as well: it is answered when the next server has answered.
+//!             onward.insert(head.request_key(), sent.expect("room for a request"));
+//!         }
+//!         Streamed::Data { request, offset, piece } => {
+//!             let crcs = piece.page_crcs().iter().copied().collect();
+//!             let (staged, shared) = piece.share();
+//!             if let (Some(&to), Some(shared)) = (onward.get(&request), shared) {
+//!                 // Refused: that request has ended, and its completion says how.
+//!                 let _ = next.supply_with_crcs(endpoint, to, offset, shared, crcs);
+//!             }
+//!             drop(staged); // or write it to a disk first
+//!         }
+//!         Streamed::Whole { .. } => {}
+//!         Streamed::Broken { request } => {
+//!             onward.remove(&request).into_iter().for_each(|to| next.cancel(endpoint, to));
+//!         }
+//!     }
+//! }
+//! ```
+//!
 //! **Giving up.** A request that passes its deadline or is cancelled stops at both ends: the client
 //! sends no more of it, and the server does not begin it, or stops sending its response. The server
 //! then reports whether the operation was done, so the caller gets one of three answers ([`Fate`]).
@@ -39,6 +81,7 @@
 //! | `wire` | the header as bytes, kinds, statuses |
 //! | `parcel` | received messages ([`Parcel`]) and messages to send ([`Outgoing`]) |
 //! | `client`, `server` | the two ends; pushes: `client/push`, `server/push` |
+//! | `client/growing` | requests that are sent before all of their data is there |
 //! | `server/streams` | requests that are handed over before all of their data is here |
 //! | `stats` | what the server counts ([`ServerStats`]) |
 //! | `request` | what a service receives: [`Request`], [`Responder`], [`Incoming`] |

@@ -144,12 +144,15 @@ impl Relay {
     }
 }
 
+/// Pieces of data, and where they begin.
+type Pieces = Vec<(usize, Piece)>;
+
 /// The third.
 struct Last {
     serving: RpcServer,
     /// What was received of each request, where it came; and its head.
-    open: HashMap<RequestKey, (Head, Vec<(usize, Piece)>)>,
-    whole: Vec<(Vec<u8>, Vec<(usize, Piece)>)>,
+    open: HashMap<RequestKey, (Head, Pieces)>,
+    whole: Vec<(Vec<u8>, Pieces)>,
     answer: Answer,
     broken: usize,
     is_ahead: bool,

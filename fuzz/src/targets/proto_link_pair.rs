@@ -54,6 +54,7 @@ impl Pair {
 
     /// Lets all come to its end; the class of what was reached before.
     pub(crate) fn end(mut self) -> u64 {
+        self.hosts.iter_mut().for_each(Host::end_growing);
         let classes: Vec<u64> = self.hosts.iter().flat_map(Host::classes).collect();
         self.settle();
         self.check();
@@ -66,6 +67,18 @@ impl Pair {
         let host = &mut self.hosts[at];
         match kind & 15 {
             0 => host.open(kind & 16 == 0),
+            2 if kind & 16 != 0 => {
+                let channel = host.nth_channel(reader.u8());
+                let lens = [1 + u32::from(reader.u8()), 1 + u32::from(reader.u16() % 8192)];
+                host.grow(channel, lens, Time::NEVER);
+            }
+            2 if kind & 32 != 0 => {
+                let nth = usize::from(reader.u8());
+                let offset = u32::from(reader.u16() % 8192);
+                // In whole grains, mostly.
+                let offset = if kind & 64 == 0 { offset & !7 } else { offset };
+                host.supply(nth, (offset, 8 * u32::from(reader.u8())));
+            }
             1 | 2 => {
                 let channel = host.nth_channel(reader.u8());
                 let lens = [1 + u32::from(reader.u16() % 8192), u32::from(reader.u8())];
@@ -272,12 +285,18 @@ mod tests {
         let after = |parts: &[&[u8]]| [&opened[..], &parts.concat()[..]].concat();
         // To the server: the first frame is lost, copied, swapped with the last one.
         let [lost, copied, swapped] = [[0x8e, 0], [0xae, 0], [0xce, 0]];
+        let grow = [0x12, 0, 9, 0xd0, 7];
+        let supplies = [[0x22, 0, 0xe8, 3, 125], [0x22, 0, 0, 0, 60], [0x22, 0, 0xe0, 1, 65]];
+        let grown = [&grow[..], &ROUND, &supplies[0], &ROUND, &supplies[1], &supplies[2], &ROUND];
+        let grown = grown.concat();
         let made = [
             ("ask_and_answer", after(&[&ASK, &ROUND, &ANSWER, &ROUND, &ROUND])),
             ("first_frame_lost", after(&[&ASK, &TURNS, &lost, &ROUND, &[7, 20], &ROUND])),
             ("first_frame_copied", after(&[&ASK, &TURNS, &copied, &ROUND, &ROUND])),
             ("closed_both_ways", after(&[&ASK, &ROUND, &[4, 0, 0x84, 0], &ROUND, &ROUND])),
             ("goodbye", after(&[&ASK, &[0x7b], &ROUND, &ROUND])),
+            // A message that grows: its end, its beginning, and what is between them.
+            ("supplied_in_disorder", [&[0, 0x10, 15, 15, 15][..], &grown].concat()),
             // A message of one chunk is cancelled, and its ABANDON overtakes the chunk.
             (
                 "chunk_after_its_abandon",

@@ -9,7 +9,7 @@ use towpath_transport::{
 };
 
 impl RpcClient {
-    /// Sends a request whose header and body are there, and whose data of `later_bytes` comes later:
+    /// Sends a request whose header and body are there, and whose data comes later, `later_bytes`:
     /// [`supply`](Self::supply) gives it, in any order. Its [`Completion`](super::Completion)
     /// follows whatever happens: as a response, which may come before all data was given, and then
     /// the rest is dropped; or at its deadline, when the request did not happen. Needs an unordered

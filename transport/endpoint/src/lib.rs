@@ -20,7 +20,7 @@
 //! came in parts, as where much is lost: a [`Message`] or [`Chunk`] refers to these buffers and
 //! holds credit of its channel until it is released or dropped, on any thread. A reader that keeps
 //! messages stalls its own channel and no other. [`Message::into_payload`] sends a received message
-//! on without a copy.
+//! on without a copy, and [`Endpoint::send_growing`] one that is still coming, piece by piece.
 //!
 //! # Your own loop
 //!

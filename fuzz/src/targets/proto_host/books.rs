@@ -60,6 +60,10 @@ impl Host {
                 assert_eq!(sent.posted, 0, "the device holds none of its buffers");
                 sent.outcome = Some(outcome);
             }
+            Event::PieceSent { send, offset, length } => {
+                self.note(13);
+                self.on_piece_sent(send, (offset, length));
+            }
             Event::PathChanged { from, to, signal, .. } => {
                 assert_eq!(from.after(signal), Some(to), "a legal move");
                 self.note(11);

@@ -1,8 +1,10 @@
 //! An end of a link with a driver and an application that keep the contract, and books of both.
 
 mod books;
+mod growing;
 mod lane;
 
+use growing::Grown;
 use lane::Lane;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use towpath_base::crc::crc32c;
@@ -12,7 +14,8 @@ use towpath_proto::limits::{ACK_BYTES_MAX, HEADER_BYTES, NUMBER_WINDOW};
 use towpath_proto::wire::{AckFrame, ChunkHeader, FrameTable, Kind};
 use towpath_proto::{
     Arrival, BufToken, ChannelId, DownReason, IncomingKey, Link, LinkConfig, Outcome, PathId,
-    PeerParams, PieceBuffers, QpHalf, Renew, SendKey, SendRequest, Side, Transmit, Verdict,
+    PayloadRef, PeerParams, PieceBuffers, QpHalf, Renew, SendKey, SendRequest, Side, Transmit,
+    Verdict,
 };
 use towpath_verbs::{Mtu, QpNum};
 
@@ -110,6 +113,8 @@ pub(crate) struct Send {
     key: SendKey,
     segments: Vec<u32>,
     posted: u32,
+    /// What was supplied of its last segment, if that comes later.
+    grown: Option<Grown>,
     pub(crate) outcome: Option<Outcome>,
 }
 
@@ -160,7 +165,7 @@ pub(crate) struct Host {
     pub(crate) channels: BTreeMap<ChannelId, Channel>,
     pub(crate) sends: Vec<Send>,
     live: HashMap<SendKey, u64>,
-    posted: VecDeque<(PathId, u64, Vec<u64>)>,
+    posted: VecDeque<(PathId, u64, Vec<(u64, PayloadRef)>)>,
     /// What was handed over whole: channel, its life, tag.
     pub(crate) delivered: BTreeSet<(ChannelId, u32, u64)>,
     /// The next number that would go out on each path.
@@ -250,12 +255,18 @@ impl Host {
     }
 
     pub(crate) fn send(&mut self, channel: ChannelId, segments: &[u32], deadline: Time) {
+        self.send_or_grow(channel, segments, deadline, false);
+    }
+
+    fn send_or_grow(&mut self, channel: ChannelId, segments: &[u32], deadline: Time, grows: bool) {
         if self.sends.len() == SENDS_EVER_MAX {
             return;
         }
         let token = self.sends.len() as u64;
         let request = SendRequest { channel, token, segments, deadline };
-        let Ok(key) = self.link.send(&request) else {
+        let link = &mut self.link;
+        let sent = if grows { link.send_growing(&request) } else { link.send(&request) };
+        let Ok(key) = sent else {
             return;
         };
         let known = self.channels.get(&channel).filter(|known| known.open);
@@ -263,7 +274,8 @@ impl Host {
         assert!(key.index() < SENDS_MAX && self.link.sends_live() <= SENDS_MAX);
         assert!(self.live.insert(key, token).is_none(), "a key names one message");
         let segments = segments.to_vec();
-        self.sends.push(Send { key, segments, posted: 0, outcome: None });
+        let grown = grows.then(Grown::default);
+        self.sends.push(Send { key, segments, posted: 0, grown, outcome: None });
     }
 
     pub(crate) fn cancel(&mut self, nth: usize) {
@@ -368,10 +380,13 @@ impl Host {
             let at = usize::from(part.segment);
             let whole = send.segments[at];
             assert!(part.length > 0 && part.offset + part.length <= whole, "{part:?} of {whole}");
+            if let Some(grown) = send.grown.as_ref().filter(|_| at == 1) {
+                assert!(grown.has(part), "{part:?} of {grown:?}");
+            }
             let from = send.segments[..at].iter().sum::<u32>() + part.offset;
             body.extend((from..from + part.length).map(|at| byte_of(tag as u8, at)));
             send.posted += 1;
-            tags.push(tag);
+            tags.push((tag, *part));
         });
         assert!(body.len() <= CHUNK_BYTES_MAX as usize, "no longer than the peer's buffers");
         header.body_crc = crc32c(&body);
@@ -408,7 +423,7 @@ impl Host {
     pub(crate) fn return_sent(&mut self, most: usize, stamped: bool) {
         for _ in 0..most.min(self.posted.len()) {
             let Some((path, number, tags)) = self.posted.pop_front() else { break };
-            for tag in tags {
+            for (tag, _) in tags {
                 self.sends[tag as usize].posted -= 1;
             }
             self.link.handle_sent(path, number, stamped.then_some(self.now));

@@ -74,8 +74,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Gives bytes of a message that [grows](Self::send_growing). They begin at `offset` of those
     /// that were to come later, a multiple of 8, and end at one or with the message. They are sent
     /// from where they lie. Their buffer is dropped as soon as the peer has them and the device has
-    /// returned them, or when the message ends: so a [frozen](crate::Chunk::freeze) piece of another
-    /// message holds its credit no longer than that.
+    /// returned them, or when the message ends: so a [frozen](crate::Chunk::freeze) piece of
+    /// another message holds its credit no longer than that.
     ///
     /// What lies together in one buffer leaves in one piece, or in pieces of 16 KiB and more, which
     /// the receiver keeps where they land. Shorter buffers, and such as lie across the end of a

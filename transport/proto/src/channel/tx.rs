@@ -23,11 +23,11 @@ pub(crate) struct ChannelTx {
     used: u64,
     /// What the peer granted at first: its grant is never further ahead of what was used.
     peer_quota: u64,
-    /// Messages that are supplied while they are sent and have no outcome yet; those of them that
-    /// have bytes at hand and may not send them yet; and the credit that all of them may hold at the
-    /// receiver until more is supplied.
+    /// Messages that are supplied while they are sent and have no outcome yet.
     pub(crate) growing: u32,
+    /// Those of them that have bytes at hand and may not send them yet.
     pub(crate) aside: Vec<SendKey>,
+    /// Credit that all of them may hold at the receiver until more is supplied.
     pub(crate) growing_held: u32,
     /// In the link's line of channels with something to send.
     pub(crate) is_ready: bool,
