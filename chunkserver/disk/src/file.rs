@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatvfs};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs, fstatvfs};
 use rustix::io::Errno;
 use towpath_memory::Pool;
 
@@ -17,6 +17,12 @@ use crate::{PAGE_BYTES, ReadPages, transfer};
 
 /// Permissions of a file that is made.
 const FILE_MODE: u32 = 0o600;
+
+/// What the kernel calls its file systems in memory (linux/magic.h).
+const TMPFS: u32 = 0x0102_1994;
+
+/// See [`TMPFS`].
+const RAMFS: u32 = 0x8584_58f6;
 
 /// How long a file is waited for that somebody has: a ring is taken down in some milliseconds.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
@@ -195,6 +201,13 @@ impl DiskFile {
     pub(crate) fn give_back(&self, offset: u64, byte_len: u64) -> io::Result<()> {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fallocate(&self.file, how, offset, byte_len)?)
+    }
+
+    /// Whether it lies on a file system that keeps its files in memory.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        // The number's own type is not the same on all machines.
+        let kind = fstatfs(&self.file).map(|found| found.f_type as u64 as u32);
+        !self.is_device && kind.is_ok_and(|kind| [TMPFS, RAMFS].contains(&kind))
     }
 
     /// Bytes that the file system can still give to files.

@@ -36,12 +36,13 @@
 //! # The disks
 //!
 //! - [`open()`] gives one on a file or a block device: by io_uring, past the page cache, and where
-//!   the kernel or the file system refuses that, by threads. [`Options`] say how, and the
-//!   [`Report`] what came of it, and why.
+//!   the kernel or the file system refuses that, by threads; on a file system in memory by whoever
+//!   asks. [`Options`] say how, and the [`Report`] what came of it, and why.
 //! - [`sim`]: in memory and in virtual time, deterministic by its seed, with power cuts and faults.
 
 #![deny(unsafe_code)]
 
+mod at_once;
 mod disk;
 mod file;
 mod gate;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::at_once::AtOnce;
 use crate::disk::Disk;
 use crate::file::DiskFile;
 use crate::threads::Threads;
@@ -24,7 +25,8 @@ pub struct Options {
     pub create: Option<NewFile>,
     /// Past the page cache, where the file system lets us.
     pub is_direct: bool,
-    /// By io_uring, where the page cache is passed by and the system lets us; otherwise by threads.
+    /// By io_uring, where the page cache is passed by and the system lets us, and at once by the
+    /// thread that asks where the file system is in memory; otherwise by threads.
     pub is_uring: bool,
     /// Threads, where they do the work, 1 to [`THREADS_MAX`]: as many operations go on at once.
     pub thread_count: usize,
@@ -77,6 +79,8 @@ pub enum Backend {
     },
     /// Threads of this process.
     Threads,
+    /// The thread that asks: the file system is in memory.
+    Caller,
 }
 
 /// Why a disk is not driven by io_uring.
@@ -88,6 +92,8 @@ pub enum NoUring {
     /// The file system does not pass its cache by, or is not asked to: what then waits for the
     /// disk waits in threads, be they ours or the kernel's.
     NotDirect,
+    /// The file system is in memory: nothing ever waits.
+    InMemory,
     /// The system refused it.
     Refused(io::Error),
 }
@@ -110,6 +116,7 @@ impl fmt::Display for Backend {
             Self::Uring { is_deferred: true } => write!(f, "io_uring"),
             Self::Uring { is_deferred: false } => write!(f, "io_uring that interrupts"),
             Self::Threads => write!(f, "threads"),
+            Self::Caller => write!(f, "the thread that asks"),
         }
     }
 }
@@ -119,6 +126,7 @@ impl fmt::Display for NoUring {
         match self {
             Self::NotWanted => write!(f, "io_uring is not wanted"),
             Self::NotDirect => write!(f, "io_uring has no use with the page cache"),
+            Self::InMemory => write!(f, "it is in memory"),
             Self::Refused(error) => write!(f, "io_uring was refused: {error}"),
         }
     }
@@ -149,6 +157,11 @@ pub fn open(path: &Path, options: &Options) -> Result<(Box<dyn Disk>, Report), O
     let (is_direct, was_made, is_device) = (file.is_direct, file.was_made, file.is_device);
     let report =
         |backend, why_threads| Report { backend, why_threads, is_direct, was_made, is_device };
+    if options.is_uring && file.is_in_memory() {
+        let failed = |source| OpenError { path: path.to_owned(), step: "waiting for", source };
+        let disk = AtOnce::new(file, depth).map_err(failed)?;
+        return Ok((Box::new(disk), report(Backend::Caller, Some(NoUring::InMemory))));
+    }
     let ring = match (options.is_uring, is_direct) {
         (false, _) => Err((file, NoUring::NotWanted)),
         (true, false) => Err((file, NoUring::NotDirect)),

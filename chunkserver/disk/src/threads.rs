@@ -81,7 +81,7 @@ impl Drop for Threads {
     }
 }
 
-fn carry_out(disk: &DiskFile, op: &mut Op) -> io::Result<()> {
+pub(crate) fn carry_out(disk: &DiskFile, op: &mut Op) -> io::Result<()> {
     let file: &File = disk;
     let offset = op.at().byte_offset();
     match op {

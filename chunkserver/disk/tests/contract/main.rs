@@ -45,4 +45,4 @@ contract!(threads, FileRig::on_disk(false, true));
 contract!(threads_through_the_cache, FileRig::on_disk(false, false));
 contract!(threads_in_memory, FileRig::in_memory(false));
 contract!(uring, FileRig::on_disk(true, true));
-contract!(uring_in_memory, FileRig::in_memory(true));
+contract!(at_once_in_memory, FileRig::in_memory(true));

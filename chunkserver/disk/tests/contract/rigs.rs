@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use towpath_disk::sim::Medium;
-use towpath_disk::{Disk, NewFile, NoUring, Options, open};
+use towpath_disk::{Backend, Disk, NewFile, NoUring, Options, open};
 
 /// Pages of each disk.
 pub(crate) const PAGE_COUNT: u64 = 4500;
@@ -73,6 +73,7 @@ impl Rig for FileRig {
         match &report.why_threads {
             None => assert!(self.is_uring),
             Some(NoUring::NotWanted) => assert!(!self.is_uring),
+            Some(NoUring::InMemory) => assert_eq!(report.backend, Backend::Caller),
             // Then threads are tested twice.
             Some(why) => println!("threads, since {why}"),
         }
