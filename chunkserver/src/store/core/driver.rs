@@ -1,23 +1,22 @@
-//! The thread that owns a store and its disk, and the hold that those have on it who ask.
+//! The driver of a store and its disk: a thread of its own runs it, or one that has more to do.
 
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
-use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{
-    Receiver, RecvTimeoutError, Sender, TryRecvError, TrySendError, bounded, unbounded,
-};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use towpath_memory::Buf;
 use towpath_transport::Class;
 use towpath_wake::Bell;
 
 use super::group::Client;
+use super::hold::StoreThread;
 use super::room::Room;
 use super::state::StoreCore;
-use super::told::{Condition, DiskState, Told};
+use super::told::Condition;
 use crate::store::error::{CommitStep, FlushFailed};
 use crate::store::fence::Fences;
 use crate::store::limits::{FULL_SAID_EVERY, MARK_AFTER, SWEEP_EVERY};
@@ -32,11 +31,17 @@ const TURN_MAX: usize = 64;
 /// time, some 100 us for a mebibyte. The last one taken may be longer.
 const TURN_BYTES: [u64; Class::COUNT] = [16 << 20, 8 << 20, 1 << 20];
 
+/// The same where the thread has other things to do, as packets to take.
+const TURN_BYTES_BESIDE: [u64; Class::COUNT] = [1 << 20, 1 << 20, 256 << 10];
+
 /// How long a disk without a file to wait for is waited for at a time: one in virtual time, which
 /// knows by itself when it has something.
 const VIRTUAL_WAIT: Duration = Duration::from_millis(10);
 
-/// How a store's thread takes requests.
+/// How long a driver sleeps at a time that has nothing to look for.
+const NOTHING_DUE: Duration = Duration::from_secs(24 * 3600);
+
+/// How the driver of a store takes requests.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverConfig {
     /// Requests of one who asks that may wait.
@@ -46,7 +51,7 @@ pub struct DriverConfig {
 }
 
 /// Who is told that there are answers.
-type Alarm = Arc<Mutex<Option<Waker>>>;
+pub(super) type Alarm = Arc<Mutex<Option<Waker>>>;
 
 /// One asker's end.
 pub(super) struct Desk<W> {
@@ -57,233 +62,70 @@ pub(super) struct Desk<W> {
     has_answers: bool,
 }
 
-/// A hold on a store that a thread of its own drives. Each of those who ask has one, with a queue
-/// and answers of its own.
-#[derive(Debug)]
-pub struct StoreThread<W> {
-    /// By class: none fills another's queue.
-    requests: Vec<Sender<(u64, Request<W, Buf>)>>,
-    completions: Receiver<Completion<W, Buf>>,
-    bell: Waker,
-    alarm: Alarm,
-    /// Shared by all who ask.
-    fences: Arc<Fences>,
-    /// Shared by all who ask, and the thread.
-    condition: Arc<Condition>,
-    /// Shared by all who ask.
-    thread: Arc<JoinHandle<Result<(), FlushFailed>>>,
-}
-
-impl<W: AsRef<[u8]> + Send + 'static> StoreThread<W> {
-    /// Starts the thread, which opens the store by `open` and then drives its disk; gives a hold
-    /// for each of `askers`, and what `open` gave beside the store.
-    ///
-    /// # Errors
-    /// What `open` gives; or, made one, the system's refusal of a thread.
-    pub fn spawn<T, E>(
-        askers: usize,
-        config: DriverConfig,
-        open: impl FnOnce() -> Result<(StoreCore<W>, T), E> + Send + 'static,
-    ) -> Result<(Vec<Self>, T), E>
-    where
-        T: Send + 'static,
-        E: From<io::Error> + Send + 'static,
-    {
-        let queues = |_| Class::ALL.iter().map(|_| bounded(config.queue_max)).unzip();
-        let queues = (0..askers).map(queues);
-        let (requests, incoming): (Vec<Vec<_>>, Vec<Vec<_>>) = queues.unzip();
-        let (outgoing, completions): (Vec<_>, Vec<_>) = (0..askers).map(|_| unbounded()).unzip();
-        let alarms: Vec<Alarm> = (0..askers).map(|_| Alarm::default()).collect();
-        let ends = incoming.into_iter().zip(outgoing).zip(&alarms);
-        let desks = ends.map(|((incoming, outgoing), alarm)| Desk {
-            incoming,
-            outgoing,
-            alarm: Arc::clone(alarm),
-            has_answers: false,
-        });
-        let (desks, bell) = (desks.collect(), Bell::new()?);
-        let waker = bell.waker();
-        let (tell, told) = bounded(1);
-        let condition = Arc::<Condition>::default();
-        let of_thread = Arc::clone(&condition);
-        let run = move || match open() {
-            Ok((core, found)) => {
-                let driver = Driver::new(core, desks, bell, config, of_thread);
-                // Nobody hears it where the caller has panicked.
-                let _ = tell.send(Ok(found));
-                driver.run()
-            }
-            Err(error) => {
-                let _ = tell.send(Err(error));
-                Ok(())
-            }
-        };
-        let thread = Arc::new(Builder::new().name("store".into()).spawn(run)?);
-        let died = |_| io::Error::other("the store's thread has died");
-        let found = told.recv().map_err(died)??;
-        let fences = Arc::<Fences>::default();
-        let ends = requests.into_iter().zip(completions).zip(alarms);
-        let hold = |((requests, completions), alarm)| Self {
-            requests,
-            completions,
-            bell: waker.clone(),
-            alarm,
-            fences: Arc::clone(&fences),
-            condition: Arc::clone(&condition),
-            thread: Arc::clone(&thread),
-        };
-        Ok((ends.map(hold).collect(), found))
-    }
-}
-
-impl<W> StoreThread<W> {
-    /// Queues a request if there is room, and gives it back otherwise. The thread hears of it when
-    /// [`ring`](Self::ring) is called.
-    ///
-    /// # Errors
-    /// The request, when the queue is full or the thread has ended.
-    pub fn try_send(&self, token: u64, request: Request<W, Buf>) -> Result<(), Request<W, Buf>> {
-        self.try_send_as(Class::default(), token, request)
-    }
-
-    /// The same for a request of a class, each of which has a queue.
-    ///
-    /// # Errors
-    /// As [`try_send`](Self::try_send).
-    pub fn try_send_as(
-        &self,
-        class: Class,
-        token: u64,
-        request: Request<W, Buf>,
-    ) -> Result<(), Request<W, Buf>> {
-        self.requests[class.index()].try_send((token, request)).map_err(|refused| match refused {
-            TrySendError::Full((_, request)) | TrySendError::Disconnected((_, request)) => request,
-        })
-    }
-
-    /// Has the thread take what is queued.
-    pub fn ring(&self) {
-        if self.requests.iter().any(|queue| !queue.is_empty()) {
-            self.bell.wake_by_ref();
-        }
-    }
-
-    /// Has `waker` woken when there are answers.
-    pub fn wake(&self, waker: Option<Waker>) {
-        *self.alarm.lock().unwrap_or_else(PoisonError::into_inner) = waker;
-    }
-
-    /// Whether a request of a class would find room in its queue. With one thread that sends it
-    /// does.
-    #[must_use]
-    pub fn has_room(&self, class: Class) -> bool {
-        !self.requests[class.index()].is_full()
-    }
-
-    /// Where the answers arrive. It disconnects when the thread has ended.
-    #[must_use]
-    pub fn completions(&self) -> &Receiver<Completion<W, Buf>> {
-        &self.completions
-    }
-
-    /// The sessions of clients, the same for all who ask this store.
-    #[must_use]
-    pub fn fences(&self) -> &Fences {
-        &self.fences
-    }
-
-    /// Answers that nobody has taken yet.
-    #[must_use]
-    pub fn answers_waiting(&self) -> usize {
-        self.completions.len()
-    }
-
-    /// Whether the thread still answers.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        !self.thread.is_finished()
-    }
-
-    /// How the disk is.
-    #[must_use]
-    pub fn state(&self) -> DiskState {
-        if self.is_running() { self.condition.state() } else { DiskState::Failed }
-    }
-
-    /// What the thread told last of its store.
-    #[must_use]
-    pub fn told(&self) -> Told {
-        let mut told = self.condition.told();
-        if told.reason.is_empty() && !self.is_running() {
-            told.reason = String::from("its thread has ended: the log says why");
-        }
-        told
-    }
-
-    /// Asks nothing more. The last of all who ask waits until what is queued is answered, the store
-    /// sealed, and the thread ended, for `timeout` at most: a disk may hang. For the others it is
-    /// good at once. None if the time was not enough; the thread then goes on by itself, and
-    /// nothing tells how it ends. Completions that were not taken are lost with their buffers.
-    ///
-    /// # Panics
-    /// If the thread did.
-    pub fn stop_within(self, timeout: Duration) -> Option<Result<(), FlushFailed>> {
-        self.begin_stop().wait(Instant::now() + timeout)
-    }
-
-    /// Asks nothing more, so that the thread can end; the first half of
-    /// [`stop_within`](Self::stop_within).
-    #[must_use]
-    pub fn begin_stop(self) -> Stopping<W> {
-        let Self { requests, bell, thread, completions, .. } = self;
-        drop(requests);
-        bell.wake_by_ref();
-        Stopping { thread: Arc::into_inner(thread), completions }
-    }
-}
-
-/// A store whose thread is asked nothing more.
-#[derive(Debug)]
-pub struct Stopping<W> {
-    /// None for all but the last who asked.
-    thread: Option<JoinHandle<Result<(), FlushFailed>>>,
-    completions: Receiver<Completion<W, Buf>>,
-}
-
-impl<W> Stopping<W> {
-    /// Waits for the end of the thread, until `end` at most; as
-    /// [`stop_within`](StoreThread::stop_within) does.
-    ///
-    /// # Panics
-    /// If the thread did.
-    pub fn wait(self, end: Instant) -> Option<Result<(), FlushFailed>> {
-        let Self { thread, completions } = self;
-        let Some(thread) = thread else { return Some(Ok(())) };
-        // Their other end goes when the store is closed.
-        while !matches!(completions.recv_deadline(end), Err(RecvTimeoutError::Disconnected)) {
-            if Instant::now() >= end {
-                return None;
-            }
-        }
-        Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    }
-}
-
-/// What the thread has.
-pub(super) struct Driver<W> {
+/// A store, its disk, and the queues of those who ask: whoever has it drives them, from the thread
+/// that opened it.
+///
+/// A thread that does nothing else runs it: [`StoreThread::spawn`]. One that does more calls
+/// [`turn`](Self::turn) again and again, and before it sleeps [`begin_wait`](Self::begin_wait); it
+/// sleeps until one of the [`files`](Self::files) is readable, or the time is over, and calls
+/// [`end_wait`](Self::end_wait).
+pub struct StoreDriver<W> {
     core: StoreCore<W>,
     desks: Vec<Desk<W>>,
     bell: Bell,
     config: DriverConfig,
+    /// Bytes of writes of each class that are taken before the next class's turn.
+    turn_bytes: [u64; Class::COUNT],
     unfinished: Unfinished,
     /// Whose turn it is.
     next: usize,
+    /// Since when nothing is under way.
+    idle_since: Option<Instant>,
     /// What the log says of the room that is left, and since when.
     said: (Room, Option<Instant>),
     condition: Arc<Condition>,
 }
 
-impl<W: AsRef<[u8]>> Driver<W> {
+impl<W> Drop for StoreDriver<W> {
+    fn drop(&mut self) {
+        self.condition.say_ended();
+    }
+}
+
+impl<W: AsRef<[u8]>> StoreDriver<W> {
+    /// Opens a store by `open`, to be driven by this very thread; gives a hold for each of
+    /// `askers`, and what `open` gave beside the store.
+    ///
+    /// # Errors
+    /// What `open` gives; or, made one, that the system has no files to give.
+    pub fn open_here<T, E: From<io::Error>>(
+        askers: usize,
+        config: DriverConfig,
+        open: impl FnOnce() -> Result<(StoreCore<W>, T), E>,
+    ) -> Result<(Self, Vec<StoreThread<W>>, T), E> {
+        let bell = Bell::new()?;
+        let (core, found) = open()?;
+        let (fences, condition) = (Arc::<Fences>::default(), Arc::<Condition>::default());
+        let (mut desks, mut holds) = (Vec::new(), Vec::new());
+        for _ in 0..askers {
+            let queues = Class::ALL.iter().map(|_| bounded(config.queue_max));
+            let (requests, incoming) = queues.unzip();
+            let (outgoing, completions) = unbounded();
+            let alarm = Alarm::default();
+            desks.push(Desk { incoming, outgoing, alarm: Arc::clone(&alarm), has_answers: false });
+            holds.push(StoreThread {
+                requests,
+                completions,
+                bell: bell.waker(),
+                alarm,
+                fences: Arc::clone(&fences),
+                condition: Arc::clone(&condition),
+                thread: None,
+            });
+        }
+        Ok((Self::new(core, desks, bell, config, condition), holds, found))
+    }
+
     pub(super) fn new(
         core: StoreCore<W>,
         desks: Vec<Desk<W>>,
@@ -294,34 +136,95 @@ impl<W: AsRef<[u8]>> Driver<W> {
         let unfinished = Unfinished::new(core.unfinished(), Instant::now());
         condition.tell(&core);
         let (next, said) = (0, (Room::Enough, None));
-        Self { core, desks, bell, config, unfinished, next, said, condition }
+        Self {
+            core,
+            desks,
+            bell,
+            config,
+            turn_bytes: TURN_BYTES_BESIDE,
+            unfinished,
+            next,
+            idle_since: None,
+            said,
+            condition,
+        }
     }
 
-    /// Drives the store until nobody can ask any more and all is answered.
+    /// Drives the store until nobody can ask any more and all is answered, and seals it.
     pub(super) fn run(mut self) -> Result<(), FlushFailed> {
-        let condition = Arc::clone(&self.condition);
-        let gone = |error: io::Error| {
-            condition.end(format!("the system does not speak of the disk any more: {error}"));
-            FlushFailed { step: CommitStep::LogFlush, kind: error.kind() }
-        };
-        while self.has_work() {
-            self.bell.clear();
-            let took = self.take();
-            self.core.turn(None).map_err(&gone)?;
-            // Before the answers: who has one finds what it changed.
-            self.condition.tell(&self.core);
-            let answered = self.answer();
-            self.say_room();
-            // What the turn has ended may have been the last.
-            if !took && !answered && self.has_work() {
-                self.wait().map_err(&gone)?;
+        self.turn_bytes = TURN_BYTES;
+        self.finish(None).unwrap_or(Ok(()))
+    }
+
+    /// Drives the store until nobody can ask any more and all is answered, and seals it; until
+    /// `end` at most: a disk may hang. None if the time was not enough. What is under way then is
+    /// given up with its memory, and the disk stays locked while this process lives.
+    pub fn stop_by(mut self, end: Instant) -> Option<Result<(), FlushFailed>> {
+        let outcome = self.finish(Some(end));
+        if outcome.is_none() {
+            self.condition.say_ended();
+            // Dropping it would wait for the disk.
+            std::mem::forget(self);
+        }
+        outcome
+    }
+
+    fn finish(&mut self, end: Option<Instant>) -> Option<Result<(), FlushFailed>> {
+        let is_over = || end.is_some_and(|end| Instant::now() >= end);
+        let mut drive = || -> Result<bool, FlushFailed> {
+            while self.has_work() {
+                // What the turn has ended may have been the last.
+                if !self.turn()? && self.has_work() {
+                    if is_over() {
+                        return Ok(false);
+                    }
+                    self.wait(end)?;
+                }
             }
+            self.core.seal();
+            while !self.core.is_idle() {
+                if is_over() {
+                    return Ok(false);
+                }
+                self.turn_core(Some(MARK_AFTER))?;
+            }
+            Ok(true)
+        };
+        match drive() {
+            Ok(true) => Some(self.core.failure().map_or(Ok(()), Err)),
+            Ok(false) => None,
+            Err(failed) => Some(Err(failed)),
         }
-        self.core.seal();
-        while !self.core.is_idle() {
-            self.core.turn(Some(MARK_AFTER)).map_err(&gone)?;
+    }
+
+    /// One turn: takes what is queued, and what the disk has done; gives the disk more, and those
+    /// who ask their answers. True where anything was taken or answered.
+    ///
+    /// # Errors
+    /// The system does not speak of the disk any more: nothing further is answered, and this is to
+    /// be dropped.
+    pub fn turn(&mut self) -> Result<bool, FlushFailed> {
+        self.bell.clear();
+        let took = self.take();
+        self.turn_core(None)?;
+        // Before the answers: who has one finds what it changed.
+        self.condition.tell(&self.core);
+        let answered = self.answer();
+        self.say_room();
+        if took || answered {
+            self.idle_since = None;
         }
-        self.core.failure().map_or(Ok(()), Err)
+        Ok(took || answered)
+    }
+
+    fn turn_core(&mut self, timeout: Option<Duration>) -> Result<(), FlushFailed> {
+        let outcome = self.core.turn(timeout);
+        outcome.map_err(|error| self.gone(&error))
+    }
+
+    fn gone(&self, error: &io::Error) -> FlushFailed {
+        self.condition.end(format!("the system does not speak of the disk any more: {error}"));
+        FlushFailed { step: CommitStep::LogFlush, kind: error.kind() }
     }
 
     /// Whether anybody can still ask, or something is under way.
@@ -336,7 +239,7 @@ impl<W: AsRef<[u8]>> Driver<W> {
         self.next = (self.next + 1) % count.max(1);
         let next = self.next;
         for class in Class::ALL {
-            let mut bytes_left = TURN_BYTES[class.index()];
+            let mut bytes_left = self.turn_bytes[class.index()];
             for asker in (0..count).map(|at| (next + at) % count) {
                 any |= self.take_from(asker, class, &mut bytes_left);
             }
@@ -431,32 +334,50 @@ impl<W: AsRef<[u8]>> Driver<W> {
         }
     }
 
-    /// Waits for the disk or for somebody who asks. When nothing has happened for a while the log
-    /// is sealed, and unfinished chunks are removed that nobody goes on with.
-    fn wait(&mut self) -> io::Result<()> {
+    /// Waits for the disk or for somebody who asks, until `end` at most.
+    fn wait(&mut self, end: Option<Instant>) -> Result<(), FlushFailed> {
+        let Some(most) = self.begin_wait()? else { return Ok(()) };
+        let left = end.map_or(most, |end| end.saturating_duration_since(Instant::now()));
+        let waited = wait_for(&self.files(), most.min(left));
+        waited.map_err(|error| self.gone(&error))?;
+        self.end_wait();
+        Ok(())
+    }
+
+    /// Somebody is about to wait for the [files](Self::files), behind a turn that did nothing: how
+    /// long at most. None where there is something for a turn now.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    pub fn begin_wait(&mut self) -> Result<Option<Duration>, FlushFailed> {
         if self.core.disk_mut().descriptor().is_none() && self.core.disk_mut().in_flight() > 0 {
-            return self.core.turn(Some(VIRTUAL_WAIT));
+            self.turn_core(Some(VIRTUAL_WAIT))?;
+            return Ok(None);
         }
-        let is_idle = self.core.is_idle();
-        if self.core.disk_mut().arm()? {
-            return Ok(());
+        if self.core.disk_mut().arm().map_err(|error| self.gone(&error))? {
+            return Ok(None);
         }
-        let span = if is_idle && self.core.wants_seal() { MARK_AFTER } else { SWEEP_EVERY };
-        let timeout = Timespec::try_from(span).map_err(io::Error::other)?;
-        let mut files = Vec::with_capacity(2);
-        files.push(PollFd::new(&self.bell, PollFlags::IN));
-        let disk = self.core.disk_mut().descriptor();
-        files.extend(disk.as_ref().map(|disk| PollFd::new(disk, PollFlags::IN)));
-        let ready = match poll(&mut files, Some(&timeout)) {
-            Err(rustix::io::Errno::INTR) => return Ok(()),
-            ready => ready?,
-        };
-        drop(files);
-        if ready == 0 && is_idle {
+        let idle_since = self.idle_since.filter(|_| self.core.is_idle());
+        self.idle_since = self.core.is_idle().then(|| idle_since.unwrap_or_else(Instant::now));
+        let mark_in = self.idle_since.map(|since| MARK_AFTER.saturating_sub(since.elapsed()));
+        let mark_in = mark_in.filter(|_| self.core.wants_seal());
+        let sweep_in = self.config.unfinished_keep.map_or(NOTHING_DUE, |_| SWEEP_EVERY);
+        Ok(Some(mark_in.unwrap_or(sweep_in)))
+    }
+
+    /// The files that become readable when somebody asks, or the disk has done something.
+    pub fn files(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        [Some(self.bell.as_fd()), self.core.disk().descriptor()]
+    }
+
+    /// The wait is over. When nothing has happened for a while the log is sealed, and unfinished
+    /// chunks are removed that nobody goes on with.
+    pub fn end_wait(&mut self) {
+        let is_time = self.idle_since.is_some_and(|since| since.elapsed() >= MARK_AFTER);
+        if is_time && self.core.wants_seal() {
             self.core.seal();
         }
         self.sweep(Instant::now());
-        Ok(())
     }
 
     /// Deletes the unfinished chunks that nobody has written to for a while.
@@ -472,5 +393,15 @@ impl<W: AsRef<[u8]>> Driver<W> {
                 _ => self.unfinished.forget(chunk),
             }
         }
+    }
+}
+
+/// Waits until one of the files is readable, for so long at most.
+fn wait_for(files: &[Option<BorrowedFd<'_>>], most: Duration) -> io::Result<()> {
+    let timeout = Timespec::try_from(most).map_err(io::Error::other)?;
+    let files = files.iter().flatten().map(|file| PollFd::new(file, PollFlags::IN));
+    match poll(&mut files.collect::<Vec<_>>(), Some(&timeout)) {
+        Err(rustix::io::Errno::INTR) => Ok(()),
+        ready => Ok(ready.map(drop)?),
     }
 }

@@ -13,7 +13,9 @@
 //! | `checkpoint` | the map to the disk, beside all else |
 //! | `room` | how much room is left |
 //! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
-//! | `driver`, `told` | [`StoreThread`], the thread that owns a store and its disk; what it tells |
+//! | `driver` | [`StoreDriver`], by which a thread drives a store and its disk |
+//! | `told` | what it tells of them |
+//! | `hold` | [`StoreThread`], the hold of one who asks, and a thread that only drives |
 //! | `watch` | who follows which chunks there are |
 //! | `dump` | what a store that no server has holds, row by row |
 //! | `check` | the check of a store that no server has, and its repair |
@@ -31,6 +33,7 @@ mod driver;
 mod dump;
 mod early;
 mod group;
+mod hold;
 mod io;
 mod join;
 mod lanes;
@@ -66,9 +69,10 @@ use layout::{DATA_PAGES_MAX, LOG_PAGES_MAX, LOG_PAGES_MIN};
 use page::PAGE_BYTES;
 
 pub use check::{CoreRepairError, check_core, repair_core};
-pub use driver::{DriverConfig, Stopping, StoreThread};
+pub use driver::{DriverConfig, StoreDriver};
 pub use dump::{DumpRow, DumpWanted, dump_core};
 pub use group::Client;
+pub use hold::{Stopping, StoreThread};
 pub use open::CoreConfig;
 pub use room::Room;
 pub use state::StoreCore;

@@ -224,6 +224,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.go_on_with_checkpoint();
     }
 
+    /// The disk.
+    pub(super) fn disk(&self) -> &dyn Disk {
+        self.io.disk()
+    }
+
     /// The disk, to wait for it.
     pub fn disk_mut(&mut self) -> &mut dyn Disk {
         self.io.disk_mut()

@@ -1,6 +1,6 @@
-//! What a store's thread tells of its store without being asked.
+//! What the driver of a store tells of its store without being asked.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::room::Room;
@@ -16,11 +16,11 @@ pub enum DiskState {
     Serving = 0,
     /// It takes reads only: a flush failed, or changes are lost to damage.
     ReadOnly = 1,
-    /// It takes nothing: it could not be opened, or its thread has ended.
+    /// It takes nothing: it could not be opened, or nobody drives it any more.
     Failed = 2,
 }
 
-/// What the thread of a store told last.
+/// What the driver of a store told last.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     /// Its counters.
@@ -31,11 +31,12 @@ pub struct Told {
     pub reason: String,
 }
 
-/// Where the thread of a store tells how the store is.
+/// Where the driver of a store tells how the store is.
 #[derive(Debug, Default)]
 pub(super) struct Condition {
     state: AtomicU8,
     told: Mutex<Told>,
+    has_ended: AtomicBool,
 }
 
 impl Condition {
@@ -49,7 +50,16 @@ impl Condition {
         }
     }
 
-    /// Says that the thread ends, and why.
+    /// Says that nobody drives it any more, after the last answer was given out.
+    pub(super) fn say_ended(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
+    }
+
+    /// Says that the driver ends, and why.
     pub(super) fn end(&self, why: String) {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).reason = why;
         self.state.store(DiskState::Failed as u8, Ordering::Release);

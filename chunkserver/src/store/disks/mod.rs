@@ -1,5 +1,5 @@
-//! The disks of a server: each has a store and a thread of its own, and one that is bad takes
-//! nothing of another's.
+//! The disks of a server: each has a store and, but for an only one, a thread of its own, and one
+//! that is bad takes nothing of another's.
 //!
 //! | file | contents |
 //! |---|---|
@@ -118,6 +118,12 @@ impl<W> Disks<W> {
     /// Has each disk's thread take what is queued for it.
     pub fn ring(&self) {
         self.open_disks().for_each(|(_, thread)| thread.ring());
+    }
+
+    /// Whether something is queued that nobody has taken yet.
+    #[must_use]
+    pub fn has_queued(&self) -> bool {
+        self.open_disks().any(|(_, thread)| thread.has_queued())
     }
 
     /// Has `waker` woken when there are answers.

@@ -12,9 +12,8 @@ use towpath_disk::{Disk, Done, Limits, Refused as NotTaken};
 use towpath_wake::Bell;
 
 use super::*;
-use crate::store::core::driver::Driver;
-use crate::store::core::{DriverConfig, StoreThread};
-use crate::store::error::WriteError;
+use crate::store::core::{DriverConfig, StoreDriver, StoreThread};
+use crate::store::error::{FlushFailed, WriteError};
 
 const DRIVER: DriverConfig = DriverConfig { queue_max: 64, unfinished_keep: None };
 
@@ -30,9 +29,44 @@ fn spawn(medium: &Medium, askers: usize, config: DriverConfig) -> Vec<StoreThrea
     StoreThread::spawn(askers, config, open).expect("it opens").0
 }
 
-fn answer(store: &StoreThread<Vec<u8>>) -> Completion<Vec<u8>, Buf> {
+/// The driver, where no thread of the store's own has it.
+type Driver = Option<StoreDriver<Vec<u8>>>;
+
+/// The same with a thread of the store's own, or with the test as the one that drives it.
+fn open_either(
+    is_inline: bool,
+    medium: &Medium,
+    askers: usize,
+    config: DriverConfig,
+) -> (Vec<StoreThread<Vec<u8>>>, Driver) {
+    println!("inline: {is_inline}");
+    if !is_inline {
+        return (spawn(medium, askers, config), None);
+    }
+    let open = || open(medium).map(|core| (core, ())).map_err(io::Error::other);
+    let (driver, stores, ()) = StoreDriver::open_here(askers, config, open).expect("it opens");
+    (stores, Some(driver))
+}
+
+fn answer(driver: &mut Driver, store: &StoreThread<Vec<u8>>) -> Completion<Vec<u8>, Buf> {
     store.ring();
+    let began = Instant::now();
+    while let Some(driver) = driver.as_mut().filter(|_| store.answers_waiting() == 0) {
+        driver.turn().expect("the disk is there");
+        if driver.begin_wait().expect("the disk is there").is_some() {
+            driver.end_wait();
+        }
+        assert!(began.elapsed() < LONG, "no answer");
+    }
     store.completions().recv_timeout(LONG).expect("the thread answers")
+}
+
+/// Closes the store when nobody else has a hold on it.
+fn stop(driver: Driver, last: StoreThread<Vec<u8>>) -> Option<Result<(), FlushFailed>> {
+    let closed = last.stop_within(LONG);
+    let Some(driver) = driver else { return closed };
+    assert_eq!(closed, Some(Ok(())), "it is the driver's to close");
+    driver.stop_by(Instant::now() + LONG)
 }
 
 fn send(store: &StoreThread<Vec<u8>>, token: u64, request: Request<Vec<u8>, Buf>) {
@@ -41,15 +75,21 @@ fn send(store: &StoreThread<Vec<u8>>, token: u64, request: Request<Vec<u8>, Buf>
 
 #[test]
 fn several_who_ask_get_their_own_answers_and_the_last_one_closes_the_store() {
+    for is_inline in [false, true] {
+        several_ask(is_inline);
+    }
+}
+
+fn several_ask(is_inline: bool) {
     let medium = medium(1);
-    let mut stores = spawn(&medium, 3, DRIVER);
+    let (mut stores, mut driver) = open_either(is_inline, &medium, 3, DRIVER);
     for (asker, store) in stores.iter().enumerate() {
         let chunk = ChunkId(asker as u128);
         send(store, 10 * asker as u64, create_request(chunk));
         send(store, 10 * asker as u64 + 1, write_request(chunk, 0, &[asker as u8; 5000]));
     }
     for (asker, store) in stores.iter().enumerate() {
-        let mut tokens = [answer(store), answer(store)].map(|answer| {
+        let mut tokens = [answer(&mut driver, store), answer(&mut driver, store)].map(|answer| {
             assert_eq!(fate(&answer.reply), Fate::Done);
             answer.token
         });
@@ -62,8 +102,9 @@ fn several_who_ask_get_their_own_answers_and_the_last_one_closes_the_store() {
     }
     assert!(last.is_running());
     send(&last, 7, Request::Stats);
-    assert!(matches!(answer(&last).reply, Reply::Stats(stats) if stats.chunks == 3));
-    assert_eq!(last.stop_within(LONG), Some(Ok(())));
+    let told = answer(&mut driver, &last).reply;
+    assert!(matches!(told, Reply::Stats(stats) if stats.chunks == 3));
+    assert_eq!(stop(driver, last), Some(Ok(())));
     let mut core = open(&medium).expect("it was closed");
     assert_eq!(read(&mut core, ChunkId(2), 0, 5000).expect("it is there"), [2; 5000]);
     assert_eq!((core.stats().torn_tail_bytes, core.wants_seal()), (0, false), "it was sealed");
@@ -78,16 +119,20 @@ fn what_cannot_be_opened_is_said_to_whoever_starts_the_thread() {
 
 #[test]
 fn a_failed_flush_reaches_the_change_and_whoever_stops_the_store() {
-    let medium = medium(2);
-    let store = spawn(&medium, 1, DRIVER).pop().expect("one");
-    send(&store, 1, create_request(ChunkId(1)));
-    assert_eq!(fate(&answer(&store).reply), Fate::Done);
-    medium.fail_flush(0);
-    send(&store, 2, write_request(ChunkId(1), 0, &[1; 100]));
-    let Reply::Write { result, data, .. } = answer(&store).reply else { panic!("another answer") };
-    assert!(matches!(result, Err(WriteError::Refused(Refused::Undecided(_)))));
-    assert_eq!(data.concat(), [1; 100], "the buffers come back");
-    assert!(matches!(store.stop_within(LONG), Some(Err(_))));
+    for is_inline in [false, true] {
+        let medium = medium(2);
+        let (mut stores, mut driver) = open_either(is_inline, &medium, 1, DRIVER);
+        let store = stores.pop().expect("one");
+        send(&store, 1, create_request(ChunkId(1)));
+        assert_eq!(fate(&answer(&mut driver, &store).reply), Fate::Done);
+        medium.fail_flush(0);
+        send(&store, 2, write_request(ChunkId(1), 0, &[1; 100]));
+        let reply = answer(&mut driver, &store).reply;
+        let Reply::Write { result, data, .. } = reply else { panic!("another answer") };
+        assert!(matches!(result, Err(WriteError::Refused(Refused::Undecided(_)))));
+        assert_eq!(data.concat(), [1; 100], "the buffers come back");
+        assert!(matches!(stop(driver, store), Some(Err(_))));
+    }
 }
 
 #[derive(Default)]
@@ -105,7 +150,7 @@ fn who_waits_elsewhere_is_woken_by_answers() {
     let count = Arc::<Count>::default();
     store.wake(Some(Waker::from(Arc::clone(&count))));
     send(&store, 1, create_request(ChunkId(1)));
-    drop(answer(&store));
+    drop(answer(&mut None, &store));
     let began = Instant::now();
     // The answer is there a moment before the bell.
     while count.0.load(Ordering::SeqCst) == 0 && began.elapsed() < LONG {
@@ -117,23 +162,29 @@ fn who_waits_elsewhere_is_woken_by_answers() {
 #[test]
 fn an_unfinished_chunk_that_nobody_goes_on_with_is_removed() {
     let config = DriverConfig { unfinished_keep: Some(Duration::ZERO), ..DRIVER };
-    let store = spawn(&medium(4), 1, config).pop().expect("one");
+    for is_inline in [false, true] {
+        let (mut stores, driver) = open_either(is_inline, &medium(4), 1, config);
+        unfinished_is_removed(stores.pop().expect("one"), driver);
+    }
+}
+
+fn unfinished_is_removed(store: StoreThread<Vec<u8>>, mut driver: Driver) {
     let (chunk, limit_bytes) = (ChunkId(1), None);
     send(
         &store,
         1,
         Request::Create { chunk, limit_bytes, unfinished: true, resident: false, stamp: 0 },
     );
-    assert_eq!(fate(&answer(&store).reply), Fate::Done);
+    assert_eq!(fate(&answer(&mut driver, &store).reply), Fate::Done);
     let began = Instant::now();
     loop {
         send(&store, 2, Request::Stat { chunk });
-        match answer(&store).reply {
+        match answer(&mut driver, &store).reply {
             Reply::Stat(None) => break,
             _ => assert!(began.elapsed() < LONG, "it stays"),
         }
     }
-    assert_eq!(store.stop_within(LONG), Some(Ok(())));
+    assert_eq!(stop(driver, store), Some(Ok(())));
 }
 
 /// A disk with a file to wait for: what is under way ends when it is polled. It counts the waits
@@ -185,7 +236,7 @@ fn a_thread_that_nobody_asks_any_more_waits_for_nothing_but_what_is_under_way() 
     let mut core = StoreCore::open(Box::new(disk), &CONFIG).expect("it opens");
     core.submit(Client { asker: 0, token: 0 }, create_request(ChunkId(1)));
     let bell = Bell::new().expect("a file");
-    let driver = Driver::<Vec<u8>>::new(core, Vec::new(), bell, DRIVER, Arc::default());
+    let driver = StoreDriver::<Vec<u8>>::new(core, Vec::new(), bell, DRIVER, Arc::default());
     assert_eq!(driver.run(), Ok(()));
     assert_eq!(idle_waits.load(Ordering::SeqCst), 0, "each would be seconds");
 }
