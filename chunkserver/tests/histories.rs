@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use common::register::{Deed, Op, check};
-use common::{LONG, Process, config, pattern};
+use common::{LONG, Process, config, inline, pattern};
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_fastpath::{ChunkId, Client, ClientConfig, ErrorKind, NewChunk, SLICE_BYTES};
@@ -87,8 +87,12 @@ fn what_clients_see_of_each_slice_of_a_server_that_is_killed_is_linearizable() {
     let (kills, seed) = (kills.unwrap_or(KILLS), 17);
     println!("seed {seed}, {kills} kills ({KILLS_VARIABLE})");
     let dir = tempfile::tempdir().expect("room for a directory");
-    let at = |listen| DaemonConfig { listen, ..config(&dir.path().join("store")) };
-    let mut server = Process::start(&at("127.0.0.1:0".parse().expect("an address")));
+    // Whichever thread drives the disk, in turns.
+    let at = |listen, life| {
+        let config = DaemonConfig { listen, ..config(&dir.path().join("store")) };
+        if life % 2 == 0 { config } else { inline(config) }
+    };
+    let mut server = Process::start(&at("127.0.0.1:0".parse().expect("an address"), 0));
     let addr = server.addr;
     let client = connect(addr);
     client.create(CHUNK, None, NewChunk::default()).wait().expect("a fresh name");
@@ -105,14 +109,14 @@ fn what_clients_see_of_each_slice_of_a_server_that_is_killed_is_linearizable() {
         };
         let clients: Vec<_> = (1..=CLIENTS).map(start).collect();
         let mut prng = Prng::new(seed);
-        for _ in 0..kills {
+        for life in 1..=kills {
             let until = shared.done.load(Relaxed) + prng.between(1, 400);
             while shared.done.load(Relaxed) < until {
                 std::thread::sleep(Duration::from_millis(1));
             }
             server.child.kill().expect("it runs");
             server.child.wait().expect("it ends");
-            server = Process::start(&at(addr));
+            server = Process::start(&at(addr, life));
         }
         let until = shared.done.load(Relaxed) + 200;
         while shared.done.load(Relaxed) < until {

@@ -6,7 +6,7 @@ mod common;
 use std::collections::VecDeque;
 use std::path::Path;
 
-use common::{Client, Process, config, pattern};
+use common::{Client, Process, config, inline, pattern};
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
@@ -129,7 +129,9 @@ fn fifty_kills_while_clients_write_lose_nothing_that_was_acknowledged() {
     let mut history =
         History { places: vec![Place::default(); PLACES as usize], next: 1, prng: Prng::new(seed) };
     for point in 0..KILLS {
-        let mut server = Process::start(&config);
+        // Whichever thread drives the disk.
+        let of_life = if point % 2 == 0 { config.clone() } else { inline(config.clone()) };
+        let mut server = Process::start(&of_life);
         let mut client = Client::connect(server.addr);
         if point == 0 {
             client.create(CHUNK, None).expect("a fresh name");

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Client, Running, config, flip_where, pattern, refusal};
+use common::{Client, Running, config, flip_where, inline, pattern, refusal};
 use towpath_base::Prng;
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::wire::Why;
@@ -20,8 +20,9 @@ fn any_range_that_was_written_reads_back_as_the_model_has_it() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let config = config(&dir.path().join("store"));
     let mut model: BTreeMap<ChunkId, Vec<u8>> = BTreeMap::new();
-    for _ in 0..3 {
-        let server = Running::start(&config);
+    // Whichever thread drives the disk.
+    for config in [&config, &inline(config.clone()), &config] {
+        let server = Running::start(config);
         let mut client = Client::connect(server.addr);
         for step in 0..250 {
             step_once(&mut client, &mut model, &mut prng, step);

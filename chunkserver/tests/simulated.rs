@@ -9,9 +9,10 @@ use common::{Client, OverStore, pattern};
 use towpath_base::Prng;
 use towpath_chunkserver::service::ServiceConfig;
 use towpath_chunkserver::store::ChunkId;
-use towpath_chunkserver::store::core::{CoreConfig, DriverConfig, StoreCore, StoreThread};
+use towpath_chunkserver::store::core::{
+    CoreConfig, DriverConfig, StoreCore, StoreDriver, StoreThread,
+};
 use towpath_disk::sim::{Loss, Medium};
-use towpath_rpc::Piece;
 use towpath_transport::RoceUdp;
 
 const CHUNK: ChunkId = ChunkId(3);
@@ -19,9 +20,10 @@ const CHUNK: ChunkId = ChunkId(3);
 const PLACE_BYTES: u64 = 64 << 10;
 const PLACES: u64 = 24;
 
-fn open(medium: &Medium) -> StoreThread<Piece> {
+/// A server over the medium, whose disk a thread of its own drives, or the network thread.
+fn start(medium: &Medium, is_inline: bool) -> OverStore {
     let medium = medium.clone();
-    let open = move || {
+    let open_core = move || {
         let config = CoreConfig {
             log_pages: 256,
             chunks_max: 10,
@@ -34,8 +36,18 @@ fn open(medium: &Medium) -> StoreThread<Piece> {
         Ok::<_, io::Error>((core.map_err(io::Error::other)?, ()))
     };
     let config = DriverConfig { queue_max: 64, unfinished_keep: None };
-    let (mut threads, ()) = StoreThread::spawn(1, config, open).expect("it opens");
-    threads.pop().expect("one asks")
+    let open = move || {
+        let (mut holds, driver) = match is_inline {
+            true => {
+                let (driver, holds, ()) =
+                    StoreDriver::open_here(1, config, open_core).expect("it opens");
+                (holds, Some(driver))
+            }
+            false => (StoreThread::spawn(1, config, open_core).expect("it opens").0, None),
+        };
+        (holds.pop().expect("one asks").into(), driver)
+    };
+    OverStore::start_with(open, ServiceConfig::new())
 }
 
 /// Writes to every place, several under way, and reads all of it back; `rounds` times.
@@ -76,10 +88,10 @@ fn finish_one(client: &mut Client<RoceUdp>) {
 
 #[test]
 fn clients_see_what_they_wrote_and_what_was_answered_outlasts_the_power() {
-    for seed in 0..2 {
-        println!("seed {seed}");
+    for (seed, is_inline) in [(0, false), (1, false), (2, true), (3, true)] {
+        println!("seed {seed}, inline: {is_inline}");
         let (medium, mut prng) = (Medium::new(seed, 4096), Prng::new(seed));
-        let server = OverStore::start(open(&medium), ServiceConfig::new());
+        let server = start(&medium, is_inline);
         let mut client = Client::connect(server.addr);
         client.create(CHUNK, None).expect("a fresh name");
         let contents = write_and_read(&mut client, &mut prng, 20);
@@ -88,7 +100,7 @@ fn clients_see_what_they_wrote_and_what_was_answered_outlasts_the_power() {
         closed.expect("the store is sealed");
         assert_eq!((stats.failed, stats.expired, stats.rpc.busy), (0, 0, 0));
         medium.power_on(Loss::Everything);
-        let server = OverStore::start(open(&medium), ServiceConfig::new());
+        let server = start(&medium, is_inline);
         read(&mut Client::connect(server.addr), &contents);
         server.stop().1.expect("nothing has failed");
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use towpath_status::limits::STATUS_NAME;
 use towpath_transport::{Class, DeviceChoice, Mtu};
 
+use crate::service::cores_to_spare;
 use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, UNFINISHED_KEEP_DEFAULT};
 
 /// Most clients of each worker on the userspace NIC unless set: an idle one costs 100 KB of memory.
@@ -58,6 +59,8 @@ pub struct DaemonConfig {
     pub log_bytes: u64,
     /// Most chunks of each disk.
     pub chunks_max: u64,
+    /// Which thread drives a disk.
+    pub drive_disk: DriveDisk,
     /// Requests of each worker that may wait for the store.
     pub store_queue_max: u32,
     /// Requests of one link that may be under way before more are refused as busy.
@@ -140,6 +143,19 @@ pub enum PlaceBy {
     Links,
 }
 
+/// Which thread drives a disk and its store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DriveDisk {
+    /// The network thread where there are one worker, one disk, and no core to spare beyond those
+    /// of a client, the network and a store; otherwise one for each disk.
+    #[default]
+    Auto,
+    /// One for each disk.
+    Thread,
+    /// The network thread of the only worker, the only disk.
+    Inline,
+}
+
 /// Where the status socket of a server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatusPlace {
@@ -171,6 +187,7 @@ impl Default for DaemonConfig {
             preallocate: false,
             log_bytes: LOG_BYTES_DEFAULT,
             chunks_max: CHUNKS_MAX_DEFAULT,
+            drive_disk: DriveDisk::Auto,
             store_queue_max: 256,
             link_requests_max: 256,
             links_max: 0,
@@ -217,6 +234,20 @@ impl DaemonConfig {
             0 if self.device.target().is_none() => LINKS_MAX_USERSPACE,
             0 => LINKS_MAX_RDMA,
             links => links,
+        }
+    }
+
+    /// Whether there are one disk and one worker, whose thread can drive it.
+    pub(super) fn can_drive_inline(&self) -> bool {
+        self.workers == 1 && self.more_data_dirs.is_empty()
+    }
+
+    /// Whether the network thread drives the disk.
+    pub(super) fn drives_inline(&self) -> bool {
+        match self.drive_disk {
+            DriveDisk::Thread => false,
+            DriveDisk::Inline => true,
+            DriveDisk::Auto => self.can_drive_inline() && !cores_to_spare(),
         }
     }
 

@@ -114,7 +114,11 @@ impl Crew<'_> {
             }
             drop(stop_at_end);
             tracing::info!("stopping");
-            // Before the workers: the last of those who ask the store waits for its end.
+            // Before the workers: the last of those who ask the store waits for its end. Until then
+            // they may wait for answers that this thread brings.
+            while server.drives_store() && !beside.iter().all(ScopedJoinHandle::is_finished) {
+                server.turn_or_wait();
+            }
             for thread in beside {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }

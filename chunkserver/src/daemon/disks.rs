@@ -1,4 +1,5 @@
-//! The disks of a server: each is opened by a thread of its own, and a server needs one of them.
+//! The disks of a server: each is opened by the thread that drives it, and a server needs one of
+//! them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,14 +11,21 @@ use towpath_transport::SharedMemory;
 use super::config::DaemonConfig;
 use super::error::DaemonError;
 use super::store::{Failed, Found, check_sizes, driver_config, open_here, say};
-use crate::store::core::StoreThread;
+use crate::store::core::{StoreDriver, StoreThread};
 use crate::store::disks::{Disks, Opening, Twice};
 
 /// The store of one disk: a hold for each who asks, what it had, and what was found.
 type Opened<W> = (Vec<StoreThread<W>>, (Vec<(crate::store::ChunkId, u64)>, Found));
 
-/// A hold on all disks for each who asks, and each disk's memory of resident chunks.
-pub type OpenDisks<W> = (Vec<Disks<W>>, Vec<Option<SharedMemory>>);
+/// The disks of a server, opened.
+pub(super) struct OpenDisks<W> {
+    /// A hold on all disks for each who asks.
+    pub(super) holds: Vec<Disks<W>>,
+    /// Of the only disk, where the thread that opened it is to drive it.
+    pub(super) driver: Option<StoreDriver<W>>,
+    /// Each disk's memory of resident chunks.
+    pub(super) resident: Vec<Option<SharedMemory>>,
+}
 
 /// Most chunks that two disks have which the log names; the others are counted.
 const TWICE_NAMED_MAX: usize = 100;
@@ -34,12 +42,11 @@ pub(super) fn check_dirs<'a>(dirs: impl Iterator<Item = &'a PathBuf>) -> Result<
 }
 
 /// Opens the disks that the settings name, all at a time, and makes stores where there are none.
-/// Gives a hold on all of them for each of `askers`, and the memory of each disk in which resident
-/// chunks are, if any can be; says in the log what it found.
+/// Gives a hold on all of them for each of `askers`; says in the log what it found.
 ///
 /// # Errors
 /// [`DaemonError`] where no disk can be opened, or all are needed and one cannot.
-pub fn open_disks<W: AsRef<[u8]> + Send + 'static>(
+pub(super) fn open_disks<W: AsRef<[u8]> + Send + 'static>(
     config: &DaemonConfig,
     askers: usize,
 ) -> Result<OpenDisks<W>, DaemonError> {
@@ -47,7 +54,13 @@ pub fn open_disks<W: AsRef<[u8]> + Send + 'static>(
     check_dirs(config.data_dirs())?;
     let dirs: Vec<_> = config.data_dirs().cloned().collect();
     let opening = Opening::new(dirs.iter().map(|dir| dir.display().to_string()).collect());
-    let opened = open_all::<W>(config, &dirs, &opening, askers);
+    let (opened, driver) = match config.drives_inline() {
+        false => (open_all::<W>(config, &dirs, &opening, askers), None),
+        true => match open_inline(config, askers) {
+            Ok((opened, driver)) => (vec![Ok(opened)], Some(driver)),
+            Err(error) => (vec![Err(error)], None),
+        },
+    };
     let mut failed = opened.iter().zip(0..).filter_map(|(one, at)| Some((at, one.as_ref().err()?)));
     let is_enough = match config.require_all_disks {
         true => opened.iter().all(Result::is_ok),
@@ -81,7 +94,18 @@ pub fn open_disks<W: AsRef<[u8]> + Send + 'static>(
         }
     }
     say_twice(&opening.fill(had), &dirs);
-    Ok((opening.finish(askers, threads), resident))
+    Ok(OpenDisks { holds: opening.finish(askers, threads), driver, resident })
+}
+
+/// Opens the only disk, for this very thread to drive.
+fn open_inline<W: AsRef<[u8]>>(
+    config: &DaemonConfig,
+    askers: usize,
+) -> Result<(Opened<W>, StoreDriver<W>), DaemonError> {
+    let open = || open_here(config).map_err(|error| Failed(error.into()));
+    let opened = StoreDriver::open_here(askers, driver_config(config), open);
+    let (driver, holds, found) = opened.map_err(|Failed(error)| *error)?;
+    Ok(((holds, (Vec::new(), found)), driver))
 }
 
 fn open_all<W: AsRef<[u8]> + Send + 'static>(

@@ -109,6 +109,12 @@ pub enum DaemonError {
     /// Two disks are one.
     #[error("{} is the directory of two disks: name each once", .0.display())]
     SameDisk(PathBuf),
+    /// A network thread is to drive a disk, and there are several of either.
+    #[error(
+        "drive_disk is \"inline\", which needs workers = 1 and no more_data_dirs: several network \
+         threads cannot drive one disk, nor one several disks"
+    )]
+    DriveInline,
     /// A disk cannot be opened, and all are needed, or none can.
     #[error("disk {number} ({}) cannot be opened: {why}", path.display())]
     DiskDown {
@@ -259,6 +265,7 @@ impl DaemonError {
             | Self::LogLevel { .. }
             | Self::Sizes(_)
             | Self::SameDisk(_)
+            | Self::DriveInline
             | Self::GoneFlag { .. }
             | Self::DeviceIp { .. }
             | Self::Guard(_)

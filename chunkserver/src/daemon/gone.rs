@@ -33,7 +33,7 @@ pub(crate) const GONE: [Gone; 5] = [
     Gone {
         name: "store_work",
         flag: "store-work",
-        instead: "the store has a thread of its own, always; leave it out",
+        instead: "`drive_disk` says which thread does it",
     },
 ];
 

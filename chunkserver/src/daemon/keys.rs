@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use towpath_transport::{Mtu, PATHS_MAX, SHARES_MAX};
 
-use super::config::{LogFormat, PlaceBy, StatusPlace};
+use super::config::{DriveDisk, LogFormat, PlaceBy, StatusPlace};
 use super::key::Key;
 use super::value::{self, ValueError};
 
@@ -262,6 +262,28 @@ pub const KEYS: &[Key] = &[
         u64::MAX,
         "most chunks of each disk; each takes about 200 bytes of memory"
     ),
+    Key {
+        name: "drive_disk",
+        kind: "WORD",
+        doc: "which thread drives a disk: \"thread\", one for each disk, \"inline\", the network \
+              thread (with one disk and one worker), or \"auto\": the network thread where that \
+              can be and no core is to spare for another one",
+        quoted: true,
+        set: |config, text| {
+            config.drive_disk = match text {
+                "auto" => DriveDisk::Auto,
+                "thread" => DriveDisk::Thread,
+                "inline" => DriveDisk::Inline,
+                _ => return Err(ValueError::Needs { needs: "\"auto\", \"thread\" or \"inline\"" }),
+            };
+            Ok(())
+        },
+        show: |config| match config.drive_disk {
+            DriveDisk::Auto => "auto".into(),
+            DriveDisk::Thread => "thread".into(),
+            DriveDisk::Inline => "inline".into(),
+        },
+    },
     number!(store_queue_max, 1, 65_536, "requests of each worker that may wait for a disk"),
     number!(
         link_requests_max,

@@ -7,7 +7,7 @@
 //! | `file`, `args` | the config file and the command line |
 //! | `run` | [`run`](run()): from settings to a serving server and back |
 //! | `crew` | the workers of a server, and their threads |
-//! | `store` | the disk file of the store, and its thread |
+//! | `store`, `disks` | the disk file of the store, and who drives it; all of them |
 //! | `descriptors` | the limit of file descriptors |
 //! | `log` | what is logged, and in which format |
 //! | `beside` | who asks the store beside the workers |
@@ -54,8 +54,7 @@ use std::ffi::OsString;
 
 pub use args::{Action, Invocation, command};
 pub use check::StoreCheck;
-pub use config::{DaemonConfig, LogFormat, PlaceBy, StatusPlace};
-pub use disks::{OpenDisks, open_disks};
+pub use config::{DaemonConfig, DriveDisk, LogFormat, PlaceBy, StatusPlace};
 pub use dump::StoreDump;
 pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};

@@ -15,10 +15,10 @@ use towpath_transport::{
 };
 
 use super::beside::Asked;
-use super::config::{DaemonConfig, PlaceBy, StatusPlace};
+use super::config::{DaemonConfig, DriveDisk, PlaceBy, StatusPlace};
 use super::crew::{Crew, Post};
 use super::descriptors;
-use super::disks::{check_dirs, open_disks};
+use super::disks::{OpenDisks, check_dirs, open_disks};
 use super::error::DaemonError;
 use super::log::log_filter;
 use super::stop::StopFlag;
@@ -156,7 +156,8 @@ pub fn run<D: Device<Memory = Region> + Send>(
     let listening = endpoint.listen(config.listen)?;
     let beside = Asked::of(config)?;
     let metrics_at = beside.metrics_at();
-    let (mut stores, resident) = open_disks(config, workers.count() + beside.count())?;
+    let askers = workers.count() + beside.count();
+    let OpenDisks { holds: mut stores, driver, resident } = open_disks(config, askers)?;
     let beside = beside.with(&mut stores, config);
     let mut stores = stores.into_iter();
     let service = service_config(config);
@@ -174,7 +175,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
         let (qos, guard) = (qos.next(), guard.clone());
         posts.push(Post { device, endpoint, store, desk, qos, worker, control, guard });
     }
-    let server = ChunkServer::new(endpoint, store, &service);
+    let server = ChunkServer::new(endpoint, store, &service).driving(driver);
     let server = server.resident_memory(resident.clone()).qos(first_qos);
     let server = server.scrubbing(beside.boards()).interference(control.clone());
     let server = server.guard(guard.clone());
@@ -234,6 +235,9 @@ pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     log_filter(&config.log)?;
     check_sizes(config)?;
     check_dirs(config.data_dirs())?;
+    if config.drive_disk == DriveDisk::Inline && !config.can_drive_inline() {
+        return Err(DaemonError::DriveInline);
+    }
     tenants::start(config, 1)?;
     let ours = |setting: &'static str, ip: IpAddr| {
         let bound = TcpListener::bind((ip, 0)).map(drop);

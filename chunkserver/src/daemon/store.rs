@@ -1,4 +1,4 @@
-//! The store of a server: its folder, the disk file in it, and the thread that drives both.
+//! The store of a server: its folder, and the disk file in it.
 
 use std::fs;
 use std::io;

@@ -65,6 +65,6 @@ impl ServiceConfig {
 }
 
 /// Whether there are cores beyond those that a client, the network and the store keep busy.
-pub(super) fn cores_to_spare() -> bool {
+pub(crate) fn cores_to_spare() -> bool {
     available_parallelism().is_ok_and(|cores| cores.get() > BUSY_CORES)
 }

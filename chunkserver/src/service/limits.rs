@@ -49,5 +49,10 @@ pub(super) const READ_BYTES_SIZES: [usize; 6] =
 /// more.
 pub(super) const LIST_PAGE_MAX: usize = LIST_MAX - 1;
 
+/// Requests under way with which a network thread that drives the store polls before it sleeps: a
+/// sleep is a seventh of the time of one read, and with 32 under way a fifth more are done a second
+/// when it sleeps, since they come together then.
+pub(super) const SPIN_REQUESTS_MAX: usize = 4;
+
 /// Cores that one busy client on the same machine, the network thread and the store's thread take.
 pub(super) const BUSY_CORES: usize = 3;

@@ -6,6 +6,7 @@
 //! | `server` | [`ChunkServer`]: the loop, sending answers, the clean stop |
 //! | `intake` | a request that has come in, until it waits for the store |
 //! | `start` | hands waiting requests to the store |
+//! | `drive` | the store that the network thread drives itself |
 //! | `complete` | turns results of the store into answers to clients |
 //! | `ask`, `answer` | a request and an answer under way |
 //! | `policy` | what is done with a request while its data arrives |
@@ -30,6 +31,7 @@ mod ask;
 mod complete;
 mod config;
 mod control;
+mod drive;
 mod entries;
 mod errors;
 mod figures;
@@ -52,6 +54,7 @@ mod under_way;
 mod waiting;
 
 pub use config::ServiceConfig;
+pub(crate) use config::cores_to_spare;
 pub use control::InterferenceControl;
 pub(crate) use figures::WorkerFigures;
 pub(crate) use scrubbing::{ScrubBoard, ScrubProgress};

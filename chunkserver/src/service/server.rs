@@ -1,9 +1,9 @@
-//! The server: one endpoint, run to completion, and the store's thread.
+//! The server: one endpoint, run to completion, and the store behind it.
 
 use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use slab::Slab;
 use towpath_fastpath::HealthMonitor;
@@ -16,8 +16,11 @@ use super::answer::Answer;
 use super::ask::Ask;
 use super::config::{ServiceConfig, cores_to_spare};
 use super::control::InterferenceControl;
+use super::drive::Drive;
 use super::entries::Entries;
-use super::limits::{CONTROL_LOOK, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT};
+use super::limits::{
+    CONTROL_LOOK, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, SPIN_REQUESTS_MAX, STORE_WAIT,
+};
 use super::locate::Grants;
 use super::policy::{Open, StoreWrite};
 use super::queues::Queues;
@@ -74,10 +77,11 @@ struct Answered {
 /// A chunk server: serves the chunks of a store to the clients of an endpoint.
 ///
 /// The thread that owns it is the network thread. It drives the endpoint, checks the data of writes
-/// while the data is in the processor's cache, and passes requests to the store's thread in the
-/// order in which they came over each link. A change is answered when it is on stable media. A read
-/// that is sent after the answer to a write sees that write; a read that is sent earlier may see
-/// the old data.
+/// while the data is in the processor's cache, and passes requests to the store in the order in
+/// which they came over each link: to the store's thread, or, where no core is to spare for one,
+/// [driving](Self::driving) the store itself. A change is answered when it is on stable media. A
+/// read that is sent after the answer to a write sees that write; a read that is sent earlier may
+/// see the old data.
 ///
 /// The data of a write stays in its receive buffers until the store is done with it. These buffers
 /// are credit of the channel, so a slow store slows its clients and drops nothing. Requests that
@@ -88,6 +92,8 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) endpoint: Endpoint<D>,
     pub(super) rpc: RpcServer,
     pub(super) store: Disks<Piece>,
+    /// The driver of the store, where this thread is the one.
+    pub(super) drive: Option<Drive>,
     /// Answers of the store end a wait of the endpoint.
     store_wakes: bool,
     config: ServiceConfig,
@@ -151,6 +157,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             endpoint,
             rpc: RpcServer::new(rpc),
             store,
+            drive: None,
             store_wakes,
             config: *config,
             waiting: Queues::default(),
@@ -216,6 +223,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             busy = true;
             self.on_event(event);
         }
+        busy |= self.drive_store();
         busy |= self.take_completions();
         if ended != 0 {
             self.abandon_staged(ended);
@@ -232,12 +240,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.send_answers();
         self.unstage_unwanted();
         self.start_waiting();
+        busy |= self.pass_on();
         self.endpoint.flush();
         busy
     }
 
     /// Whether there were any.
-    fn take_completions(&mut self) -> bool {
+    pub(super) fn take_completions(&mut self) -> bool {
         let mut any = false;
         while let Some(completion) = self.store.try_next() {
             any = true;
@@ -263,7 +272,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let mut answers: Vec<Completion<Piece, Buf>> = Vec::new();
         while answers.len() < self.staged.len() {
             // None is the end of a disk's thread, which the next turn finds.
-            let Some(answer) = self.store.wait_next() else { break };
+            let Some(answer) = self.wait_for_store() else { break };
             answers.push(answer);
         }
         answers.sort_by_key(|answer| answer.token);
@@ -282,19 +291,19 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         let now = self.endpoint.now();
         let since = *self.idle_since.get_or_insert(now);
-        let spin = if self.staged.is_empty() || self.cores_to_spare {
-            self.config.busy_poll
-        } else {
-            // The store's thread may want this very core.
-            Nanos::ZERO
-        };
+        // With more under way the store's thread may want this very core; and where this thread is
+        // the one that drives the store, more comes together while it sleeps.
+        let few = if self.drives_store() { SPIN_REQUESTS_MAX } else { 0 };
+        let spins = self.staged.len() <= few || self.cores_to_spare;
+        let spin = if spins { self.config.busy_poll } else { Nanos::ZERO };
         if now.since(since) < spin {
             // Not a yield: it would give the core away for a whole time slice.
             spin_loop();
         } else {
             // What an entry waits for another worker may end, which wakes nobody here.
             let entering = self.entries.are_waiting();
-            let blind = !self.staged.is_empty() && !self.store_wakes;
+            let told = self.store_wakes || self.drives_store();
+            let blind = !self.staged.is_empty() && !told;
             let span = match (blind, entering) {
                 (true, _) => STORE_WAIT,
                 (false, true) => ENTRY_LOOK,
@@ -302,7 +311,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             };
             let span = if self.waits_for_control { span.min(CONTROL_LOOK) } else { span };
             let due = self.tenants.next_due(now, self.waits_for_tokens);
-            self.endpoint.wait(span.min(due.since(now)));
+            self.sleep(span.min(due.since(now)));
         }
     }
 
@@ -408,7 +417,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Sends the answers that there are buffers for; the others keep their order. Those that
     /// nobody waits for any more give their buffers back.
-    fn send_answers(&mut self) {
+    pub(super) fn send_answers(&mut self) {
         for _ in 0..self.answers.len() {
             let Some(mut answered) = self.answers.pop_front() else { break };
             let now = self.endpoint.now();
@@ -454,7 +463,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// done, and their stores sealed by the last of the servers, which waits for that for `timeout`
     /// at most. Returns the counters, and how the disk closed that did worst.
     pub fn close_within(self, timeout: Nanos) -> (ServerStats, Closed) {
-        let stats = self.stats();
-        (stats, self.store.stop_within(Duration::from_nanos(timeout.0)))
+        let (stats, timeout) = (self.stats(), Duration::from_nanos(timeout.0));
+        let end = Instant::now() + timeout;
+        let mut closed = self.store.stop_within(timeout);
+        if let Some(drive) = self.drive {
+            closed.sealed = drive.stop_by(end);
+        }
+        (stats, closed)
     }
 }

@@ -40,7 +40,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 false => next += 1,
             }
         }
-        self.store.ring();
         self.tenants.settle(self.endpoint.now());
         if next < order.len() {
             self.tenants.note_full(self.endpoint.now());

@@ -16,8 +16,11 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use towpath_base::Prng;
-use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Ready, Served, StopFlag};
+use towpath_chunkserver::daemon::{
+    self, DaemonConfig, DaemonError, DriveDisk, Ready, Served, StopFlag,
+};
 use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
+use towpath_chunkserver::store::core::StoreDriver;
 use towpath_chunkserver::store::disks::Disks;
 use towpath_chunkserver::store::{ChunkId, FlushFailed};
 use towpath_fastpath::control::InfoReply;
@@ -54,6 +57,11 @@ pub fn config(dir: &Path) -> DaemonConfig {
         log: "warn".into(),
         ..DaemonConfig::default()
     }
+}
+
+/// The same settings for a server whose only network thread drives the disk.
+pub fn inline(config: DaemonConfig) -> DaemonConfig {
+    DaemonConfig { workers: 1, drive_disk: DriveDisk::Inline, ..config }
 }
 
 /// A server on a thread of this process.
@@ -100,15 +108,25 @@ pub struct OverStore {
 
 impl OverStore {
     pub fn start(store: impl Into<Disks<Piece>>, config: ServiceConfig) -> Self {
+        let store = store.into();
+        Self::start_with(move || (store, None), config)
+    }
+
+    /// A server whose thread opens the store, and drives it too where it is given a driver.
+    pub fn start_with(
+        open: impl FnOnce() -> (Disks<Piece>, Option<StoreDriver<Piece>>) + Send + 'static,
+        config: ServiceConfig,
+    ) -> Self {
         let (tell, told) = mpsc::channel();
         let stop = StopFlag::new();
-        let (flag, store) = (stop.clone(), store.into());
+        let flag = stop.clone();
         let thread = std::thread::spawn(move || {
+            let (store, driver) = open();
             let of_endpoint =
                 EndpointConfig::new().app_protocol(PROTOCOL).pieces_as_they_come(true);
             let mut endpoint = Endpoint::udp(loopback_udp(), of_endpoint).expect("loopback UDP");
             let addr = endpoint.listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
-            let mut server = ChunkServer::new(endpoint, store, &config);
+            let mut server = ChunkServer::new(endpoint, store, &config).driving(driver);
             tell.send(addr).expect("the test waits");
             while !flag.is_stopped() {
                 server.turn_or_wait();
