@@ -4,7 +4,8 @@
 //!
 //! Each round measures, one after the other and over two processes where there is a network:
 //! writes to a server that checks the data and drops it (network), the same writes handed to a
-//! store directly (store), and writes to a chunk server (both). Two stages that take turns on the
+//! store directly (store), and writes to a chunk server whose store has a thread (both) and to one
+//! whose network thread drives the store (inline). Two stages that take turns on the
 //! same bytes reach `1 / (1/network + 1/store)`; `ratio` says how much of that was reached.
 
 #[path = "without_store/mod.rs"]
@@ -17,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
+use towpath_chunkserver::daemon::{self, DaemonConfig, DriveDisk, StopFlag};
 use towpath_chunkserver::store::core::StoreThread;
 use towpath_chunkserver::store::{ChunkId, Reply, Request, Terms, writer_crcs};
 use towpath_fastpath::ChunkClient;
@@ -59,6 +60,7 @@ struct Args {
 enum Role {
     Null,
     Server,
+    Inline,
 }
 
 fn main() -> Outcome<()> {
@@ -68,23 +70,27 @@ fn main() -> Outcome<()> {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             ..DaemonConfig::default()
         }),
-        Some(Role::Server) => serve(&args),
+        Some(Role::Server) => serve(&args, DriveDisk::Thread),
+        Some(Role::Inline) => serve(&args, DriveDisk::Inline),
         None => measure(&args),
     }
 }
 
 fn measure(args: &Args) -> Outcome<()> {
-    let (mut network, mut store, mut both) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut network, mut store) = (Vec::new(), Vec::new());
+    let (mut both, mut inline) = (Vec::new(), Vec::new());
     for round in 0..args.rounds {
         network.push(over_network(args, Role::Null)?);
         store.push(store_alone(args)?);
         both.push(over_network(args, Role::Server)?);
+        inline.push(over_network(args, Role::Inline)?);
         eprintln!(
-            "round {round}: network {:.2} Gb/s, store {:.2}, both {:.2}",
-            network[round], store[round], both[round]
+            "round {round}: network {:.2} Gb/s, store {:.2}, both {:.2}, inline {:.2}",
+            network[round], store[round], both[round], inline[round]
         );
     }
-    let (network, store, both) = (median(network), median(store), median(both));
+    let (network, store) = (median(network), median(store));
+    let (both, inline) = (median(both), median(inline));
     let expected = 1.0 / (1.0 / network + 1.0 / store);
     let report = serde_json::json!({
         "bytes": args.bytes,
@@ -92,8 +98,10 @@ fn measure(args: &Args) -> Outcome<()> {
         "network_gbps": network,
         "store_gbps": store,
         "both_gbps": both,
+        "inline_gbps": inline,
         "in_turns_gbps": expected,
         "ratio": both / expected,
+        "inline_ratio": inline / expected,
     });
     println!("{report}");
     Ok(())
@@ -127,10 +135,11 @@ fn over_network(args: &Args, role: Role) -> Outcome<f64> {
     let name = match role {
         Role::Null => "null",
         Role::Server => "server",
+        Role::Inline => "inline",
     };
     let (mut child, addr) = start(args, name, dir.path())?;
     let result = Writer::connect(addr).and_then(|mut writer| {
-        if matches!(role, Role::Server) {
+        if !matches!(role, Role::Null) {
             writer.create()?;
         }
         let gbps = writer.write(args)?;
@@ -275,8 +284,9 @@ fn store_alone(args: &Args) -> Outcome<f64> {
 }
 
 /// A chunk server as the program runs it.
-fn serve(args: &Args) -> Outcome<()> {
-    let config = settings(args, &args.dir.join("store"));
+fn serve(args: &Args, drive_disk: DriveDisk) -> Outcome<()> {
+    let settings = settings(args, &args.dir.join("store"));
+    let config = DaemonConfig { workers: 1, drive_disk, ..settings };
     let ready = |ready: &daemon::Ready| daemon::print_ready(ready, false);
     daemon::run(&config, &StopFlag::new(), daemon::udp_devices, ready)?;
     Ok(())

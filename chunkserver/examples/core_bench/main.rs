@@ -1,5 +1,6 @@
 //! How many 4 KiB reads and durable writes a store does a second: its core alone, behind its
-//! thread, behind a chunk server, a server without a store, and fio on a file beside it.
+//! thread, behind a chunk server whose store has a thread and one whose network thread drives it, a
+//! server without a store, and fio on a file beside it.
 //!
 //! `cargo run --release -p towpath-chunkserver --example core_bench -- FOLDER`, where a store of
 //! 1 GiB is made, or was by an earlier run; `--rounds 5 --seconds 2 --pages 262144` are the
@@ -256,8 +257,7 @@ fn print(case: Case, way: &str, mut figures: Vec<f64>) {
 fn main() -> Outcome<()> {
     let mut args = std::env::args_os().skip(1);
     if let (Some(word), Some(folder)) = (args.next(), args.next())
-        && let Some(serves) =
-            [Serves::Nothing, Serves::Store].into_iter().find(|serves| word == serves.word())
+        && let Some(serves) = Serves::ALL.into_iter().find(|serves| word == serves.word())
     {
         return network::serve(serves, Path::new(&folder));
     }
@@ -265,7 +265,7 @@ fn main() -> Outcome<()> {
     fill(&settings)?;
     let mut seeds = Prng::new(settings.seed);
     for case in CASES {
-        let mut figures = [const { Vec::new() }; 5];
+        let mut figures = [const { Vec::new() }; 6];
         for _ in 0..settings.rounds {
             let mut alone = Alone(opened(&settings.path, settings.page_count)?);
             figures[0].push(run(case, &mut alone, &settings, seeds.next_u64())?);
@@ -279,13 +279,13 @@ fn main() -> Outcome<()> {
             figures[1].push(run(case, &mut threaded, &settings, seeds.next_u64())?);
             let ended = threaded.0.stop_within(Duration::from_secs(60));
             ended.ok_or("the store does not end")??;
-            for (at, serves) in [(2, Serves::Store), (3, Serves::Nothing)] {
-                figures[at].push(network::run(serves, case, &settings, seeds.next_u64())?);
+            for (figures, serves) in figures[2..].iter_mut().zip(Serves::ALL) {
+                figures.push(network::run(serves, case, &settings, seeds.next_u64())?);
             }
-            figures[4].extend(run_fio(case, &settings)?);
+            figures[5].extend(run_fio(case, &settings)?);
         }
         for (way, figures) in
-            ["core", "thread", "server", "network", "fio"].into_iter().zip(figures)
+            ["core", "thread", "server", "inline", "network", "fio"].into_iter().zip(figures)
         {
             print(case, way, figures);
         }

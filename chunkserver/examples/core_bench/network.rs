@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use towpath_base::Prng;
-use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
+use towpath_chunkserver::daemon::{self, DaemonConfig, DriveDisk, StopFlag};
 use towpath_chunkserver::store::SLICE_BYTES;
 
 use super::arguments::Arguments;
@@ -19,22 +19,30 @@ use super::{CHUNK, Case, slices};
 pub(crate) enum Serves {
     /// Nothing: reads come from memory, and writes are checked and dropped.
     Nothing,
-    /// The store.
+    /// The store, which a thread of its own drives.
     Store,
+    /// The store, which the network thread drives.
+    Inline,
 }
 
 impl Serves {
+    /// In the order of the columns.
+    pub(crate) const ALL: [Self; 3] = [Self::Store, Self::Inline, Self::Nothing];
+
     /// The word that has this program serve.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Nothing => "--serve-nothing",
             Self::Store => "--serve-store",
+            Self::Inline => "--serve-inline",
         }
     }
 }
 
-fn config(folder: &Path) -> DaemonConfig {
+fn config(folder: &Path, drive_disk: DriveDisk) -> DaemonConfig {
     DaemonConfig {
+        workers: 1,
+        drive_disk,
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         data_dir: folder.into(),
         log: "warn".into(),
@@ -44,9 +52,13 @@ fn config(folder: &Path) -> DaemonConfig {
 
 /// Serves until this process is ended; says first where it listens.
 pub(crate) fn serve(serves: Serves, folder: &Path) -> Outcome<()> {
-    let config = config(folder);
+    let drive_disk = match serves {
+        Serves::Inline => DriveDisk::Inline,
+        Serves::Nothing | Serves::Store => DriveDisk::Thread,
+    };
+    let config = config(folder, drive_disk);
     match serves {
-        Serves::Store => {
+        Serves::Store | Serves::Inline => {
             let ready = |ready: &daemon::Ready| {
                 println!("{}", ready.listening);
                 Ok(())
