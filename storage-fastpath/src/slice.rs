@@ -1,5 +1,6 @@
 //! Chunk names, the place-bound checksum of a 4 KiB slice, and which slices a range touches.
 
+use crate::session::random;
 use core::fmt;
 use core::str::FromStr;
 use std::sync::LazyLock;
@@ -30,6 +31,14 @@ impl fmt::Debug for ChunkId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a chunk is named by 32 hexadecimal digits")]
 pub struct ParseChunkIdError;
+
+impl ChunkId {
+    /// A name that nobody else has chosen, by chance.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(random())
+    }
+}
 
 impl FromStr for ChunkId {
     type Err = ParseChunkIdError;

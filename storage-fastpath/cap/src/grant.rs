@@ -3,6 +3,8 @@
 use crate::capability::{CAPABILITY_BYTES, Capability, CapabilityError};
 use crate::hex;
 use core::fmt;
+use core::hash::Hasher as _;
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 /// Bytes of the secret of a capability.
 pub(crate) const SECRET_BYTES: usize = 16;
@@ -33,6 +35,16 @@ impl Grant {
     #[must_use]
     pub fn to_text(&self) -> String {
         format!("{WORD} {} {}", hex::encode(&self.capability.emit()), hex::encode(&self.secret))
+    }
+
+    /// Signs something with the secret, for those who have the same: SipHash-2-4 with 128 bits over
+    /// what it is (no two uses have the same) and the bytes.
+    #[must_use]
+    pub fn sign(&self, what: &[u8; 16], bytes: &[u8]) -> u128 {
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        hasher.write(what);
+        hasher.write(bytes);
+        hasher.finish128().as_u128()
     }
 
     /// From its text.

@@ -72,6 +72,8 @@ use crate::slice::{ChunkId, SLICE_BYTES};
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
+    /// Nobody else changes the chunks that it changes.
+    alone: bool,
 }
 
 /// What a [`Client`] counts; each only grows, but for `open`.
@@ -146,7 +148,14 @@ impl Client {
             server_bytes: OnceLock::new(),
             stamp: AtomicU64::new(random() as u64),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { shared: Arc::new(shared), alone: false })
+    }
+
+    /// The same client, for chunks that nobody else changes: every change is asked for again until
+    /// it is known to be done, as [`put`](Self::put) does.
+    #[must_use]
+    pub fn sole_writer(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), alone: true }
     }
 
     /// Creates a chunk that may grow to `limit_bytes`, or to the largest size of a chunk.
@@ -372,6 +381,7 @@ impl Client {
     }
 
     fn ask<T>(&self, request: Request, alone: bool, take: fn(Given) -> Option<T>) -> Pending<T> {
+        let alone = alone || self.alone;
         let place = Arc::new(Place::default());
         let counters = Arc::clone(&self.shared.counters);
         let is_full = counters.open.load(Relaxed) >= SHARED_OPEN_MAX;
