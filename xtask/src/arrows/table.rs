@@ -180,6 +180,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "fixed-layout read and write, checksums verified on receive, the client",
     },
     Row {
+        name: "spread",
+        folder: "storage-fastpath/spread",
+        may_use: MayUse::Only(&["base", "cap", "ec", "transport", "fastpath"]),
+        what: "files over several servers: copies or erasure coding, read while some are gone",
+    },
+    Row {
         name: "disk",
         folder: "chunkserver/disk",
         may_use: MayUse::Only(&["base", "wake", "memory"]),

@@ -1,0 +1,270 @@
+//! Files stored.
+
+use std::io::{self, Read};
+use std::net::SocketAddr;
+
+use towpath_fastpath::{ChunkId, Client, NewChunk};
+
+use crate::error::{PartError, SpreadError};
+use crate::layout::{Layout, Node};
+use crate::policy::Policy;
+use crate::race::Race;
+use crate::servers::Servers;
+use crate::stripes::Stripe;
+
+/// Bytes of a unit unless set: long enough that a server's work for it is mostly that for its
+/// bytes.
+const UNIT_DEFAULT: u32 = 64 << 10;
+
+/// Stripes that are written at a time.
+const AHEAD: usize = 4;
+
+/// How a file is stored.
+#[derive(Clone, Copy, Debug)]
+pub struct PutOptions {
+    policy: Policy,
+    unit_bytes: u32,
+    least: usize,
+}
+
+impl PutOptions {
+    /// By this policy, in units of 64 KiB, durable on all servers.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        Self { policy, unit_bytes: UNIT_DEFAULT, least: policy.parts() }
+    }
+
+    /// Bytes of a unit: a multiple of 4 KiB, 16 MiB at most.
+    #[must_use]
+    pub fn unit_bytes(mut self, bytes: u32) -> Self {
+        self.unit_bytes = bytes;
+        self
+    }
+
+    /// On how many servers it must be durable, at least those that are enough to read it. The
+    /// layout says which parts are not whole, and a repair makes them.
+    #[must_use]
+    pub fn least(mut self, parts: usize) -> Self {
+        self.least = parts.clamp(self.policy.enough(), self.policy.parts());
+        self
+    }
+}
+
+/// A chunk that is written.
+struct Target {
+    node: Node,
+    /// None any more once something failed.
+    client: Result<Client, PartError>,
+}
+
+/// The chunks of a file that is stored, or of the parts of one that are made anew.
+pub(crate) struct Writer<'a> {
+    servers: &'a Servers,
+    targets: Vec<Target>,
+    race: Race<usize, ()>,
+    least: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Makes a chunk on each of the servers; `least` of them must be there in the end.
+    pub(crate) fn create(
+        servers: &'a Servers,
+        places: &[SocketAddr],
+        least: usize,
+    ) -> Result<Self, SpreadError> {
+        let clients = servers.clients(places);
+        let mut race = Race::new();
+        let targets = places.iter().zip(clients).enumerate().map(|(part, (server, client))| {
+            let node = Node { server: *server, chunk: ChunkId::random(), version: None };
+            // Nobody else knows the name.
+            let client = client.map(|client| client.sole_writer());
+            if let Ok(client) = &client {
+                let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+                race.add(part, client.create(node.chunk, None, kind));
+            }
+            Target { node, client }
+        });
+        let targets = targets.collect();
+        let mut writer = Self { servers, targets, race, least };
+        writer.settle(0);
+        Ok(writer)
+    }
+
+    /// The chunks, as far as they have come.
+    pub(crate) fn nodes(&self) -> Vec<Node> {
+        self.targets.iter().map(|target| target.node).collect()
+    }
+
+    /// Writes a unit of each part.
+    pub(crate) fn write(&mut self, offset: u64, units: &[&[u8]]) -> Result<(), SpreadError> {
+        for (part, (target, unit)) in self.targets.iter().zip(units).enumerate() {
+            if let Ok(client) = &target.client {
+                self.race.add(part, client.write(target.node.chunk, offset, unit.to_vec()));
+            }
+        }
+        self.settle(AHEAD.saturating_sub(1) * self.targets.len());
+        self.check()
+    }
+
+    /// Says that the chunks are whole, with so many bytes each.
+    pub(crate) fn finish(&mut self, byte_len: u64) -> Result<(), SpreadError> {
+        self.settle(0);
+        self.check()?;
+        for (part, target) in self.targets.iter().enumerate() {
+            if let Ok(client) = &target.client {
+                self.race.add(part, client.finish(target.node.chunk, byte_len));
+            }
+        }
+        self.settle(0);
+        let asked: Vec<_> = self
+            .targets
+            .iter()
+            .map(|target| Some(target.client.as_ref().ok()?.stat(target.node.chunk)))
+            .collect();
+        for (target, stat) in self.targets.iter_mut().zip(asked) {
+            match stat.map(towpath_fastpath::Pending::wait) {
+                Some(Ok(info)) => target.node.version = Some(info.version),
+                Some(Err(error)) => target.client = Err(error.into()),
+                None => {}
+            }
+        }
+        self.check()
+    }
+
+    /// Waits until no more than so many operations are under way.
+    fn settle(&mut self, most: usize) {
+        while self.race.len() > most
+            && let Some((part, result)) = self.race.next(None)
+        {
+            let target = &mut self.targets[part];
+            if let (Err(error), true) = (result, target.client.is_ok()) {
+                let error = PartError::from(error);
+                self.servers.note(target.node.server, &error);
+                target.client = Err(error);
+            }
+        }
+    }
+
+    /// Whether enough are left.
+    fn check(&self) -> Result<(), SpreadError> {
+        let whole = self.targets.iter().filter(|target| target.client.is_ok()).count();
+        let lost = || {
+            self.targets.iter().find_map(|target| {
+                let why = target.client.as_ref().err()?;
+                Some((target.node.server, Box::new(why.again())))
+            })
+        };
+        match lost().filter(|_| whole < self.least) {
+            None => Ok(()),
+            Some((server, source)) => {
+                Err(SpreadError::TooFew { whole, needed: self.least, server, source })
+            }
+        }
+    }
+}
+
+impl Servers {
+    /// Stores what `source` gives on servers, one part on each, the data parts first; servers
+    /// beyond those that the policy needs are left alone. When it returns, the file is durable on
+    /// as many as the options say, and the layout says where. `progress` is told how many bytes
+    /// were read and sent.
+    ///
+    /// Where it fails nothing is left behind that could be read: chunks that were made are deleted,
+    /// and a server that cannot be asked to deletes its own after a while, as it was never
+    /// finished.
+    ///
+    /// # Errors
+    /// [`SpreadError`].
+    pub fn put(
+        &self,
+        servers: &[SocketAddr],
+        options: &PutOptions,
+        source: &mut impl Read,
+        progress: impl FnMut(u64),
+    ) -> Result<Layout, SpreadError> {
+        let &PutOptions { policy, unit_bytes, least } = options;
+        let (needed, given) = (policy.parts(), servers.len());
+        let Some(places) = servers.get(..needed) else {
+            return Err(SpreadError::ServerCount { needed, given });
+        };
+        let mut layout = Layout { bytes: 0, policy, unit_bytes, generation: 0, nodes: Vec::new() };
+        layout.nodes = places
+            .iter()
+            .map(|server| Node { server: *server, chunk: ChunkId(0), version: None })
+            .collect();
+        layout.check()?;
+        let mut writer = Writer::create(self, places, least)?;
+        let stored = store(&mut writer, &mut layout, source, progress);
+        layout.nodes = writer.nodes();
+        match stored {
+            Ok(()) => Ok(layout),
+            Err(error) => {
+                // What cannot be deleted was never finished.
+                self.delete(&layout.nodes);
+                Err(error)
+            }
+        }
+    }
+}
+
+fn store(
+    writer: &mut Writer<'_>,
+    layout: &mut Layout,
+    source: &mut impl Read,
+    mut progress: impl FnMut(u64),
+) -> Result<(), SpreadError> {
+    writer.check()?;
+    let (policy, code) = (layout.policy, layout.policy.code());
+    let mut stripe_bytes = vec![0; layout.stripes().stripe_bytes()];
+    let mut parity: Vec<Vec<u8>> = Vec::new();
+    let mut offset = 0;
+    loop {
+        let failed = |source| SpreadError::Source { done: layout.bytes, source };
+        let bytes = read_full(source, &mut stripe_bytes).map_err(failed)?;
+        if bytes == 0 {
+            break;
+        }
+        let stripe = Stripe::new(offset, bytes, policy.data());
+        // What the rest of a short stripe holds is of the one before.
+        stripe_bytes[bytes..policy.data() * stripe.unit].fill(0);
+        let data: Vec<&[u8]> =
+            stripe_bytes[..policy.data() * stripe.unit].chunks_exact(stripe.unit).collect();
+        match &code {
+            None => writer.write(offset, &vec![data[0]; policy.parts()])?,
+            Some(code) => {
+                parity.resize(code.shape().m(), Vec::new());
+                parity.iter_mut().for_each(|unit| unit.resize(stripe.unit, 0));
+                let mut into: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+                // Every buffer has the length of a unit.
+                code.encode(&data, &mut into).map_err(|error| {
+                    let source = io::Error::other(error.to_string());
+                    SpreadError::Source { done: layout.bytes, source }
+                })?;
+                let units: Vec<&[u8]> =
+                    data.iter().copied().chain(parity.iter().map(Vec::as_slice)).collect();
+                writer.write(offset, &units)?;
+            }
+        }
+        layout.bytes += bytes as u64;
+        offset += stripe.unit as u64;
+        progress(layout.bytes);
+        if bytes < stripe_bytes.len() {
+            break;
+        }
+    }
+    writer.finish(layout.stripes().part_bytes())
+}
+
+/// As many bytes as there are, up to a whole buffer.
+fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match source.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

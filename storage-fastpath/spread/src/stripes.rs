@@ -1,0 +1,77 @@
+//! How a file is cut.
+//!
+//! Unit after unit, row by row over the data parts: a stripe. Units are of whole slices, and those
+//! of the last stripe are as short as the rest of the file allows. What is missing of the last
+//! stripe reads as zeros. All parts are equally long.
+
+use towpath_fastpath::SLICE_BYTES;
+
+/// How a file of so many bytes is cut over data parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stripes {
+    bytes: u64,
+    data: usize,
+    unit: usize,
+}
+
+/// One stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stripe {
+    /// Where its units begin in their parts.
+    pub(crate) offset: u64,
+    /// Bytes of each unit.
+    pub(crate) unit: usize,
+    /// Bytes of the file in it.
+    pub(crate) bytes: usize,
+}
+
+impl Stripe {
+    /// One of so many bytes of the file, over `data` parts, whose units begin there.
+    pub(crate) fn new(offset: u64, bytes: usize, data: usize) -> Self {
+        let unit = bytes.div_ceil(data).next_multiple_of(SLICE_BYTES);
+        Self { offset, unit, bytes }
+    }
+}
+
+impl Stripes {
+    pub(crate) fn new(bytes: u64, data: usize, unit: usize) -> Self {
+        Self { bytes, data, unit }
+    }
+
+    /// Bytes of a whole stripe.
+    pub(crate) fn stripe_bytes(&self) -> usize {
+        self.data * self.unit
+    }
+
+    /// Bytes of each part.
+    pub(crate) fn part_bytes(&self) -> u64 {
+        self.iter().last().map_or(0, |last| last.offset + last.unit as u64)
+    }
+
+    pub(crate) fn iter(self) -> impl ExactSizeIterator<Item = Stripe> {
+        let stripe = self.stripe_bytes() as u64;
+        let count = usize::try_from(self.bytes.div_ceil(stripe)).unwrap_or(usize::MAX);
+        (0..count).map(move |index| {
+            let bytes = (self.bytes - index as u64 * stripe).min(stripe) as usize;
+            Stripe::new(index as u64 * self.unit as u64, bytes, self.data)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_cut_into_stripes_whose_last_one_is_short() {
+        let cut = |bytes| Stripes::new(bytes, 3, 8_192).iter().collect::<Vec<_>>();
+        assert_eq!(cut(0), []);
+        assert_eq!(cut(1), [Stripe { offset: 0, unit: 4_096, bytes: 1 }]);
+        let whole = Stripe { offset: 0, unit: 8_192, bytes: 24_576 };
+        assert_eq!(cut(24_576), [whole]);
+        let rest = Stripe { offset: 8_192, unit: 8_192, bytes: 12_289 };
+        assert_eq!(cut(24_576 + 12_289), [whole, rest]);
+        assert_eq!(Stripes::new(24_577, 3, 8_192).part_bytes(), 12_288);
+        assert_eq!(Stripes::new(0, 3, 8_192).part_bytes(), 0);
+    }
+}
