@@ -1,6 +1,6 @@
 //! The subcommands and their flags.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use towpath_fastpath::{ChunkId, HedgeAfter};
@@ -10,10 +10,12 @@ use super::bytes::parse_size;
 use super::cap::CapArgs;
 use super::qos::QosArgs;
 use super::sim::SimArgs;
+use super::spread::RepairArgs;
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
 use crate::bench::{classes, haechi};
 use crate::device::DeviceArgs;
+use towpath_spread::Policy;
 use towpath_transport::{Class, DeviceName, Mtu, PATHS_MAX};
 
 const AFTER_HELP: &str = "\
@@ -74,6 +76,10 @@ pub(crate) enum Command {
     /// Run one scrub of a server at a time. Two at once each check a part of the slices; then the
     /// exit code is 5.
     Scrub(ServerArgs),
+    /// Make the parts of a file anew that servers have lost
+    ///
+    /// Takes a layout, as `towpath put --servers` makes it.
+    Repair(RepairArgs),
     /// Show the state of a server: version, space, chunks, reads and writes
     Info(ServerArgs),
     /// Show the network between a server and each of its clients, and slow requests
@@ -255,6 +261,21 @@ pub(crate) struct LinkArgs {
     pub(super) json: bool,
 }
 
+impl ServerArgs {
+    /// The layout that stands where a server could.
+    pub(super) fn layout(&self) -> Option<&Path> {
+        self.server.as_deref().map(Path::new).filter(|path| path.is_file())
+    }
+}
+
+impl LinkArgs {
+    /// Whether something of it is for one server alone.
+    pub(super) fn is_for_trials(&self) -> bool {
+        let Self { mtu, class, loss, black_hole, .. } = self;
+        mtu.is_some() || *class != Class::Silver || loss.is_some() || !black_hole.is_empty()
+    }
+}
+
 /// Flags of `towpath put`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(override_usage = "towpath put [OPTIONS] FILE... [SERVER]")]
@@ -275,17 +296,44 @@ pub(crate) struct PutArgs {
     #[arg(long)]
     pub(super) resident: bool,
     #[command(flatten)]
+    pub(super) spread: SpreadArgs,
+    #[command(flatten)]
     pub(super) pipeline: PipelineArgs,
     #[command(flatten)]
     pub(super) link: LinkArgs,
 }
 
+/// How a file is stored on several servers.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct SpreadArgs {
+    /// Store one file on several servers, with commas between, by --policy; its layout is written
+    /// to a file, which `get`, `stat`, `rm`, `scrub` and `repair` take
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',', requires = "policy")]
+    pub(super) servers: Vec<String>,
+    /// How the file is spread: flat:COPIES, or rs:DATA+PARITY
+    #[arg(long, value_name = "POLICY", requires = "servers")]
+    pub(super) policy: Option<Policy>,
+    /// On how many servers it must be durable [default: all]
+    #[arg(long, value_name = "N", requires = "servers")]
+    pub(super) least: Option<usize>,
+    /// File to make of the layout [default: FILE.layout]
+    #[arg(long, value_name = "FILE", requires = "servers")]
+    pub(super) layout: Option<PathBuf>,
+}
+
+/// What a command is about: a chunk of one server, or a file on several.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    Chunk(ChunkId),
+    Layout(PathBuf),
+}
+
 /// Flags of `towpath get`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct GetArgs {
-    /// Chunk to fetch, 32 hexadecimal digits
-    #[arg(value_name = "CHUNK", value_parser = parse_chunk)]
-    pub(super) chunk: ChunkId,
+    /// Chunk to fetch, 32 hexadecimal digits; or the layout of a file on several servers
+    #[arg(value_name = "CHUNK", value_parser = parse_target)]
+    pub(super) what: Target,
     /// File to make; - is stdout
     #[arg(value_name = "FILE")]
     pub(super) file: PathBuf,
@@ -332,9 +380,9 @@ pub(crate) struct PipelineArgs {
 /// Flags of `towpath stat` and `towpath rm`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct ChunkArgs {
-    /// The chunk, 32 hexadecimal digits
-    #[arg(value_name = "CHUNK", value_parser = parse_chunk)]
-    pub(super) chunk: ChunkId,
+    /// The chunk, 32 hexadecimal digits; or the layout of a file on several servers
+    #[arg(value_name = "CHUNK", value_parser = parse_target)]
+    pub(super) what: Target,
     #[command(flatten)]
     pub(super) server: ServerArgs,
 }
@@ -392,6 +440,15 @@ fn parse_op(text: &str) -> Result<u64, &'static str> {
     match parse_size(text) {
         Ok(bytes) if (4096..=1 << 20).contains(&bytes) && bytes.is_multiple_of(4096) => Ok(bytes),
         _ => Err("4K to 1M, a multiple of 4,096"),
+    }
+}
+
+fn parse_target(text: &str) -> Result<Target, String> {
+    let path = Path::new(text);
+    match parse_chunk(text) {
+        Ok(chunk) => Ok(Target::Chunk(chunk)),
+        Err(_) if path.is_file() => Ok(Target::Layout(path.into())),
+        Err(error) => Err(format!("{error}, and there is no layout of that name")),
     }
 }
 

@@ -9,6 +9,7 @@ use towpath_chunkserver::qos::WhatIfError;
 use towpath_fastpath::cap::{GrantError, KeyError, MintError};
 use towpath_fastpath::{ErrorKind, ErrorReply};
 use towpath_lab::studies::StudyError;
+use towpath_spread::{LayoutError, SpreadError};
 use towpath_status::AskError;
 
 use super::demo::DemoError;
@@ -167,6 +168,37 @@ pub(crate) enum CliError {
     /// No capability was made.
     #[error(transparent)]
     Mint(MintError),
+    /// A file is no layout.
+    #[error("{} is no layout that can be used: {error}", path.display())]
+    Layout {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        error: LayoutError,
+    },
+    /// A file on several servers was not stored, read or repaired.
+    #[error(transparent)]
+    Spread(#[from] SpreadFailed),
+    /// A file on several servers has damage.
+    #[error(
+        "parts that are missing or damaged: {parts}; stripes that do not belong together: {torn}: \
+         `towpath repair --scrub` makes parts anew"
+    )]
+    BadParts {
+        /// Parts.
+        parts: usize,
+        /// Stripes.
+        torn: u64,
+    },
+    /// Not all parts of a file were removed.
+    #[error(
+        "parts are left ({left}), on servers that do not answer or refuse it: run it again when they \
+         do; the layout is kept"
+    )]
+    PartsLeft {
+        /// How many.
+        left: usize,
+    },
     /// There is no answer to what would be.
     #[error(transparent)]
     WhatIf(WhatIfError),
@@ -211,10 +243,14 @@ impl CliError {
             Self::File { .. }
             | Self::FileExists { .. }
             | Self::Grant { .. }
+            | Self::Layout { .. }
             | Self::Keys { .. }
             | Self::Stdout(_) => 7,
             Self::Interrupted(_) => EXIT_INTERRUPTED,
             Self::Session(error) => of_session(error),
+            Self::Spread(SpreadFailed(error)) => of_spread(error),
+            Self::BadParts { .. } => 1,
+            Self::PartsLeft { .. } => 5,
             Self::ScrubShared { .. } | Self::NoReservations | Self::WouldBeRefused { .. } => 5,
             Self::Missed { .. } => 9,
             Self::Study { source: StudyError::Params { .. }, .. } => Self::USAGE,
@@ -317,6 +353,25 @@ fn of_kind(kind: &ErrorKind) -> u8 {
         ErrorKind::Call(_) => 8,
         // Whatever is left says that the two do not understand each other.
         _ => 3,
+    }
+}
+
+fn of_spread(error: &SpreadError) -> u8 {
+    match error {
+        SpreadError::Source { .. } | SpreadError::Sink { .. } | SpreadError::Layout(_) => 7,
+        SpreadError::ServerCount { .. } => CliError::USAGE,
+        _ => 5,
+    }
+}
+
+/// Why a file on several servers was not stored, read or repaired.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct SpreadFailed(Box<SpreadError>);
+
+impl From<SpreadError> for SpreadFailed {
+    fn from(error: SpreadError) -> Self {
+        Self(Box::new(error))
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `sim` | studies in virtual time |
 //! | `bench` | measurements on this machine |
 //! | `study` | what both are asked with, and shown as: tables, JSON and drawings |
+//! | `spread` | files over several servers, by their layouts |
 //! | `session` | a client of one chunk server |
 //! | `chunk` | put, get, ls, stat, rm, scrub and info against a running chunk server |
 //! | `cap` | keys and capabilities: who may do what |
@@ -28,6 +29,7 @@ mod qos;
 mod session;
 mod sim;
 mod source;
+mod spread;
 mod status;
 mod study;
 
@@ -37,11 +39,12 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use serde::Serialize;
+use towpath_fastpath::ChunkId;
 
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
 use crate::bench::{classes, haechi};
-use args::{Args, Command};
+use args::{Args, ChunkArgs, Command, GetArgs, Target};
 pub(crate) use error::CliError;
 use interrupt::Interrupt;
 
@@ -84,6 +87,21 @@ fn run(command: Command) -> Result<(), CliError> {
         }
         Command::DemoServer(args) => return Ok(demo::serve(&args)?),
         Command::DemoYardstick { ipv6 } => return Ok(demo::serve_yardstick(ipv6)?),
+        // What goes to several servers is ended by signals at once.
+        Command::Put(args) if !args.spread.servers.is_empty() => return spread::put(&args),
+        Command::Get(GetArgs { what: Target::Layout(path), file, force, server, .. }) => {
+            return spread::get(&path, &file, force, &server.link);
+        }
+        Command::Stat(ChunkArgs { what: Target::Layout(path), server }) => {
+            return spread::stat(&path, &server.link);
+        }
+        Command::Rm(ChunkArgs { what: Target::Layout(path), server }) => {
+            return spread::rm(&path, &server.link);
+        }
+        Command::Scrub(args) if args.layout().is_some() => {
+            return args.layout().map_or(Ok(()), |path| spread::scrub(path, &args.link));
+        }
+        Command::Repair(args) => return spread::repair(&args),
         command => command,
     };
     let interrupt = Interrupt::on_signals().map_err(CliError::Signals)?;
@@ -92,10 +110,12 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Sim(args) => study::run(&args, &interrupt),
         Command::Bench(args) => bench::run(&args, &interrupt),
         Command::Put(args) => chunk::put(&args, &interrupt),
-        Command::Get(args) => chunk::get(&args, &interrupt),
+        Command::Get(args) => with_chunk(&args.what, |chunk| chunk::get(&args, chunk, &interrupt)),
         Command::Ls(args) => chunk::ls(&args, &interrupt),
-        Command::Stat(args) => chunk::stat(&args, &interrupt),
-        Command::Rm(args) => chunk::rm(&args, &interrupt),
+        Command::Stat(args) => {
+            with_chunk(&args.what, |chunk| chunk::stat(&args, chunk, &interrupt))
+        }
+        Command::Rm(args) => with_chunk(&args.what, |chunk| chunk::rm(&args, chunk, &interrupt)),
         Command::Scrub(args) => chunk::scrub(&args, &interrupt),
         Command::Info(args) => chunk::info(&args, &interrupt),
         Command::Health(args) => chunk::health(&args, &interrupt),
@@ -109,7 +129,19 @@ fn run(command: Command) -> Result<(), CliError> {
         | Command::BenchServer(_)
         | Command::BenchTenant(_)
         | Command::DemoServer(_)
-        | Command::DemoYardstick { .. } => Ok(()),
+        | Command::DemoYardstick { .. }
+        | Command::Repair(_) => Ok(()),
+    }
+}
+
+/// Does something with a chunk; files on several servers have had their turn.
+fn with_chunk(
+    what: &Target,
+    run: impl FnOnce(ChunkId) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    match what {
+        Target::Chunk(chunk) => run(*chunk),
+        Target::Layout(_) => Ok(()),
     }
 }
 

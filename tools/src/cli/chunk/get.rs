@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use towpath_fastpath::control::ChunkInfo;
-use towpath_fastpath::{HedgeConfig, ReadData};
+use towpath_fastpath::{ChunkId, HedgeConfig, ReadData};
 
 use super::output::Output;
 use super::{HedgeReport, ResidentReport, TransferReport, open_with_room};
@@ -40,7 +40,7 @@ impl InOrder {
 }
 
 /// Fetches a chunk into a file, or to stdout.
-pub(crate) fn get(args: &GetArgs, interrupt: &Interrupt) -> Result<(), CliError> {
+pub(crate) fn get(args: &GetArgs, chunk: ChunkId, interrupt: &Interrupt) -> Result<(), CliError> {
     let output = Output::create(&args.file, args.force)?;
     let to_stdout = matches!(output, Output::Stdout);
     let links = 1 + usize::from(args.hedge.hedge.is_some());
@@ -48,14 +48,14 @@ pub(crate) fn get(args: &GetArgs, interrupt: &Interrupt) -> Result<(), CliError>
     if let Some(replica) = &args.hedge.hedge {
         let HedgeArgs { hedge_after, hedge_budget, .. } = args.hedge;
         let config = HedgeConfig::new().after(hedge_after).budget_percent(hedge_budget);
-        session = session.hedge(Server::find(Some(replica))?, config, args.chunk)?;
+        session = session.hedge(Server::find(Some(replica))?, config, chunk)?;
     }
     let pipeline = Pipeline::fitting(&mut session, args.pipeline.depth, args.pipeline.op_size)?;
     let began = session.now();
-    let ChunkInfo { byte_len: whole, resident, .. } = session.stat(args.chunk)?;
+    let ChunkInfo { byte_len: whole, resident, .. } = session.stat(chunk)?;
     // Only requests are hedged.
     let resident = resident && args.hedge.hedge.is_none();
-    let source = Source { chunk: args.chunk, resident };
+    let source = Source { chunk, resident };
     let mut progress = Progress::bytes("get", whole);
     let mut in_order = InOrder { output, next: 0, early: BTreeMap::new() };
     session.read_range(source, 0..whole, pipeline, |offset, data| {
@@ -76,6 +76,6 @@ pub(crate) fn get(args: &GetArgs, interrupt: &Interrupt) -> Result<(), CliError>
         return hedge.map_or(Ok(()), |hedge| print_text(&hedge.text()));
     }
     let resident = resident.then(|| ResidentReport::from(session.resident_stats()));
-    let report = TransferReport::of(&session, args.chunk, (whole, seconds), hedge);
+    let report = TransferReport::of(&session, chunk, (whole, seconds), hedge);
     print_json(&TransferReport { resident, ..report })
 }

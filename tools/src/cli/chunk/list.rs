@@ -55,9 +55,13 @@ pub(crate) fn ls(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliErro
 }
 
 /// Shows one chunk.
-pub(crate) fn stat(args: &ChunkArgs, interrupt: &Interrupt) -> Result<(), CliError> {
+pub(crate) fn stat(
+    args: &ChunkArgs,
+    chunk: ChunkId,
+    interrupt: &Interrupt,
+) -> Result<(), CliError> {
     let mut session = open(&args.server, None, interrupt)?;
-    let report = ChunkReport::from(session.stat(args.chunk)?);
+    let report = ChunkReport::from(session.stat(chunk)?);
     session.close()?;
     if args.server.link.json {
         return print_json(&report);
@@ -81,12 +85,12 @@ struct Removed {
 }
 
 /// Removes one chunk.
-pub(crate) fn rm(args: &ChunkArgs, interrupt: &Interrupt) -> Result<(), CliError> {
+pub(crate) fn rm(args: &ChunkArgs, chunk: ChunkId, interrupt: &Interrupt) -> Result<(), CliError> {
     let mut session = open(&args.server, None, interrupt)?;
-    session.delete(args.chunk)?;
+    session.delete(chunk)?;
     session.close()?;
     if args.server.link.json {
-        return print_json(&Removed { removed: args.chunk.to_string() });
+        return print_json(&Removed { removed: chunk.to_string() });
     }
     Ok(())
 }

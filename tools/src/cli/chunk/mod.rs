@@ -22,6 +22,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use towpath_fastpath::cap::Grant;
 use towpath_fastpath::control::ChunkInfo;
 use towpath_fastpath::{ChunkId, HedgeStats, ResidentStats};
 use towpath_sim::{FaultControl, FaultPlan};
@@ -34,9 +35,10 @@ pub(crate) use get::get;
 pub(crate) use health::{info, scrub};
 pub(crate) use links::health;
 pub(crate) use list::{ls, rm, stat};
+pub(super) use output::Output;
 pub(crate) use put::put;
 
-use super::args::{PipelineArgs, ServerArgs};
+use super::args::{LinkArgs, PipelineArgs, ServerArgs};
 use super::bytes::gbps;
 use super::cap::read_grant;
 use super::demo::{AnyDevice, endpoint_config, open_device};
@@ -90,15 +92,20 @@ fn open_with_room(
     let pace = WallClock::new(interrupt.clone());
     let timeout = Nanos::from_millis(link.timeout_ms);
     let mut session = Session::connect(device, config, pace, server, timeout)?;
-    let named = link.capability.clone();
-    let capability = named.or_else(|| env::var_os(CAPABILITY_VARIABLE).map(PathBuf::from));
-    if let Some(path) = capability {
-        session = session.show(read_grant(&path)?);
+    if let Some(grant) = capability(link)? {
+        session = session.show(grant);
     }
     if let Some(tenant) = &link.tenant {
         session.join(tenant)?;
     }
     Ok(session)
+}
+
+/// The capability that is shown, where one is.
+pub(super) fn capability(link: &LinkArgs) -> Result<Option<Grant>, CliError> {
+    let named = link.capability.clone();
+    let path = named.or_else(|| env::var_os(CAPABILITY_VARIABLE).map(PathBuf::from));
+    path.map(|path| read_grant(&path)).transpose()
 }
 
 /// What is shown of a chunk.

@@ -27,7 +27,7 @@ pub(crate) enum Output {
 
 impl Output {
     /// An output at `path`; `-` is stdout.
-    pub(super) fn create(path: &Path, force: bool) -> Result<Self, CliError> {
+    pub(in crate::cli) fn create(path: &Path, force: bool) -> Result<Self, CliError> {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
         }
@@ -49,7 +49,7 @@ impl Output {
     }
 
     /// Appends bytes.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+    pub(in crate::cli) fn write(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         match self {
             Self::Stdout => io::stdout().lock().write_all(bytes).map_err(CliError::Stdout),
             Self::File { partial, path, .. } => partial
@@ -59,7 +59,7 @@ impl Output {
     }
 
     /// All is there: gives the file its name.
-    pub(super) fn finish(self) -> Result<(), CliError> {
+    pub(in crate::cli) fn finish(self) -> Result<(), CliError> {
         match self {
             Self::Stdout => io::stdout().lock().flush().map_err(CliError::Stdout),
             Self::File { partial, path, force } => {
