@@ -2,8 +2,8 @@
 //! are gone, and brought back to whole.
 //!
 //! A [`Layout`] says where a file is: by which [`Policy`], on which servers, in which chunks, at
-//! which version of each. Whoever stores a file keeps its layout, in a small file or in a service of
-//! their own; without it nobody knows which chunks belong together. [`Servers`] has a client for
+//! which version of each. Whoever stores a file keeps its layout, in a small file or in a service
+//! of their own; without it nobody knows which chunks belong together. [`Servers`] has a client for
 //! each server, made when it is first needed.
 //!
 //! ```no_run

@@ -181,7 +181,7 @@ pub(crate) enum CliError {
     Spread(#[from] SpreadFailed),
     /// A file on several servers has damage.
     #[error(
-        "parts that are missing or damaged: {parts}; stripes that do not belong together: {torn}: \
+        "missing or damaged parts: {parts}; stripes that do not belong together: {torn}: \
          `towpath repair --scrub` makes parts anew"
     )]
     BadParts {
