@@ -192,8 +192,8 @@ pub(crate) enum CliError {
     },
     /// Not all parts of a file were removed.
     #[error(
-        "parts are left ({left}), on servers that do not answer or refuse it: run it again when they \
-         do; the layout is kept"
+        "{left} of its parts are left, on servers that do not answer or refuse it: run it again \
+         when they do; the layout is kept"
     )]
     PartsLeft {
         /// How many.
