@@ -145,6 +145,9 @@ struct Ready {
     length: u32,
 }
 
+/// Part of a message, by its token, that a chunk carries.
+type Carried = (u64, PayloadRef);
+
 /// How far a stream was read.
 struct Stream {
     report: Report,
@@ -165,7 +168,7 @@ pub(crate) struct Host {
     pub(crate) channels: BTreeMap<ChannelId, Channel>,
     pub(crate) sends: Vec<Send>,
     live: HashMap<SendKey, u64>,
-    posted: VecDeque<(PathId, u64, Vec<(u64, PayloadRef)>)>,
+    posted: VecDeque<(PathId, u64, Vec<Carried>)>,
     /// What was handed over whole: channel, its life, tag.
     pub(crate) delivered: BTreeSet<(ChannelId, u32, u64)>,
     /// The next number that would go out on each path.
