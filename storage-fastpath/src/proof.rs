@@ -73,32 +73,32 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// What a request needs leave for; none where anybody may ask for it: what says how the server is,
-/// and what is of the link alone.
+/// What a request needs leave for; none where anybody may ask for it: what says how the server is.
 #[must_use]
 pub fn demand(request: &StorageRequest, tenant: u32) -> Option<Demand> {
     let on = |rights, chunk: crate::ChunkId| Demand {
         rights,
         chunk: Some(chunk.0),
-        tenant,
+        tenant: Some(tenant),
         ..Demand::default()
     };
     // A change has the layout of one copy.
     let changes = |rights, chunk| Demand { layout: Some(0), ..on(rights, chunk) };
     let bytes = |demand, start: u64, end| Demand { range: Some((start, end)), ..demand };
     let ends = |start: u64, byte_len: u64| Some(start.saturating_add(byte_len));
-    let about_all = |rights| Demand { rights, all_chunks: true, tenant, ..Demand::default() };
+    let about_all =
+        |rights| Demand { rights, all_chunks: true, tenant: Some(tenant), ..Demand::default() };
     Some(match request {
-        StorageRequest::Health
-        | StorageRequest::Info
-        | StorageRequest::Qos
-        | StorageRequest::Session { .. } => return None,
+        StorageRequest::Health | StorageRequest::Info | StorageRequest::Qos => return None,
+        // Any capability, of whichever tenant: a link enters its session before it joins.
+        StorageRequest::Session { .. } => Demand::default(),
         // Which tenant a capability is for is compared with the one that is joined.
         StorageRequest::Join(join) => {
-            Demand { tenant: crate::wire::tenant_number(&join.tenant), ..Demand::default() }
+            let tenant = Some(crate::wire::tenant_number(&join.tenant));
+            Demand { tenant, ..Demand::default() }
         }
         StorageRequest::List { .. } | StorageRequest::Scrub { .. } => about_all(Rights::READ),
-        StorageRequest::Revoke { .. } => Demand { rights: Rights::ADMIN, ..Demand::default() },
+        StorageRequest::Revoke { .. } => about_all(Rights::ADMIN),
         StorageRequest::Stat { chunk } => {
             let any = Rights::READ | Rights::WRITE | Rights::CREATE | Rights::DELETE;
             on(any | Rights::ONE_SIDED, *chunk)

@@ -5,14 +5,14 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use towpath_fastpath::cap::limits::KEY_FILE_BYTES_MAX;
 use towpath_fastpath::cap::{Checker, KeyError, KeyRing, Revoked, RevokedError};
 
 use super::Revocation;
 
-/// How often the file of keys is looked at: one call of the system.
+/// How often the file of keys is read: 16 KiB at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a server cannot check its requests.
@@ -60,8 +60,8 @@ pub(super) struct Wish {
 #[derive(Debug)]
 pub(super) struct Files {
     keys: PathBuf,
-    /// When the file of keys was changed last, and its length.
-    seen: Option<(SystemTime, u64)>,
+    /// The text of the file of keys when it was last looked at, or why it could not be read.
+    seen: Result<String, String>,
     revoked: PathBuf,
     checker: Arc<Checker>,
     clock: fn() -> u64,
@@ -73,12 +73,15 @@ impl Files {
         revoked: &Path,
         clock: fn() -> u64,
     ) -> Result<(Self, Arc<Checker>), GuardError> {
-        let seen = stamp(keys);
-        let checker = Arc::new(Checker::new(read_keys(keys)?, clock()));
+        let path = || keys.to_path_buf();
+        let text = read_keys(keys).map_err(|source| GuardError::Read { path: path(), source })?;
+        let ring = KeyRing::parse(&text);
+        let ring = ring.map_err(|error| GuardError::Keys { path: path(), error })?;
+        let checker = Arc::new(Checker::new(ring, clock()));
         checker.set_revoked(read_revoked(revoked)?);
         let files = Self {
-            keys: keys.into(),
-            seen,
+            keys: path(),
+            seen: Ok(text),
             revoked: revoked.into(),
             checker: Arc::clone(&checker),
             clock,
@@ -88,66 +91,71 @@ impl Files {
 
     /// Does what is asked for, and looks at the file of keys, until nobody can ask any more.
     pub(super) fn look_after(mut self, wishes: &Receiver<Wish>) {
+        let mut next_look = Instant::now() + LOOK_EVERY;
         loop {
-            match wishes.recv_timeout(LOOK_EVERY) {
+            match wishes.recv_timeout(next_look.saturating_duration_since(Instant::now())) {
                 Ok(wish) => {
                     let done = self.revoke(&wish);
                     // Nobody hears it where the client's time is over.
                     let _ = wish.tell.try_send(done);
                 }
-                Err(RecvTimeoutError::Timeout) => self.look(),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if Instant::now() >= next_look {
+                self.look();
+                next_look = Instant::now() + LOOK_EVERY;
             }
         }
     }
 
     fn revoke(&self, wish: &Wish) -> Revocation {
-        let mut revoked = self.checker.revoked();
+        let mut revoked = Revoked::clone(&self.checker.revoked());
         if revoked.revoke((self.clock)(), wish.serial, wish.until_ms).is_err() {
             return Revocation::Full;
         }
-        match write(&self.revoked, &revoked.to_text()) {
-            Ok(()) => {
-                self.checker.set_revoked(revoked);
-                tracing::info!(serial = wish.serial, "a capability is revoked");
-                Revocation::Done
-            }
+        let text = revoked.to_text();
+        // Whatever becomes of the file: who asks for it has a reason.
+        self.checker.set_revoked(revoked);
+        tracing::info!(serial = wish.serial, "a capability is revoked");
+        match write(&self.revoked, &text) {
+            Ok(()) => Revocation::Done,
             Err(error) => {
-                tracing::error!(%error, path = %self.revoked.display(), "nothing is revoked");
+                let path = self.revoked.display();
+                tracing::error!(%error, %path, "it is revoked until the server ends, not durably");
                 Revocation::Failed
             }
         }
     }
 
-    /// Reads the file of keys again when it has changed. One that is wrong changes nothing.
+    /// Takes the keys of the file where it has changed. One that is wrong changes nothing, and is
+    /// told of once.
     fn look(&mut self) {
-        let stamp = stamp(&self.keys);
-        if stamp == self.seen {
+        let text = read_keys(&self.keys).map_err(|error| error.to_string());
+        if text == self.seen {
             return;
         }
-        self.seen = stamp;
-        match read_keys(&self.keys) {
+        let ring = text.as_ref().map_err(String::clone);
+        match ring.and_then(|text| KeyRing::parse(text).map_err(|error| error.to_string())) {
             Ok(ring) => {
                 tracing::info!(keys = ?ring, "the keys have changed");
                 self.checker.set_keys(ring);
             }
-            Err(error) => tracing::error!(%error, "the keys stay as they are"),
+            Err(error) => {
+                let path = self.keys.display();
+                tracing::error!(%error, %path, "the keys stay as they are");
+            }
         }
+        self.seen = text;
     }
 }
 
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
-    let metadata = fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
-}
-
-fn read_keys(path: &Path) -> Result<KeyRing, GuardError> {
-    let failed = |source| GuardError::Read { path: path.into(), source };
+/// The text of the file of keys. It is a few lines, so that it is compared, and not its time.
+fn read_keys(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     // One byte more than it may have: it is refused as too long then.
-    let bytes_max = KEY_FILE_BYTES_MAX as u64 + 1;
-    File::open(path).map_err(failed)?.take(bytes_max).read_to_string(&mut text).map_err(failed)?;
-    KeyRing::parse(&text).map_err(|error| GuardError::Keys { path: path.into(), error })
+    File::open(path)?.take(KEY_FILE_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn read_revoked(path: &Path) -> Result<Revoked, GuardError> {

@@ -101,6 +101,6 @@ pub(crate) enum Revocation {
     Done,
     /// As many are revoked as are remembered.
     Full,
-    /// It could not be written.
+    /// It holds until the server ends, and could not be written.
     Failed,
 }

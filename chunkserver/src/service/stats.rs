@@ -27,7 +27,7 @@ pub struct ServerStats {
     /// Requests whose body breaks the rules, or whose method there is not.
     pub malformed: u64,
     /// Requests that no capability allowed, by reason
-    /// ([`Denied`](towpath_fastpath::cap::Denied)).
+    /// ([`Denied`]).
     pub denied: [u64; Denied::ALL.len()],
     /// The most requests that waited for room in the store's queue or for a buffer.
     pub waiting_max: u64,

@@ -29,6 +29,8 @@ impl Rights {
     pub const ONE_SIDED: Self = Self(16);
     /// Revoke capabilities.
     pub const ADMIN: Self = Self(32);
+    /// Everything with chunks, but not one-sided: that is with all of them.
+    pub const CHUNKS: Self = Self(15);
     /// Everything.
     pub const ALL: Self = Self(63);
 
@@ -53,13 +55,14 @@ impl Rights {
         self.0 & wanted.0 != 0
     }
 
-    /// Those that `text` names, with commas between them: `read,write`, or `all`.
+    /// Those that `text` names, with commas between them: `read,write`; `all` is
+    /// [`CHUNKS`](Self::CHUNKS).
     ///
     /// # Errors
     /// The word that names none.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "all" {
-            return Ok(Self::ALL);
+            return Ok(Self::CHUNKS);
         }
         text.split(',').try_fold(Self::NONE, |rights, word| {
             let named = Self::NAMED.iter().find(|(name, _)| *name == word.trim());
@@ -341,7 +344,7 @@ mod tests {
         let some = Rights::READ | Rights::ONE_SIDED;
         assert_eq!(some.to_string(), "read,one-sided");
         assert_eq!(Rights::parse("one-sided, read"), Ok(some));
-        assert_eq!(Rights::parse("all"), Ok(Rights::ALL));
+        assert_eq!(Rights::parse("all"), Ok(Rights::CHUNKS));
         assert_eq!(Rights::parse("read,fly"), Err("fly".into()));
         assert_eq!(Rights::NONE.to_string(), "none");
     }

@@ -3,12 +3,13 @@
 use crate::capability::{CAPABILITY_BYTES, Capability, Rights, Scope};
 use crate::denied::Denied;
 use crate::grant::SECRET_BYTES;
-use crate::keys::KeyRing;
+use crate::keys::{Key, KeyRing};
 use crate::limits::SECRETS_KEPT;
 use crate::proof::{PROOF_BYTES, Parts, tag};
 use crate::replay::Replays;
 use crate::revoked::Revoked;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use core::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use subtle::ConstantTimeEq as _;
 
 /// What a request needs leave for.
@@ -22,42 +23,55 @@ pub struct Demand {
     pub all_chunks: bool,
     /// Bytes from the first on, up to the second or to the end of the chunk where that is none.
     pub range: Option<(u64, Option<u64>)>,
-    /// As this tenant; 0 where it does not matter.
-    pub tenant: u32,
+    /// As the tenant of this number, which is 0 for none; none where it does not matter.
+    pub tenant: Option<u32>,
     /// The digest of its layout; none where it does not matter, as for what changes nothing.
     pub layout: Option<u128>,
 }
 
 /// Checks proofs: one for all threads of a server.
-#[derive(Debug)]
 pub struct Checker {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
 struct State {
     ring: KeyRing,
-    /// Secrets that were derived, where they are looked for.
+    /// Rises when the keys change.
+    generation: u64,
+    /// Secrets of capabilities that were proved, where they are looked for.
     secrets: Vec<Option<([u8; CAPABILITY_BYTES], [u8; SECRET_BYTES])>>,
     replays: Replays,
-    revoked: Revoked,
+    revoked: Arc<Revoked>,
+}
+
+/// A secret that is known, or what makes it.
+enum Found {
+    Secret([u8; SECRET_BYTES]),
+    Key(Key),
+}
+
+fn place(bytes: &[u8; CAPABILITY_BYTES]) -> usize {
+    towpath_base::crc::crc32c(bytes) as usize % SECRETS_KEPT
 }
 
 impl State {
-    fn secret(&self, key: u32, bytes: &[u8; CAPABILITY_BYTES]) -> Option<[u8; SECRET_BYTES]> {
-        let place = towpath_base::crc::crc32c(bytes) as usize % SECRETS_KEPT;
-        if let Some((of, secret)) = &self.secrets[place]
-            && of == bytes
-        {
-            return Some(*secret);
+    fn find(&self, key: u32, bytes: &[u8; CAPABILITY_BYTES]) -> Option<Found> {
+        match &self.secrets[place(bytes)] {
+            Some((of, secret)) if of == bytes => Some(Found::Secret(*secret)),
+            _ => self.ring.key(key).map(Found::Key),
         }
-        self.ring.secret(key, bytes)
     }
 
-    /// Keeps the secret of a capability that was proved: forged ones displace nothing.
-    fn keep(&mut self, bytes: &[u8; CAPABILITY_BYTES], secret: [u8; SECRET_BYTES]) {
-        let place = towpath_base::crc::crc32c(bytes) as usize % SECRETS_KEPT;
-        self.secrets[place] = Some((*bytes, secret));
+    /// Whether a secret that was found when the keys were of that generation still holds.
+    fn holds(
+        &self,
+        generation: u64,
+        key: u32,
+        bytes: &[u8; CAPABILITY_BYTES],
+        secret: &[u8; SECRET_BYTES],
+    ) -> bool {
+        let again = || self.ring.key(key).map(|key| key.secret(bytes));
+        self.generation == generation || again().is_some_and(|again| again == *secret)
     }
 }
 
@@ -66,27 +80,29 @@ impl Checker {
     #[must_use]
     pub fn new(ring: KeyRing, now_ms: u64) -> Self {
         let secrets = vec![None; SECRETS_KEPT];
-        let (replays, revoked) = (Replays::new(now_ms), Revoked::default());
-        Self { state: Mutex::new(State { ring, secrets, replays, revoked }) }
+        let (replays, revoked) = (Replays::new(now_ms), Arc::default());
+        Self { state: Mutex::new(State { ring, generation: 0, secrets, replays, revoked }) }
     }
 
     /// With other keys from now on.
     pub fn set_keys(&self, ring: KeyRing) {
         let mut state = self.state();
         state.ring = ring;
+        state.generation += 1;
         // They may be of a key that is gone.
         state.secrets.fill(None);
     }
 
     /// With these capabilities revoked from now on.
     pub fn set_revoked(&self, revoked: Revoked) {
-        self.state().revoked = revoked;
+        // The list before is dropped without the lock.
+        let _before = core::mem::replace(&mut self.state().revoked, Arc::new(revoked));
     }
 
     /// The capabilities that are revoked.
     #[must_use]
-    pub fn revoked(&self) -> Revoked {
-        self.state().revoked.clone()
+    pub fn revoked(&self) -> Arc<Revoked> {
+        Arc::clone(&self.state().revoked)
     }
 
     /// Whether a request may be done: by its proof, its method, the length of its data, its body,
@@ -108,8 +124,15 @@ impl Checker {
         let Parts { capability: bytes, nonce, tag: shown } =
             Parts::of(proof).ok_or(Denied::Forged)?;
         let capability = Capability::parse(bytes).map_err(|_| Denied::Forged)?;
-        let secret = self.state().secret(capability.key, bytes).ok_or(Denied::Key)?;
-        // Without the lock: the checksums of a long write take a while.
+        let (found, generation) = {
+            let state = self.state();
+            (state.find(capability.key, bytes).ok_or(Denied::Key)?, state.generation)
+        };
+        // Without the lock: it takes a while, and whoever comes may ask for it.
+        let secret = match found {
+            Found::Secret(secret) => secret,
+            Found::Key(key) => key.secret(bytes),
+        };
         let expected = tag(&secret, &nonce, (method, data_len), [body]);
         if !bool::from(expected[..].ct_eq(shown)) {
             return Err(Denied::Forged);
@@ -119,17 +142,30 @@ impl Checker {
         }
         may(&capability, demand)?;
         let mut state = self.state();
+        if !state.holds(generation, capability.key, bytes, &secret) {
+            return Err(Denied::Key);
+        }
         if state.revoked.contains(capability.serial) {
             return Err(Denied::Revoked);
         }
-        state.replays.use_up(now_ms, nonce.parts())?;
-        state.keep(bytes, secret);
+        // Two capabilities have the same secret by chance alone.
+        let holder = u64::from_le_bytes(*secret.first_chunk().ok_or(Denied::Forged)?);
+        state.replays.use_up(now_ms, holder, nonce.parts())?;
+        // Only now: forged ones displace nothing.
+        state.secrets[place(bytes)] = Some((*bytes, secret));
         Ok(capability)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held; if something did, what it holds is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Checker {
+    // What it keeps are secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checker").finish_non_exhaustive()
     }
 }
 
@@ -144,7 +180,7 @@ fn may(capability: &Capability, demand: &Demand) -> Result<(), Denied> {
     if !is_in_scope || range.is_some_and(|(start, end)| !capability.covers(start, end)) {
         return Err(Denied::OutOfRange);
     }
-    if ![0, tenant].contains(&capability.tenant) {
+    if tenant.is_some_and(|tenant| ![0, tenant].contains(&capability.tenant)) {
         return Err(Denied::Tenant);
     }
     match layout {

@@ -15,7 +15,22 @@ const KEY_BYTES: usize = 32;
 /// every server and then of the one who grants, and the old one goes when what it made has expired.
 #[derive(Clone)]
 pub struct KeyRing {
-    keys: Vec<(u32, Hmac<Sha256>)>,
+    keys: Vec<(u32, Key)>,
+}
+
+/// One key.
+#[derive(Clone)]
+pub(crate) struct Key(Hmac<Sha256>);
+
+impl Key {
+    /// The secret of the capability with these bytes.
+    pub(crate) fn secret(&self, capability: &[u8]) -> [u8; SECRET_BYTES] {
+        let mut mac = self.0.clone();
+        mac.update(capability);
+        let mut secret = [0; SECRET_BYTES];
+        secret.copy_from_slice(&mac.finalize().into_bytes()[..SECRET_BYTES]);
+        secret
+    }
 }
 
 /// Why a text is no file of keys.
@@ -41,6 +56,9 @@ pub enum MintError {
     /// Its range overflows.
     #[error("the bytes of the capability end beyond what offsets can say: ask for fewer")]
     Range,
+    /// There is no key.
+    #[error("there is no key to make it with")]
+    NoKey,
 }
 
 impl KeyRing {
@@ -53,7 +71,7 @@ impl KeyRing {
         if text.len() > KEY_FILE_BYTES_MAX {
             return Err(KeyError::TooLong);
         }
-        let mut keys: Vec<(u32, Hmac<Sha256>)> = Vec::new();
+        let mut keys: Vec<(u32, Key)> = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or("");
             let mut words = line.split_ascii_whitespace();
@@ -69,7 +87,7 @@ impl KeyRing {
                 return Err(KeyError::TooLong);
             }
             let mac = Hmac::new_from_slice(&key).map_err(|_| KeyError::Line(number))?;
-            keys.push((id, mac));
+            keys.push((id, Key(mac)));
         }
         if keys.is_empty() { Err(KeyError::Empty) } else { Ok(Self { keys }) }
     }
@@ -97,18 +115,14 @@ impl KeyRing {
         }
         let newest = self.ids().last().unwrap_or(0);
         let capability = Capability { key: newest, ..capability };
-        let secret = self.secret(newest, &capability.emit()).unwrap_or_default();
+        let key = self.key(newest).ok_or(MintError::NoKey)?;
+        let secret = key.secret(&capability.emit());
         Ok(Grant { capability, secret })
     }
 
-    /// The secret of the capability with these bytes; none where there is no key of that number.
-    pub(crate) fn secret(&self, id: u32, capability: &[u8]) -> Option<[u8; SECRET_BYTES]> {
-        let (_, mac) = self.keys.iter().find(|(other, _)| *other == id)?;
-        let mut mac = mac.clone();
-        mac.update(capability);
-        let mut secret = [0; SECRET_BYTES];
-        secret.copy_from_slice(&mac.finalize().into_bytes()[..SECRET_BYTES]);
-        Some(secret)
+    /// The key of that number.
+    pub(crate) fn key(&self, id: u32) -> Option<Key> {
+        self.keys.iter().find(|(other, _)| *other == id).map(|(_, key)| key.clone())
     }
 }
 
@@ -159,9 +173,7 @@ mod tests {
     #[test]
     fn secrets_are_hmac_sha256() {
         let mac = Hmac::<Sha256>::new_from_slice(b"Jefe").expect("any length");
-        let ring = KeyRing { keys: vec![(1, mac)] };
-        let secret = ring.secret(1, b"what do ya want for nothing?").expect("a key");
+        let secret = Key(mac).secret(b"what do ya want for nothing?");
         assert_eq!(hex::encode(&secret), "5bdcc146bf60754e6a042426089575c7");
-        assert_eq!(ring.secret(2, b""), None);
     }
 }

@@ -14,17 +14,24 @@ pub const SKEW_MS: u64 = 30_000;
 /// was started takes nothing: what comes then may have been used before.
 pub const AHEAD_MS: u64 = 1_000;
 
-/// Numbers behind the highest one of a source that are still told apart. A link has at most 256
+/// How many numbers of a source are told apart, the highest one and those below it. A link has at most 256
 /// requests under way.
 pub const WINDOW: u64 = 1_024;
 
-/// Sources that a server remembers, each a client's link: of those beyond, the one that was used
-/// longest ago is forgotten, and nothing that was made before is taken from it. 160 bytes each.
+/// Sources that a server remembers, each a client's link: half of them for sure. 160 bytes each.
 pub const SOURCES_MAX: usize = 65_536;
+
+/// Parts of this room, of which each capability has one: so many that one holder's flood of sources
+/// is felt by few others, and so few that thousands of links of one capability have room.
+pub const SHARES: usize = 16;
 
 /// Capabilities that are revoked and have not expired: 16 bytes each, written anew with each one
 /// more. Whoever has more to revoke changes the key.
 pub const REVOKED_MAX: usize = 65_536;
+
+/// For how long after its end a revoked capability is remembered, in milliseconds: a clock that was
+/// ahead for a while must not forget what is revoked.
+pub const REVOKED_SLACK_MS: u64 = 86_400_000;
 
 /// Secrets that were derived and are kept: a derivation costs some hundred nanoseconds.
 pub const SECRETS_KEPT: usize = 256;

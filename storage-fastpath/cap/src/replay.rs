@@ -1,7 +1,7 @@
 //! Which numbers were used.
 
 use crate::denied::Denied;
-use crate::limits::{AHEAD_MS, SKEW_MS, SOURCES_MAX, WINDOW};
+use crate::limits::{AHEAD_MS, SHARES, SKEW_MS, SOURCES_MAX, WINDOW};
 use std::collections::HashMap;
 
 const WORDS: usize = (WINDOW / 64) as usize;
@@ -12,8 +12,6 @@ struct Window {
     highest: u64,
     /// Bit `n % WINDOW` for each number `n` that was used, of those within the window.
     used: [u64; WORDS],
-    /// When the newest of them was made.
-    newest_ms: u64,
 }
 
 impl Window {
@@ -43,15 +41,24 @@ fn bit(number: u64) -> u64 {
     1 << (number % 64)
 }
 
-/// The numbers of all sources. Those that have not been heard of for longest are forgotten in
+/// Sources, half of them newer. Those that have not been heard of for longest are forgotten in
 /// halves; what was made before the newest of what is forgotten is then refused where its source is
 /// not known.
-#[derive(Debug)]
-pub(crate) struct Replays {
-    young: HashMap<u64, Window>,
-    old: HashMap<u64, Window>,
+#[derive(Debug, Default)]
+struct Share {
+    young: HashMap<(u64, u64), Window>,
+    old: HashMap<(u64, u64), Window>,
+    /// When the newest was made that is among the young ones, and the old ones.
+    newest_ms: (u64, u64),
     /// Of sources that are not known, nothing that was made before this is taken.
     floor_ms: u64,
+}
+
+/// The numbers of all sources. Holders of capabilities have shares: who makes up many sources takes
+/// room from those of the same share alone.
+#[derive(Debug)]
+pub(crate) struct Replays {
+    shares: Vec<Share>,
 }
 
 impl Replays {
@@ -59,50 +66,58 @@ impl Replays {
     pub(crate) fn new(start_ms: u64) -> Self {
         // A client's clock may have been ahead.
         let floor_ms = start_ms.saturating_add(AHEAD_MS);
-        Self { young: HashMap::new(), old: HashMap::new(), floor_ms }
+        let share = || Share { floor_ms, ..Share::default() };
+        Self { shares: (0..SHARES).map(|_| share()).collect() }
     }
 
-    /// Uses the number of a source, of a request that was made at `made_ms`.
+    /// Uses the number of a source of a capability, of a request that was made at `made_ms`.
     pub(crate) fn use_up(
         &mut self,
         now_ms: u64,
+        holder: u64,
         (source, number, made_ms): (u64, u64, u64),
     ) -> Result<(), Denied> {
         let is_ahead = made_ms > now_ms.saturating_add(AHEAD_MS);
         if is_ahead || made_ms < now_ms.saturating_sub(SKEW_MS) {
             return Err(Denied::Clock);
         }
-        if !self.young.contains_key(&source) {
-            let window = match self.old.remove(&source) {
-                Some(window) => window,
-                None if made_ms < self.floor_ms => return Err(Denied::Early),
-                None => Window { highest: 0, used: [0; WORDS], newest_ms: 0 },
-            };
-            self.make_room();
-            self.young.insert(source, window);
-        }
-        let Some(window) = self.young.get_mut(&source) else { return Err(Denied::Replayed) };
-        // A number far ahead would take a source's later numbers away: its own harm.
-        if number == 0 || number > u64::MAX - WINDOW || !window.use_up(number) {
+        // A number far ahead takes the later numbers of a source away: its own harm.
+        if number == 0 || number > u64::MAX - WINDOW {
             return Err(Denied::Replayed);
         }
-        window.newest_ms = window.newest_ms.max(made_ms);
+        let share = &mut self.shares[(holder % SHARES as u64) as usize];
+        share.use_up((holder, source), number, made_ms)
+    }
+}
+
+impl Share {
+    fn use_up(&mut self, of: (u64, u64), number: u64, made_ms: u64) -> Result<(), Denied> {
+        if !self.young.contains_key(&of) {
+            let window = match self.old.remove(&of) {
+                Some(window) => window,
+                None if made_ms < self.floor_ms => return Err(Denied::Early),
+                None => Window { highest: 0, used: [0; WORDS] },
+            };
+            self.make_room();
+            self.young.insert(of, window);
+        }
+        let is_fresh = self.young.get_mut(&of).is_some_and(|window| window.use_up(number));
+        if !is_fresh {
+            return Err(Denied::Replayed);
+        }
+        self.newest_ms.0 = self.newest_ms.0.max(made_ms);
         Ok(())
     }
 
     fn make_room(&mut self) {
-        if self.young.len() < SOURCES_MAX / 2 {
+        if self.young.len() < SOURCES_MAX / SHARES / 2 {
             return;
         }
-        let newest = self.old.values().map(|window| window.newest_ms + 1).max();
-        self.floor_ms = self.floor_ms.max(newest.unwrap_or(0));
+        if !self.old.is_empty() {
+            self.floor_ms = self.floor_ms.max(self.newest_ms.1.saturating_add(1));
+        }
         self.old = core::mem::take(&mut self.young);
-    }
-
-    /// Sources that are remembered.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.young.len() + self.old.len()
+        self.newest_ms = (0, self.newest_ms.0);
     }
 }
 
@@ -124,7 +139,7 @@ mod tests {
             let behind = if prng.below(2) == 0 { 0 } else { prng.below(2 * WINDOW) };
             let number = (highest + prng.below(3)).saturating_sub(behind).max(1);
             let is_fresh = number + WINDOW > highest && !used.contains(&number);
-            let taken = replays.use_up(NOW, (7, number, NOW));
+            let taken = replays.use_up(NOW, 0, (7, number, NOW));
             assert_eq!(taken.is_ok(), is_fresh, "{number} after {highest}");
             if is_fresh {
                 used.insert(number);
@@ -138,8 +153,8 @@ mod tests {
     fn what_may_have_been_used_before_a_start_is_refused() {
         let mut replays = Replays::new(NOW);
         let before = NOW + AHEAD_MS - 1;
-        assert_eq!(replays.use_up(NOW + 5, (1, 1, before)), Err(Denied::Early));
-        assert_eq!(replays.use_up(NOW + 5, (1, 1, before + 1)), Ok(()));
+        assert_eq!(replays.use_up(NOW + 5, 0, (1, 1, before)), Err(Denied::Early));
+        assert_eq!(replays.use_up(NOW + 5, 0, (1, 1, before + 1)), Ok(()));
     }
 
     #[test]
@@ -153,25 +168,40 @@ mod tests {
             (0, NOW, Err(Denied::Replayed)),
             (u64::MAX, NOW, Err(Denied::Replayed)),
         ] {
-            assert_eq!(replays.use_up(NOW, (1, number, made_ms)), taken, "{number}");
+            assert_eq!(replays.use_up(NOW, 0, (1, number, made_ms)), taken, "{number}");
         }
     }
 
     #[test]
     fn of_more_sources_than_are_remembered_nothing_is_taken_twice() {
         let mut replays = Replays::new(0);
-        let sources = 3 * SOURCES_MAX as u64;
+        let sources = 3 * (SOURCES_MAX / SHARES) as u64;
         let made = |source: u64| NOW + source / 1_000;
         for source in 0..sources {
             let now = made(source);
-            assert_eq!(replays.use_up(now, (source, 1, now)), Ok(()), "{source}");
-            assert!(replays.len() <= SOURCES_MAX, "memory is bounded");
+            assert_eq!(replays.use_up(now, 0, (source, 1, now)), Ok(()), "{source}");
+            let kept = replays.shares[0].young.len() + replays.shares[0].old.len();
+            assert!(kept <= SOURCES_MAX / SHARES, "memory is bounded");
         }
         let now = made(sources);
         for source in 0..sources {
-            let again = replays.use_up(now, (source, 1, made(source)));
+            let again = replays.use_up(now, 0, (source, 1, made(source)));
             let is_refused = matches!(again, Err(Denied::Replayed | Denied::Early));
             assert!(is_refused, "{source}: {again:?}");
         }
+    }
+
+    #[test]
+    fn who_makes_up_sources_forgets_none_of_other_shares() {
+        let mut replays = Replays::new(0);
+        assert_eq!(replays.use_up(NOW, 1, (7, 1, NOW)), Ok(()));
+        let flood = NOW + AHEAD_MS;
+        let taken = (0..SOURCES_MAX as u64)
+            .filter(|source| replays.use_up(NOW, 0, (*source, 1, flood)).is_ok());
+        assert!(taken.count() >= SOURCES_MAX / SHARES, "until their share has forgotten some");
+        assert_eq!(replays.use_up(NOW, 1, (7, 1, NOW)), Err(Denied::Replayed));
+        assert_eq!(replays.use_up(NOW, 1, (7, 2, NOW)), Ok(()));
+        assert_eq!(replays.use_up(NOW, 1, (8, 1, NOW)), Ok(()), "it has not moved their floor");
+        assert_eq!(replays.use_up(NOW, 2, (7, 2, NOW)), Ok(()), "of another holder");
     }
 }

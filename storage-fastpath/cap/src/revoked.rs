@@ -1,6 +1,6 @@
 //! Capabilities that hold no more.
 
-use crate::limits::REVOKED_MAX;
+use crate::limits::{REVOKED_MAX, REVOKED_SLACK_MS};
 use std::collections::BTreeMap;
 
 /// The capabilities that were revoked, by serial numbers, each until it expires anyway.
@@ -23,12 +23,12 @@ pub enum RevokedError {
 
 impl Revoked {
     /// Revokes the capabilities of a serial number, which all expire by `until_ms`. Those that have
-    /// expired are forgotten.
+    /// expired a day ago are forgotten.
     ///
     /// # Errors
     /// [`RevokedError::Full`]; nothing is changed but that.
     pub fn revoke(&mut self, now_ms: u64, serial: u64, until_ms: u64) -> Result<(), RevokedError> {
-        self.until_ms.retain(|_, until| *until >= now_ms);
+        self.until_ms.retain(|_, until| until.saturating_add(REVOKED_SLACK_MS) >= now_ms);
         if self.until_ms.len() >= REVOKED_MAX && !self.until_ms.contains_key(&serial) {
             return Err(RevokedError::Full);
         }
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(revoked.revoke(10, 2, u64::MAX), Ok(()));
         assert_eq!(revoked.revoke(10, 2, 5), Ok(()), "for longer, as was asked before");
         assert_eq!(Revoked::parse(&revoked.to_text()), Ok(revoked.clone()));
-        assert_eq!(revoked.revoke(21, 3, 30), Ok(()));
+        assert_eq!(revoked.revoke(21 + REVOKED_SLACK_MS, 3, u64::MAX), Ok(()));
         assert_eq!([1, 2, 3].map(|serial| revoked.contains(serial)), [false, true, true]);
         assert_eq!(Revoked::parse("1 2\nx"), Err(RevokedError::Line(2)));
     }
@@ -106,7 +106,7 @@ mod tests {
         }
         assert_eq!(revoked.revoke(5, u64::MAX, 9), Err(RevokedError::Full));
         assert_eq!(revoked.revoke(5, 7, 9), Ok(()));
-        assert_eq!(revoked.revoke(11, u64::MAX, 20), Ok(()));
+        assert_eq!(revoked.revoke(11 + REVOKED_SLACK_MS, u64::MAX, u64::MAX), Ok(()));
         assert_eq!(revoked.len(), 1);
     }
 }

@@ -36,7 +36,7 @@ fn demand() -> Demand {
         rights: Rights::WRITE,
         chunk: Some(CHUNK),
         range: Some((4_096, Some(8_192))),
-        tenant: 8,
+        tenant: Some(8),
         layout: Some(99),
         ..Demand::default()
     }
@@ -78,7 +78,7 @@ fn each_refusal_has_its_name() {
     assert_eq!(with(Demand { all_chunks: true, ..demand }), Err(Denied::OutOfRange));
     let range = Some((0, Some(1)));
     assert_eq!(with(Demand { range, ..demand }), Err(Denied::OutOfRange));
-    assert_eq!(with(Demand { tenant: 9, ..demand }), Err(Denied::Tenant));
+    assert_eq!(with(Demand { tenant: Some(9), ..demand }), Err(Denied::Tenant));
     assert_eq!(with(Demand { layout: Some(0), ..demand }), Err(Denied::Layout));
     assert_eq!(with(Demand { layout: None, ..demand }), Ok(()));
     let either = Rights::READ | Rights::DELETE;
@@ -165,4 +165,18 @@ fn a_capability_that_its_holder_has_changed_is_forged() {
         let proof = prove(&mut Prover::new(grant, prng.next_u64()));
         assert_eq!(ask(&checker, &proof, &demand()), Err(Denied::Forged));
     }
+}
+
+#[test]
+fn a_secret_of_keys_that_have_changed_meanwhile_does_not_hold() {
+    let checker = checker();
+    let bytes = grant().capability.emit();
+    let key = checker.state().ring.key(2).expect("a key");
+    let (secret, generation) = (key.secret(&bytes), checker.state().generation);
+    assert!(checker.state().holds(generation, 2, &bytes, &secret));
+    checker.set_keys(ring(&[2, 3]));
+    assert!(checker.state().holds(generation, 2, &bytes, &secret), "it is still there");
+    checker.set_keys(ring(&[3]));
+    assert!(!checker.state().holds(generation, 2, &bytes, &secret), "it is gone");
+    assert!(!format!("{checker:?}").contains("secrets"), "a secret is not shown");
 }
