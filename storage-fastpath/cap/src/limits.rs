@@ -14,8 +14,8 @@ pub const SKEW_MS: u64 = 30_000;
 /// was started takes nothing: what comes then may have been used before.
 pub const AHEAD_MS: u64 = 1_000;
 
-/// How many numbers of a source are told apart, the highest one and those below it. A link has at most 256
-/// requests under way.
+/// How many numbers of a source are told apart, the highest one and those below it. A link has at
+/// most 256 requests under way.
 pub const WINDOW: u64 = 1_024;
 
 /// Sources that a server remembers, each a client's link: half of them for sure. 160 bytes each.
