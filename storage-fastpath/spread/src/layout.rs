@@ -83,6 +83,12 @@ pub enum LayoutError {
     /// Not signed with this capability.
     #[error("the layout is not signed with this capability, or was changed: find the right one")]
     Signature,
+    /// Not signed, and there is a capability: whoever changed it may have taken the signature away.
+    #[error(
+        "the layout is not signed, and a capability is given: leave the capability out to use a \
+         layout that was stored without one"
+    )]
+    Unsigned,
     /// Signed, and there is no capability to check it.
     #[error("the layout is signed: give the capability that it was made with")]
     NoCapability,
@@ -134,7 +140,7 @@ impl Layout {
         json
     }
 
-    /// From its text. A signed one needs the capability that signed it.
+    /// From its text. With a capability it must be signed by that one; without, not at all.
     ///
     /// # Errors
     /// [`LayoutError`].
@@ -160,7 +166,8 @@ impl Layout {
         };
         layout.check()?;
         match (text.signature, signer) {
-            (None, _) => {}
+            (None, None) => {}
+            (None, Some(_)) => return Err(LayoutError::Unsigned),
             (Some(_), None) => return Err(LayoutError::NoCapability),
             (Some(shown), Some(grant)) if shown == layout.signature(grant) => {}
             (Some(_), Some(_)) => return Err(LayoutError::Signature),
@@ -249,6 +256,13 @@ mod tests {
         assert_eq!(Layout::parse(&signed, Some(&grant(1))), Ok(layout));
         assert_eq!(Layout::parse(&signed, Some(&grant(2))), Err(LayoutError::Signature));
         assert_eq!(Layout::parse(&signed, None), Err(LayoutError::NoCapability));
+    }
+
+    #[test]
+    fn a_layout_whose_signature_was_taken_away_is_refused_where_one_is_due() {
+        let text = layout().to_text(None);
+        assert!(text.contains("\"signature\": null"), "{text}");
+        assert_eq!(Layout::parse(&text, Some(&grant(1))), Err(LayoutError::Unsigned));
     }
 
     #[test]
