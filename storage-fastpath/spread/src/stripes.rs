@@ -45,16 +45,22 @@ impl Stripes {
 
     /// Bytes of each part.
     pub(crate) fn part_bytes(&self) -> u64 {
-        self.iter().last().map_or(0, |last| last.offset + last.unit as u64)
+        let last = self.count().checked_sub(1).map(|index| self.at(index));
+        last.map_or(0, |last| last.offset + last.unit as u64)
     }
 
-    pub(crate) fn iter(self) -> impl ExactSizeIterator<Item = Stripe> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = Stripe> {
+        (0..self.count()).map(move |index| self.at(index))
+    }
+
+    fn count(&self) -> u64 {
+        self.bytes.div_ceil(self.stripe_bytes() as u64)
+    }
+
+    fn at(&self, index: u64) -> Stripe {
         let stripe = self.stripe_bytes() as u64;
-        let count = usize::try_from(self.bytes.div_ceil(stripe)).unwrap_or(usize::MAX);
-        (0..count).map(move |index| {
-            let bytes = (self.bytes - index as u64 * stripe).min(stripe) as usize;
-            Stripe::new(index as u64 * self.unit as u64, bytes, self.data)
-        })
+        let bytes = (self.bytes - index * stripe).min(stripe) as usize;
+        Stripe::new(index * self.unit as u64, bytes, self.data)
     }
 }
 
@@ -73,5 +79,7 @@ mod tests {
         assert_eq!(cut(24_576 + 12_289), [whole, rest]);
         assert_eq!(Stripes::new(24_577, 3, 8_192).part_bytes(), 12_288);
         assert_eq!(Stripes::new(0, 3, 8_192).part_bytes(), 0);
+        // Known at once, however many stripes there are.
+        assert_eq!(Stripes::new(1 << 62, 1, 4_096).part_bytes(), 1 << 62);
     }
 }
