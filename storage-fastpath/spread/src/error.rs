@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use towpath_fastpath::{ClientError, ErrorKind, ErrorReply, OpenError};
 
+use crate::layout::Node;
+
 /// Why a file was not stored, read or repaired.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -15,6 +17,32 @@ pub enum SpreadError {
         needed: usize,
         /// Given.
         given: usize,
+    },
+    /// Two parts on one server, which would be lost together.
+    #[error("{server} is given twice: each part needs a server of its own")]
+    SameServer {
+        /// The server.
+        server: SocketAddr,
+    },
+    /// It cannot be durable on so many servers.
+    #[error("it can be durable on {min} to {max} servers, not on {given}")]
+    Least {
+        /// As many as are enough to read it.
+        min: usize,
+        /// As many as there are parts.
+        max: usize,
+        /// Given.
+        given: usize,
+    },
+    /// A unit is longer than an operation.
+    #[error("a unit of {unit_bytes} bytes: {server} takes {max} bytes at a time")]
+    Unit {
+        /// Bytes of a unit.
+        unit_bytes: u32,
+        /// A server.
+        server: SocketAddr,
+        /// The most bytes that it takes.
+        max: usize,
     },
     /// Too few servers have all of it.
     #[error(
@@ -31,14 +59,42 @@ pub enum SpreadError {
         /// Why.
         source: Box<PartError>,
     },
-    /// Too few servers have all of it, by its layout.
-    #[error("{whole} parts of the file are whole by its layout, and {needed} are needed")]
-    TooFewListed {
-        /// How many are whole.
-        whole: usize,
+    /// Enough servers have the file, and too few of them this place of it.
+    #[error(
+        "at byte {offset} of the file {read} parts can be read, and {needed} are needed; last of \
+         the others: {server}: {source}"
+    )]
+    Unreadable {
+        /// Where, in the file.
+        offset: u64,
+        /// How many can be read.
+        read: usize,
         /// How many are needed.
         needed: usize,
+        /// A server that does not give it.
+        server: SocketAddr,
+        /// Why.
+        source: Box<PartError>,
     },
+    /// A part that was to be made anew was not.
+    #[error("a part cannot be made on {server}: {source}")]
+    NotMade {
+        /// The server.
+        server: SocketAddr,
+        /// Why.
+        source: Box<PartError>,
+    },
+    /// It failed, and chunks are left.
+    #[error("{source}; these chunks are left of it: {}", list(left))]
+    Left {
+        /// Chunks that may be whole, and could not be deleted.
+        left: Vec<Node>,
+        /// Why it failed.
+        source: Box<Self>,
+    },
+    /// The code refused units that it should take.
+    #[error("the erasure code refuses the units: {0}; please report it")]
+    Code(String),
     /// What is to be stored cannot be read.
     #[error("cannot read what is to be stored, after {done} bytes: {source}")]
     Source {
@@ -56,7 +112,10 @@ pub enum SpreadError {
         source: io::Error,
     },
     /// No server for a part.
-    #[error("there is no server for part {part}: {server} does not answer; name another one")]
+    #[error(
+        "there is no server for part {part}: {server} does not answer; name another one that has \
+         no part of the file"
+    )]
     NoServer {
         /// The part.
         part: usize,
@@ -66,6 +125,12 @@ pub enum SpreadError {
     /// Something of a layout cannot be.
     #[error(transparent)]
     Layout(#[from] crate::LayoutError),
+}
+
+/// Chunks with their servers, in words.
+fn list(nodes: &[Node]) -> String {
+    let words: Vec<String> = nodes.iter().map(Node::to_string).collect();
+    words.join(", ")
 }
 
 /// Why a server does not have a part.
@@ -86,6 +151,17 @@ pub enum PartError {
         /// Of the chunk.
         found: u64,
     },
+    /// The part has another length than the layout says.
+    #[error("its part has {found} bytes, not {expected}: the layout is of another file")]
+    OtherLength {
+        /// By the layout.
+        expected: u64,
+        /// Of the chunk.
+        found: u64,
+    },
+    /// The part is there and was never finished.
+    #[error("its part was never finished: repair the file")]
+    Unfinished,
     /// The part was not stored, or was lost, when the layout was made.
     #[error("its part is not whole, by the layout: repair the file")]
     NotWhole,
@@ -110,8 +186,9 @@ impl PartError {
         matches!(error.kind, ErrorKind::Refused(ErrorReply::SliceCorrupt { .. }))
     }
 
-    /// Whether the server has not answered.
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Whether the server has not answered an operation.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
         let Self::Client(error) = self else { return false };
         matches!(error.kind, ErrorKind::TimedOut { .. } | ErrorKind::PeerGone { .. })
     }
@@ -122,6 +199,8 @@ impl PartError {
             Self::Open(error) => Self::Told(error.to_string()),
             Self::Client(error) => Self::Client(*error),
             &Self::OtherVersion { expected, found } => Self::OtherVersion { expected, found },
+            &Self::OtherLength { expected, found } => Self::OtherLength { expected, found },
+            Self::Unfinished => Self::Unfinished,
             Self::NotWhole => Self::NotWhole,
             Self::Gone => Self::Gone,
             Self::Told(text) => Self::Told(text.clone()),

@@ -12,7 +12,7 @@ use crate::error::{PartError, SpreadError};
 use crate::layout::Layout;
 use crate::race::Race;
 use crate::servers::Servers;
-use crate::state::{Part, parts};
+use crate::state::{Part, parts_by_layout};
 use crate::stripes::Stripe;
 
 /// Stripes that are read at a time: the next ones are on their way while one is written.
@@ -51,6 +51,14 @@ impl Units {
     }
 }
 
+/// A unit that was asked for.
+#[derive(Clone, Copy)]
+struct Ask {
+    number: usize,
+    stripe: Stripe,
+    part: usize,
+}
+
 /// A stripe that is being read.
 struct Fetch {
     number: usize,
@@ -59,6 +67,8 @@ struct Fetch {
     asked: ShardSet,
     /// Those that will not come.
     failed: ShardSet,
+    /// Why the last one of them does not.
+    why: Option<(usize, PartError)>,
     /// When more are asked for.
     late_at: Instant,
 }
@@ -70,14 +80,17 @@ pub(crate) struct Reader<'a> {
     parts: Vec<Part>,
     code: Option<Code>,
     decoders: HashMap<(ShardSet, ShardSet), Decoder>,
-    race: Race<(usize, usize), ReadData>,
+    race: Race<Ask, ReadData>,
     fetches: VecDeque<Fetch>,
+    /// Parts that were late: they are asked last.
+    late: ShardSet,
     got: Got,
 }
 
 impl<'a> Reader<'a> {
+    /// Nobody is asked first how the parts are: each read tells its version.
     pub(crate) fn new(servers: &'a Servers, layout: &'a Layout) -> Self {
-        Self::with(servers, layout, parts(servers, layout))
+        Self::with(servers, layout, parts_by_layout(servers, layout))
     }
 
     /// With parts of which it is known what has become of them.
@@ -92,6 +105,7 @@ impl<'a> Reader<'a> {
             decoders: HashMap::new(),
             race: Race::new(),
             fetches: VecDeque::new(),
+            late: ShardSet::NONE,
             got,
         }
     }
@@ -118,37 +132,63 @@ impl<'a> Reader<'a> {
                 continue;
             }
             let (late_at, can_ask) = (front.late_at, !self.spare(front).is_empty());
-            let is_waiting = self.race.keys().any(|(number, _)| *number == front.number);
+            let is_waiting = self.race.keys().any(|ask| ask.number == front.number);
             if !is_waiting && !can_ask {
-                return Err(self.too_few());
+                self.check_enough()?;
+                return Err(self.unreadable());
             }
             match self.race.next(can_ask.then_some(late_at)) {
-                Some((key, result)) => self.on_read(key, result),
+                Some((ask, result)) => self.on_read(ask, result),
                 None => self.on_late(),
             }
         }
     }
 
     /// All units of a stripe, those that there are. Nothing else is under way.
-    pub(crate) fn all(&mut self, stripe: Stripe) -> Vec<Option<Vec<u8>>> {
+    pub(crate) fn all(&mut self, stripe: Stripe) -> Units {
         let mut units = Units::new(self.parts.len());
-        (0..self.parts.len()).for_each(|part| self.ask((0, part), stripe));
-        while let Some(((_, part), result)) = self.race.next(None) {
-            if let Ok(unit) = self.checked(part, stripe, result) {
-                units.of[part] = Some(unit);
+        (0..self.parts.len()).for_each(|part| self.ask(Ask { number: 0, stripe, part }));
+        while let Some((Ask { part, .. }, result)) = self.race.next(None) {
+            match self.checked(part, stripe, result) {
+                Ok(unit) => units.of[part] = Some(unit),
+                Err(error) => self.lose(part, error),
             }
         }
-        units.of
+        units
+    }
+
+    /// Whether the units of a stripe belong together; none where there are no more of them than
+    /// are needed to read it.
+    pub(crate) fn fits(
+        &mut self,
+        stripe: Stripe,
+        units: &Units,
+    ) -> Result<Option<bool>, SpreadError> {
+        let enough = self.layout.policy.enough();
+        let present = units.present();
+        let first: ShardSet = present.iter().take(enough).collect();
+        let others = present.without(first);
+        if first.len() < enough || others.is_empty() {
+            return Ok(None);
+        }
+        let of = |part: usize| if first.contains(part) { units.of[part].clone() } else { None };
+        let mut made = Units { of: (0..units.of.len()).map(of).collect() };
+        self.make(stripe, others, &mut made)?;
+        Ok(Some(others.iter().all(|part| made.of[part] == units.of[part])))
     }
 
     /// The data units of a stripe, put together.
-    pub(crate) fn data(&mut self, stripe: Stripe, units: &mut Units) -> Vec<u8> {
+    pub(crate) fn data(
+        &mut self,
+        stripe: Stripe,
+        units: &mut Units,
+    ) -> Result<Vec<u8>, SpreadError> {
         let k = self.layout.policy.data();
         if self.code.is_some() {
             let missing = (0..k).filter(|part| units.of[*part].is_none()).collect::<ShardSet>();
             if !missing.is_empty() {
                 self.got.decoded += 1;
-                self.make(stripe, missing, units);
+                self.make(stripe, missing, units)?;
             }
         }
         // Of copies any one is the data.
@@ -158,25 +198,30 @@ impl<'a> Reader<'a> {
             bytes
         });
         bytes.truncate(stripe.bytes);
-        bytes
+        Ok(bytes)
     }
 
     /// Makes units of others; there are enough of them.
-    pub(crate) fn make(&mut self, stripe: Stripe, wanted: ShardSet, units: &mut Units) {
+    pub(crate) fn make(
+        &mut self,
+        stripe: Stripe,
+        wanted: ShardSet,
+        units: &mut Units,
+    ) -> Result<(), SpreadError> {
+        let present = units.present();
+        let wanted = wanted.without(present);
         let Some(code) = &self.code else {
             let copy = units.of.iter().flatten().next().cloned();
             wanted.iter().for_each(|part| units.of[part].clone_from(&copy));
-            return;
+            return Ok(());
         };
-        let present = units.present();
-        let wanted = wanted.without(present);
+        let failed = |error: &dyn std::fmt::Display| SpreadError::Code(error.to_string());
         let key = (present, wanted);
         let decoder = match self.decoders.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                // As many are present as are needed, and none of them is wanted.
-                let Ok(decoder) = Decoder::new(code, present, wanted) else { return };
-                place.insert(decoder)
+                let made = Decoder::new(code, present, wanted);
+                place.insert(made.map_err(|error| failed(&error))?)
             }
         };
         let mut made = vec![vec![0; stripe.unit]; wanted.len()];
@@ -187,50 +232,57 @@ impl<'a> Reader<'a> {
                 .map(|part| units.of[part].as_deref().unwrap_or(&[]))
                 .collect();
             let mut into: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
-            if decoder.decode(&from, &mut into).is_err() {
-                // All are as long as a unit.
-                return;
-            }
+            decoder.decode(&from, &mut into).map_err(|error| failed(&error))?;
         }
         wanted.iter().zip(made).for_each(|(part, unit)| units.of[part] = Some(unit));
+        Ok(())
     }
 
     fn check_enough(&self) -> Result<(), SpreadError> {
         let whole = self.parts.iter().filter(|part| part.is_ok()).count();
-        if whole >= self.layout.policy.enough() { Ok(()) } else { Err(self.too_few_of(whole)) }
-    }
-
-    fn too_few(&mut self) -> SpreadError {
-        let whole = self.parts.iter().filter(|part| part.is_ok()).count();
-        self.too_few_of(whole)
-    }
-
-    fn too_few_of(&self, whole: usize) -> SpreadError {
         let needed = self.layout.policy.enough();
         let mut lost = self.parts.iter().enumerate();
         let lost = lost.find_map(|(part, of)| Some((part, of.as_ref().err()?)));
-        match lost {
-            Some((part, why)) => SpreadError::TooFew {
+        match lost.filter(|_| whole < needed) {
+            None => Ok(()),
+            Some((part, why)) => Err(SpreadError::TooFew {
                 whole,
                 needed,
                 server: self.layout.nodes[part].server,
                 source: Box::new(why.again()),
-            },
-            None => SpreadError::TooFewListed { whole, needed },
+            }),
+        }
+    }
+
+    /// Enough parts are there, and the first stripe is not to be had.
+    fn unreadable(&self) -> SpreadError {
+        let front = self.fetches.front();
+        let why = front.and_then(|front| front.why.as_ref());
+        let (part, source) =
+            why.map_or((0, PartError::NotWhole), |(part, error)| (*part, error.again()));
+        SpreadError::Unreadable {
+            offset: self.got.bytes,
+            read: front.map_or(0, |front| front.units.present().len()),
+            needed: self.layout.policy.enough(),
+            server: self.layout.nodes[part].server,
+            source: Box::new(source),
         }
     }
 
     fn begin(&mut self, number: usize, stripe: Stripe) {
         let (units, late_at) = (Units::new(self.parts.len()), self.servers.late_by());
-        let (asked, failed) = (ShardSet::NONE, ShardSet::NONE);
-        self.fetches.push_back(Fetch { number, stripe, units, asked, failed, late_at });
+        let (asked, failed, why) = (ShardSet::NONE, ShardSet::NONE, None);
+        self.fetches.push_back(Fetch { number, stripe, units, asked, failed, why, late_at });
         self.ask_enough(number);
     }
 
-    /// Parts that are whole and were not asked for a stripe yet: the data parts first.
-    fn spare(&self, fetch: &Fetch) -> ShardSet {
+    /// Parts that are whole and were not asked for a stripe yet: the data parts first, those that
+    /// were late last.
+    fn spare(&self, fetch: &Fetch) -> Vec<usize> {
         let whole = self.parts.iter().enumerate().filter(|(_, part)| part.is_ok());
-        whole.map(|(part, _)| part).collect::<ShardSet>().without(fetch.asked)
+        let spare = whole.map(|(part, _)| part).collect::<ShardSet>().without(fetch.asked);
+        let soon = spare.without(self.late);
+        soon.iter().chain(spare.without(soon).iter()).collect()
     }
 
     /// Asks for as many units of a stripe as are enough, if all of them come.
@@ -238,8 +290,8 @@ impl<'a> Reader<'a> {
         let enough = self.layout.policy.enough();
         let Some(fetch) = self.fetches.iter().find(|fetch| fetch.number == number) else { return };
         let hoped = fetch.asked.without(fetch.failed).len();
-        let more: Vec<usize> =
-            self.spare(fetch).iter().take(enough.saturating_sub(hoped)).collect();
+        let mut more = self.spare(fetch);
+        more.truncate(enough.saturating_sub(hoped));
         self.ask_of(number, &more);
     }
 
@@ -249,13 +301,13 @@ impl<'a> Reader<'a> {
         };
         fetch.asked = fetch.asked.with(more.iter().copied().collect());
         let stripe = fetch.stripe;
-        more.iter().for_each(|part| self.ask((number, *part), stripe));
+        more.iter().for_each(|part| self.ask(Ask { number, stripe, part: *part }));
     }
 
-    fn ask(&mut self, key: (usize, usize), stripe: Stripe) {
-        let Some(Ok(client)) = self.parts.get(key.1) else { return };
-        let chunk = self.layout.nodes[key.1].chunk;
-        self.race.add(key, client.read_held(chunk, stripe.offset, stripe.unit));
+    fn ask(&mut self, ask: Ask) {
+        let Some(Ok(client)) = self.parts.get(ask.part) else { return };
+        let (chunk, stripe) = (self.layout.nodes[ask.part].chunk, ask.stripe);
+        self.race.add(ask, client.read_held(chunk, stripe.offset, stripe.unit));
     }
 
     /// A unit that has come, of the version of the layout.
@@ -278,27 +330,33 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn on_read(&mut self, (number, part): (usize, usize), result: Result<ReadData, ClientError>) {
+    fn on_read(&mut self, ask: Ask, result: Result<ReadData, ClientError>) {
+        let Ask { number, stripe, part } = ask;
+        let checked = self.checked(part, stripe, result);
         let at = self.fetches.iter().position(|fetch| fetch.number == number);
-        let Some(stripe) = at.map(|at| self.fetches[at].stripe) else { return };
-        match self.checked(part, stripe, result) {
-            Ok(unit) => {
-                if let Some(fetch) = at.and_then(|at| self.fetches.get_mut(at)) {
-                    fetch.units.of[part] = Some(unit);
-                }
-            }
-            Err(error) => {
-                if let Some(fetch) = at.and_then(|at| self.fetches.get_mut(at)) {
+        let fetch = at.and_then(|at| self.fetches.get_mut(at));
+        match (checked, fetch) {
+            (Ok(unit), Some(fetch)) => fetch.units.of[part] = Some(unit),
+            // It was late, and the stripe is done without it.
+            (Ok(_), None) => {}
+            (Err(error), fetch) => {
+                if let Some(fetch) = fetch {
                     fetch.failed.insert(part);
+                    fetch.why = Some((part, error.again()));
                 }
-                self.got.without.insert(part);
-                // One bad slice takes nothing else of its part.
-                if !error.is_of_one_slice() {
-                    self.servers.note(self.layout.nodes[part].server, &error);
-                    self.parts[part] = Err(error);
-                }
+                // Told of stripes that are done as well: else nobody learns that a server hangs.
+                self.lose(part, error);
                 self.ask_enough(number);
             }
+        }
+    }
+
+    /// A unit of a part did not come: nor does anything else of it, unless one slice is bad.
+    fn lose(&mut self, part: usize, error: PartError) {
+        self.got.without.insert(part);
+        if !error.is_of_one_slice() {
+            self.servers.note(self.layout.nodes[part].server, &error);
+            self.parts[part] = Err(error);
         }
     }
 
@@ -311,9 +369,10 @@ impl<'a> Reader<'a> {
         let late = front.asked.without(front.units.present()).without(front.failed);
         let missing = enough - front.units.present().len().min(enough);
         self.got.without = self.got.without.with(late);
+        self.late = self.late.with(late);
         let Some(front) = self.fetches.front() else { return };
-        let (number, spare) = (front.number, self.spare(front));
-        let more: Vec<usize> = spare.iter().take(missing).collect();
+        let (number, mut more) = (front.number, self.spare(front));
+        more.truncate(missing);
         self.ask_of(number, &more);
     }
 }
@@ -334,7 +393,7 @@ impl Servers {
         layout.check()?;
         let mut done = 0;
         let got = Reader::new(self, layout).each(|reader, stripe, mut units| {
-            let bytes = reader.data(stripe, &mut units);
+            let bytes = reader.data(stripe, &mut units)?;
             sink.write_all(&bytes).map_err(|source| SpreadError::Sink { done, source })?;
             done += bytes.len() as u64;
             progress(done);
@@ -342,5 +401,41 @@ impl Servers {
         })?;
         sink.flush().map_err(|source| SpreadError::Sink { done, source })?;
         Ok(got)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Node;
+    use towpath_fastpath::{ChunkId, ClientConfig, ErrorKind, Method};
+
+    #[test]
+    fn a_part_that_fails_after_its_stripe_was_read_is_lost_all_the_same() {
+        let servers = Servers::new(ClientConfig::new());
+        let node = |n: u8| Node {
+            server: ([10, 0, 0, n], 7400).into(),
+            chunk: ChunkId(n.into()),
+            version: Some(1),
+        };
+        let layout = Layout {
+            bytes: 100_000,
+            policy: "flat:2".parse().expect("a policy"),
+            unit_bytes: 4_096,
+            generation: 0,
+            nodes: (0..2).map(node).collect(),
+        };
+        // No server is there: what stands for whole parts is another error.
+        let parts = vec![Err(PartError::Gone), Err(PartError::Gone)];
+        let mut reader = Reader::with(&servers, &layout, parts);
+        reader.got.without = ShardSet::NONE;
+        let ask = Ask { number: 3, stripe: Stripe::new(0, 4_096, 1), part: 1 };
+        let (chunk, offset) = (Some(layout.nodes[1].chunk), Some(0));
+        let error = ClientError { method: Method::Read, chunk, offset, kind: ErrorKind::Busy };
+        assert!(reader.fetches.is_empty());
+        reader.on_read(ask, Err(error));
+        assert!(matches!(reader.parts[0], Err(PartError::Gone)));
+        assert!(matches!(reader.parts[1], Err(PartError::Client(_))), "{:?}", reader.parts[1]);
+        assert_eq!(reader.got.without, ShardSet::from_bits(2));
     }
 }

@@ -1,5 +1,6 @@
 //! Where a file is, as a type and as text.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,12 @@ pub struct Node {
     pub chunk: ChunkId,
     /// The version of the chunk; none where the part is not whole.
     pub version: Option<u64>,
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.chunk, self.server)
+    }
 }
 
 /// Where a file is.
@@ -77,6 +84,9 @@ pub enum LayoutError {
     /// More bytes than parts can have.
     #[error("a file of {0} bytes is longer than its parts can be")]
     Bytes(u64),
+    /// It was repaired as often as can be counted.
+    #[error("its generation is the last one that there can be: store the file again")]
+    Generation,
     /// A chunk's name that is none.
     #[error("{0:?} is no name of a chunk: it has 32 hexadecimal digits")]
     Chunk(String),

@@ -34,25 +34,45 @@ impl PutOptions {
         Self { policy, unit_bytes: UNIT_DEFAULT, least: policy.parts() }
     }
 
-    /// Bytes of a unit: a multiple of 4 KiB, 16 MiB at most.
+    /// Bytes of a unit: a multiple of 4 KiB, at most what each server takes in one operation
+    /// (252 KiB, unless that is configured).
     #[must_use]
     pub fn unit_bytes(mut self, bytes: u32) -> Self {
         self.unit_bytes = bytes;
         self
     }
 
-    /// On how many servers it must be durable, at least those that are enough to read it. The
+    /// On how many servers it must be durable: from those that are enough to read it to all. The
     /// layout says which parts are not whole, and a repair makes them.
     #[must_use]
     pub fn least(mut self, parts: usize) -> Self {
-        self.least = parts.clamp(self.policy.enough(), self.policy.parts());
+        self.least = parts;
         self
+    }
+
+    /// The servers of the parts, which must be as many, and each another one.
+    fn places<'a>(&self, servers: &'a [SocketAddr]) -> Result<&'a [SocketAddr], SpreadError> {
+        let (min, max, given) = (self.policy.enough(), self.policy.parts(), self.least);
+        if !(min..=max).contains(&given) {
+            return Err(SpreadError::Least { min, max, given });
+        }
+        let (needed, given) = (max, servers.len());
+        let places = servers.get(..needed);
+        let places = places.ok_or(SpreadError::ServerCount { needed, given })?;
+        for (part, server) in places.iter().enumerate() {
+            if places[..part].iter().any(|other| Servers::are_same(*server, *other)) {
+                return Err(SpreadError::SameServer { server: *server });
+            }
+        }
+        Ok(places)
     }
 }
 
 /// A chunk that is written.
 struct Target {
     node: Node,
+    /// It was asked to be whole: then its server does not delete it by itself.
+    finishing: bool,
     /// None any more once something failed.
     client: Result<Client, PartError>,
 }
@@ -82,7 +102,7 @@ impl<'a> Writer<'a> {
                 let kind = NewChunk { unfinished: true, ..NewChunk::default() };
                 race.add(part, client.create(node.chunk, None, kind));
             }
-            Target { node, client }
+            Target { node, finishing: false, client }
         });
         let targets = targets.collect();
         let mut writer = Self { servers, targets, race, least };
@@ -110,8 +130,9 @@ impl<'a> Writer<'a> {
     pub(crate) fn finish(&mut self, byte_len: u64) -> Result<(), SpreadError> {
         self.settle(0);
         self.check()?;
-        for (part, target) in self.targets.iter().enumerate() {
+        for (part, target) in self.targets.iter_mut().enumerate() {
             if let Ok(client) = &target.client {
+                target.finishing = true;
                 self.race.add(part, client.finish(target.node.chunk, byte_len));
             }
         }
@@ -129,6 +150,34 @@ impl<'a> Writer<'a> {
             }
         }
         self.check()
+    }
+
+    /// Whether each server takes a unit in one operation.
+    fn check_unit(&mut self, unit_bytes: u32) -> Result<(), SpreadError> {
+        for Target { node: Node { server, .. }, client: of, .. } in &mut self.targets {
+            let Ok(client) = &of else { continue };
+            match client.op_bytes_max() {
+                Ok(max) if max < unit_bytes as usize => {
+                    return Err(SpreadError::Unit { unit_bytes, server: *server, max });
+                }
+                Ok(_) => {}
+                Err(error) => *of = Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes what was made, after this error. What is left and may be whole is added to it: what
+    /// was not asked to be, its server deletes after a while.
+    pub(crate) fn give_up(&self, error: SpreadError) -> SpreadError {
+        let mut left = self.servers.discard(&self.nodes());
+        left.retain(|node| {
+            self.targets.iter().any(|target| target.finishing && target.node.chunk == node.chunk)
+        });
+        match left.is_empty() {
+            true => error,
+            false => SpreadError::Left { left, source: Box::new(error) },
+        }
     }
 
     /// Waits until no more than so many operations are under way.
@@ -169,12 +218,12 @@ impl Servers {
     /// as many as the options say, and the layout says where. `progress` is told how many bytes
     /// were read and sent.
     ///
-    /// Where it fails nothing is left behind that could be read: chunks that were made are deleted,
-    /// and a server that cannot be asked to deletes its own after a while, as it was never
-    /// finished.
+    /// Where it fails the chunks that were made are deleted. A server that cannot be asked to
+    /// deletes its own after a while, where it was not asked to finish it.
     ///
     /// # Errors
-    /// [`SpreadError`].
+    /// [`SpreadError`]; [`SpreadError::Left`] names chunks that may be whole and could not be
+    /// deleted.
     pub fn put(
         &self,
         servers: &[SocketAddr],
@@ -183,10 +232,7 @@ impl Servers {
         progress: impl FnMut(u64),
     ) -> Result<Layout, SpreadError> {
         let &PutOptions { policy, unit_bytes, least } = options;
-        let (needed, given) = (policy.parts(), servers.len());
-        let Some(places) = servers.get(..needed) else {
-            return Err(SpreadError::ServerCount { needed, given });
-        };
+        let places = options.places(servers)?;
         let mut layout = Layout { bytes: 0, policy, unit_bytes, generation: 0, nodes: Vec::new() };
         layout.nodes = places
             .iter()
@@ -194,16 +240,11 @@ impl Servers {
             .collect();
         layout.check()?;
         let mut writer = Writer::create(self, places, least)?;
-        let stored = store(&mut writer, &mut layout, source, progress);
+        let stored = writer
+            .check_unit(unit_bytes)
+            .and_then(|()| store(&mut writer, &mut layout, source, progress));
         layout.nodes = writer.nodes();
-        match stored {
-            Ok(()) => Ok(layout),
-            Err(error) => {
-                // What cannot be deleted was never finished.
-                self.delete(&layout.nodes);
-                Err(error)
-            }
-        }
+        stored.map(|()| layout).map_err(|error| writer.give_up(error))
     }
 }
 
@@ -236,10 +277,8 @@ fn store(
                 parity.iter_mut().for_each(|unit| unit.resize(stripe.unit, 0));
                 let mut into: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
                 // Every buffer has the length of a unit.
-                code.encode(&data, &mut into).map_err(|error| {
-                    let source = io::Error::other(error.to_string());
-                    SpreadError::Source { done: layout.bytes, source }
-                })?;
+                let encoded = code.encode(&data, &mut into);
+                encoded.map_err(|error| SpreadError::Code(error.to_string()))?;
                 let units: Vec<&[u8]> =
                     data.iter().copied().chain(parity.iter().map(Vec::as_slice)).collect();
                 writer.write(offset, &units)?;

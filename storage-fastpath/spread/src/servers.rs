@@ -45,6 +45,13 @@ impl Servers {
         self
     }
 
+    /// Whether two addresses are one server. Two addresses of one machine are not told apart from
+    /// two machines.
+    pub(crate) fn are_same(one: SocketAddr, other: SocketAddr) -> bool {
+        let of = |server: SocketAddr| (server.ip().to_canonical(), server.port());
+        of(one) == of(other)
+    }
+
     pub(crate) fn late_by(&self) -> Instant {
         Instant::now() + self.late_after
     }

@@ -21,6 +21,8 @@ pub enum NodeState {
     Missing,
     /// Somebody has changed it: it has this version.
     Changed(u64),
+    /// It has so many bytes, and not as many as the layout says.
+    OtherLength(u64),
     /// The server does not answer.
     Unreachable,
     /// The server answers, and does not give it.
@@ -31,16 +33,27 @@ pub enum NodeState {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scrubbed {
-    /// Stripes that were read whole and compared.
+    /// Stripes of which more units were read than are enough, and that were compared.
     pub stripes: u64,
+    /// Stripes of which no more units were read than are enough, so that nothing could be compared.
+    pub uncompared: u64,
     /// Parts of which a piece is missing or damaged.
     pub bad: ShardSet,
-    /// Stripes whose parts are each whole and do not belong together.
+    /// Stripes whose parts are each whole and do not belong together. Nothing tells which of them
+    /// are wrong, so that no repair mends them.
     pub torn: u64,
 }
 
 /// A part that is whole, as far as its server says, or why it is not.
 pub(crate) type Part = Result<Client, PartError>;
+
+/// The parts that are whole by the layout, on servers that are there. What has become of them is
+/// not asked: that takes as long as the slowest server.
+pub(crate) fn parts_by_layout(servers: &Servers, layout: &Layout) -> Vec<Part> {
+    let places: Vec<SocketAddr> = layout.nodes.iter().map(|node| node.server).collect();
+    let clients = servers.clients(&places).into_iter().zip(&layout.nodes);
+    clients.map(|(client, node)| node.version.ok_or(PartError::NotWhole).and(client)).collect()
+}
 
 /// Asks for the state of all parts at once.
 pub(crate) fn parts(servers: &Servers, layout: &Layout) -> Vec<Part> {
@@ -51,13 +64,20 @@ pub(crate) fn parts(servers: &Servers, layout: &Layout) -> Vec<Part> {
         Ok((client.stat(node.chunk), client, expected))
     };
     type Asked = Result<(Pending<ChunkInfo>, Client, u64), PartError>;
+    let part_bytes = layout.stripes().part_bytes();
     let asked: Vec<Asked> = layout.nodes.iter().zip(clients).map(ask).collect();
     let told = asked.into_iter().zip(&places).map(|(asked, server)| {
         let (stat, client, expected) = asked?;
         let told = stat.wait().map_err(PartError::from);
-        let found = told.inspect_err(|error| servers.note(*server, error))?.version;
-        if found != expected {
-            return Err(PartError::OtherVersion { expected, found });
+        let info = told.inspect_err(|error| servers.note(*server, error))?;
+        if info.unfinished {
+            return Err(PartError::Unfinished);
+        }
+        if info.version != expected {
+            return Err(PartError::OtherVersion { expected, found: info.version });
+        }
+        if info.byte_len != part_bytes {
+            return Err(PartError::OtherLength { expected: part_bytes, found: info.byte_len });
         }
         Ok(client)
     });
@@ -68,7 +88,8 @@ impl NodeState {
     fn of(part: &Part) -> Self {
         match part {
             Ok(_) => Self::Whole,
-            Err(PartError::NotWhole) => Self::Missing,
+            Err(PartError::NotWhole | PartError::Unfinished) => Self::Missing,
+            Err(PartError::OtherLength { found, .. }) => Self::OtherLength(*found),
             Err(PartError::OtherVersion { found, .. }) => Self::Changed(*found),
             Err(PartError::Open(_) | PartError::Gone | PartError::Told(_)) => Self::Unreachable,
             Err(PartError::Client(error)) => match error.kind {
@@ -92,11 +113,11 @@ impl Servers {
         Ok(parts(self, layout).iter().map(NodeState::of).collect())
     }
 
-    /// Reads every byte of every part and compares what belongs together. `progress` is told how
-    /// many bytes of the file are done.
+    /// Reads every byte of every part that there is and compares what belongs together. `progress`
+    /// is told how many bytes of the file are done.
     ///
     /// # Errors
-    /// [`SpreadError::Layout`].
+    /// [`SpreadError::Layout`], [`SpreadError::Code`].
     pub fn scrub(
         &self,
         layout: &Layout,
@@ -107,19 +128,14 @@ impl Servers {
         let mut reader = Reader::new(self, layout);
         for stripe in layout.stripes().iter() {
             let units = reader.all(stripe);
-            let (mut read, mut bad) = (Vec::new(), ShardSet::default());
-            for (part, unit) in units.iter().enumerate() {
-                match unit {
-                    Some(unit) => read.push(&unit[..]),
-                    None => {
-                        bad.insert(part);
-                    }
+            let all: ShardSet = (0..layout.nodes.len()).collect();
+            scrubbed.bad = scrubbed.bad.with(all.without(units.present()));
+            match reader.fits(stripe, &units)? {
+                Some(fits) => {
+                    scrubbed.stripes += 1;
+                    scrubbed.torn += u64::from(!fits);
                 }
-            }
-            scrubbed.bad = scrubbed.bad.with(bad);
-            if bad.is_empty() {
-                scrubbed.stripes += 1;
-                scrubbed.torn += u64::from(!fits(layout, &read));
+                None => scrubbed.uncompared += 1,
             }
             done += stripe.bytes as u64;
             progress(done);
@@ -133,24 +149,27 @@ impl Servers {
         Ok(scrubbed)
     }
 
-    /// Deletes all parts; says how many were not, since their servers do not answer or refuse it.
+    /// Deletes all parts; gives those that are left, since their servers do not answer or refuse
+    /// it.
     ///
     /// # Errors
     /// [`SpreadError::Layout`].
-    pub fn remove(&self, layout: &Layout) -> Result<usize, SpreadError> {
+    pub fn remove(&self, layout: &Layout) -> Result<Vec<Node>, SpreadError> {
         layout.check()?;
-        Ok(self.delete(&layout.nodes))
+        Ok(self.discard(&layout.nodes))
     }
 
-    /// Deletes chunks, of which those that are not there count as deleted; says how many were not.
-    pub(crate) fn delete(&self, nodes: &[Node]) -> usize {
+    /// Deletes chunks that no layout needs any more, such as those that a
+    /// [`repair`](Self::repair) has replaced, once its layout is kept. Those that are not there
+    /// count as deleted; gives the ones that are left, since their servers do not answer or refuse
+    /// it.
+    pub fn discard(&self, nodes: &[Node]) -> Vec<Node> {
         let places: Vec<SocketAddr> = nodes.iter().map(|node| node.server).collect();
         let clients = self.clients(&places).into_iter();
-        let asked: Vec<_> = nodes
-            .iter()
-            .zip(clients)
-            .map(|(node, client)| Some(client.ok()?.delete(node.chunk)))
-            .collect();
+        // A delete of unknown fate is repeated until it is known.
+        let ask =
+            |(node, client): (&Node, Part)| Some(client.ok()?.sole_writer().delete(node.chunk));
+        let asked: Vec<_> = nodes.iter().zip(clients).map(ask).collect();
         let is_gone = |deleted: Option<Pending<()>>| match deleted?.wait() {
             Ok(()) => Some(()),
             Err(error) => match error.kind {
@@ -158,17 +177,7 @@ impl Servers {
                 _ => None,
             },
         };
-        asked.into_iter().map(is_gone).filter(Option::is_none).count()
-    }
-}
-
-/// Whether the units of a stripe belong together.
-fn fits(layout: &Layout, units: &[&[u8]]) -> bool {
-    match layout.policy.code() {
-        Some(code) => {
-            let (data, parity) = units.split_at(code.shape().k());
-            code.check(data, parity).is_ok_and(ShardSet::is_empty)
-        }
-        None => units.windows(2).all(|pair| pair[0] == pair[1]),
+        let gone = asked.into_iter().map(is_gone).zip(nodes);
+        gone.filter(|(gone, _)| gone.is_none()).map(|(_, node)| *node).collect()
     }
 }

@@ -38,6 +38,15 @@ Exit codes:
   9    sim, bench: a target was missed; the figures are printed all the same
   130  interrupted (Ctrl-C, SIGTERM, SIGHUP)";
 
+/// Seed of the losses of a trial unless told otherwise.
+const SEED_DEFAULT: u64 = 1;
+
+/// Requests in flight unless told otherwise.
+const DEPTH_DEFAULT: u32 = 16;
+
+/// Bytes of one request unless told otherwise.
+const OP_SIZE_DEFAULT: u64 = 128 << 10;
+
 /// What the demo loses unless told otherwise: one packet in a hundred.
 const LOSS_DEFAULT: f64 = 0.01;
 
@@ -254,7 +263,7 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "SECONDS", requires = "black_hole", value_parser = parse_seconds)]
     pub(super) black_hole_after: Option<f64>,
     /// For trials: seed of the losses
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT)]
     pub(super) seed: u64,
     /// Print one JSON object
     #[arg(long)]
@@ -271,8 +280,13 @@ impl ServerArgs {
 impl LinkArgs {
     /// Whether something of it is for one server alone.
     pub(super) fn is_for_trials(&self) -> bool {
-        let Self { mtu, class, loss, black_hole, .. } = self;
-        mtu.is_some() || *class != Class::Silver || loss.is_some() || !black_hole.is_empty()
+        let Self { device, mtu, class, loss, black_hole, seed, .. } = self;
+        let is_default = device.device == DeviceName::Roce
+            && device.ib_port == 1
+            && device.gid_index.is_none()
+            && !device.foreign_peers;
+        let has_faults = loss.is_some() || !black_hole.is_empty() || *seed != SEED_DEFAULT;
+        !is_default || mtu.is_some() || *class != Class::Silver || has_faults
     }
 }
 
@@ -369,12 +383,19 @@ pub(crate) struct HedgeArgs {
 #[derive(Clone, Copy, Debug, ClapArgs)]
 pub(crate) struct PipelineArgs {
     /// Requests in flight at a time, 1 to 64
-    #[arg(long, value_name = "N", default_value_t = 16,
+    #[arg(long, value_name = "N", default_value_t = DEPTH_DEFAULT,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) depth: u32,
     /// Bytes of one request, 4K to 1M, a multiple of 4,096; the server may take less at a time
     #[arg(long, value_name = "BYTES", default_value = "128K", value_parser = parse_op)]
     pub(super) op_size: u64,
+}
+
+impl PipelineArgs {
+    /// Whether it is what it is where nothing is given.
+    pub(super) fn is_default(self) -> bool {
+        self.depth == DEPTH_DEFAULT && self.op_size == OP_SIZE_DEFAULT
+    }
 }
 
 /// Flags of `towpath stat` and `towpath rm`.

@@ -9,7 +9,7 @@ use towpath_chunkserver::qos::WhatIfError;
 use towpath_fastpath::cap::{GrantError, KeyError, MintError};
 use towpath_fastpath::{ErrorKind, ErrorReply};
 use towpath_lab::studies::StudyError;
-use towpath_spread::{LayoutError, SpreadError};
+use towpath_spread::{LayoutError, Node, PartError, SpreadError};
 use towpath_status::AskError;
 
 use super::demo::DemoError;
@@ -180,24 +180,32 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Spread(#[from] SpreadFailed),
     /// A file on several servers has damage.
-    #[error(
-        "missing or damaged parts: {parts}; stripes that do not belong together: {torn}: \
-         `towpath repair --scrub` makes parts anew"
-    )]
+    #[error("missing or damaged parts: {parts}: `towpath repair --scrub` makes them anew")]
     BadParts {
         /// Parts.
         parts: usize,
+    },
+    /// A file on several servers has parts that do not belong together.
+    #[error(
+        "in {stripes} stripes the parts are each whole and do not belong together, and {parts} \
+         parts are missing or damaged; nothing tells which parts are wrong, so that no repair \
+         mends it: store the file anew from another copy"
+    )]
+    Torn {
         /// Stripes.
-        torn: u64,
+        stripes: u64,
+        /// Parts that are missing or damaged.
+        parts: usize,
     },
     /// Not all parts of a file were removed.
     #[error(
-        "{left} of its parts are left, on servers that do not answer or refuse it: run it again \
-         when they do; the layout is kept"
+        "parts of it are left, on servers that do not answer or refuse it: {}; run it again when \
+         they do; the layout is kept",
+        left.iter().map(Node::to_string).collect::<Vec<_>>().join(", ")
     )]
     PartsLeft {
-        /// How many.
-        left: usize,
+        /// Which.
+        left: Vec<Node>,
     },
     /// There is no answer to what would be.
     #[error(transparent)]
@@ -249,7 +257,7 @@ impl CliError {
             Self::Interrupted(_) => EXIT_INTERRUPTED,
             Self::Session(error) => of_session(error),
             Self::Spread(SpreadFailed(error)) => of_spread(error),
-            Self::BadParts { .. } => 1,
+            Self::BadParts { .. } | Self::Torn { .. } => 1,
             Self::PartsLeft { .. } => 5,
             Self::ScrubShared { .. } | Self::NoReservations | Self::WouldBeRefused { .. } => 5,
             Self::Missed { .. } => 9,
@@ -359,8 +367,27 @@ fn of_kind(kind: &ErrorKind) -> u8 {
 fn of_spread(error: &SpreadError) -> u8 {
     match error {
         SpreadError::Source { .. } | SpreadError::Sink { .. } | SpreadError::Layout(_) => 7,
-        SpreadError::ServerCount { .. } => CliError::USAGE,
-        _ => 5,
+        SpreadError::ServerCount { .. }
+        | SpreadError::SameServer { .. }
+        | SpreadError::Least { .. }
+        | SpreadError::Unit { .. } => CliError::USAGE,
+        SpreadError::TooFew { source, .. }
+        | SpreadError::Unreadable { source, .. }
+        | SpreadError::NotMade { source, .. } => of_part(source),
+        SpreadError::Left { source, .. } => of_spread(source),
+        SpreadError::NoServer { .. } => 3,
+        _ => 8,
+    }
+}
+
+/// Why a server has no part: an answer that did not come leaves nothing open, since whatever a file
+/// is made of has a name that nobody else knows.
+fn of_part(error: &PartError) -> u8 {
+    match error {
+        _ if error.is_gone() => 3,
+        PartError::Client(error) => of_kind(&error.kind),
+        PartError::Open(_) | PartError::Gone | PartError::Told(_) => 3,
+        _ => 1,
     }
 }
 

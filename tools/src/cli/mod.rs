@@ -44,7 +44,7 @@ use towpath_fastpath::ChunkId;
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
 use crate::bench::{classes, haechi};
-use args::{Args, ChunkArgs, Command, GetArgs, Target};
+use args::{Args, ChunkArgs, Command, GetArgs, ServerArgs, Target};
 pub(crate) use error::CliError;
 use interrupt::Interrupt;
 
@@ -89,13 +89,24 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::DemoYardstick { ipv6 } => return Ok(demo::serve_yardstick(ipv6)?),
         // What goes to several servers is ended by signals at once.
         Command::Put(args) if !args.spread.servers.is_empty() => return spread::put(&args),
-        Command::Get(GetArgs { what: Target::Layout(path), file, force, server, .. }) => {
-            return spread::get(&path, &file, force, &server.link);
+        Command::Get(GetArgs {
+            what: Target::Layout(path),
+            file,
+            force,
+            hedge,
+            pipeline,
+            server: ServerArgs { server, link },
+        }) => {
+            let is_hedged = hedge.hedge.is_some();
+            spread::refuse_flags(server.is_some() || is_hedged || !pipeline.is_default())?;
+            return spread::get(&path, &file, force, &link);
         }
         Command::Stat(ChunkArgs { what: Target::Layout(path), server }) => {
+            spread::refuse_flags(server.server.is_some())?;
             return spread::stat(&path, &server.link);
         }
         Command::Rm(ChunkArgs { what: Target::Layout(path), server }) => {
+            spread::refuse_flags(server.server.is_some())?;
             return spread::rm(&path, &server.link);
         }
         Command::Scrub(args) if args.layout().is_some() => {

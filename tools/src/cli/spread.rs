@@ -1,7 +1,10 @@
 //! Files over several servers: `towpath put --servers`, and the commands that take its layout.
 //!
-//! Signals end these commands at once: what a put has not finished is never read, and servers
-//! delete it after a while; a file that is fetched takes its name when it is whole.
+//! Signals end these commands at once. What a put or a repair has not finished by then is never
+//! read, and servers delete it after a while; what it has finished and no layout names yet stays. A
+//! file that is fetched takes its name when it is whole, as a layout does.
+
+mod file;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,10 +15,9 @@ use std::time::Instant;
 
 use clap::Args as ClapArgs;
 use serde::Serialize;
-use tempfile::NamedTempFile;
 use towpath_fastpath::ClientConfig;
 use towpath_fastpath::cap::Grant;
-use towpath_spread::{Layout, NodeState, PutOptions, Servers, ShardSet};
+use towpath_spread::{Layout, Node, NodeState, PutOptions, Repaired, Servers, ShardSet};
 use towpath_transport::Nanos;
 
 use super::args::{LinkArgs, PutArgs};
@@ -25,6 +27,7 @@ use super::error::{CliError, FileVerb, SpreadFailed};
 use super::progress::Progress;
 use super::session::Server;
 use super::{print_json, print_text};
+use file::LayoutFile;
 
 /// Bytes of a layout's text: longer files are none.
 const LAYOUT_BYTES_MAX: u64 = 64 << 10;
@@ -70,7 +73,7 @@ fn servers(link: &LinkArgs) -> Result<(Servers, Option<Grant>), CliError> {
     if link.is_for_trials() {
         return Err(CliError::Put(
             "several servers are reached over the default device, without faults of its own: leave \
-             out --device, --mtu, --class, --loss and --black-hole",
+             out --device and what belongs to it, --mtu, --class, --loss, --seed and --black-hole",
         ));
     }
     let mut config = ClientConfig::new()
@@ -94,13 +97,13 @@ fn addresses(names: &[String]) -> Result<Vec<SocketAddr>, CliError> {
     names.iter().map(find).collect()
 }
 
-/// Puts a text in place of what a file has: wholly, or not at all.
-fn replace(path: &Path, text: &str) -> Result<(), CliError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let write = |e| CliError::file(FileVerb::Write, path, e);
-    let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(write)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(write)?;
-    file.persist(path).map(drop).map_err(|error| write(error.error))
+/// What is said of flags that are for one server.
+const OF_ONE_SERVER: &str = "SERVER, --hedge, --depth and --op-size are for a chunk of one server: \
+                             leave them out where files are on several";
+
+/// Refuses flags that a file on several servers has no use for.
+pub(crate) fn refuse_flags(is_given: bool) -> Result<(), CliError> {
+    if is_given { Err(CliError::Put(OF_ONE_SERVER)) } else { Ok(()) }
 }
 
 #[derive(Debug, Serialize)]
@@ -127,45 +130,60 @@ pub(crate) fn put(args: &PutArgs) -> Result<(), CliError> {
     if args.server.is_some() || args.chunk.is_some() || args.resident {
         return Err(CliError::Put("--server, --chunk and --resident are for one server"));
     }
+    refuse_flags(!args.pipeline.is_default())?;
     let place = args.spread.layout.clone().unwrap_or_else(|| {
         let mut name = file.clone().into_os_string();
         name.push(".layout");
         name.into()
     });
-    if place.symlink_metadata().is_ok() {
-        return Err(CliError::Put(
-            "there is a file where the layout belongs: --layout names another",
-        ));
-    }
-    let read = |e| CliError::file(FileVerb::Read, file, e);
-    let (whole, mut source): (u64, Box<dyn Read>) = match file.to_str() {
-        Some("-") if args.spread.layout.is_none() => {
-            return Err(CliError::Put("of stdin (-) the layout needs a name: --layout FILE"));
-        }
-        Some("-") => (0, Box::new(io::stdin().lock())),
-        _ => {
-            let opened = fs::File::open(file).map_err(read)?;
-            (opened.metadata().map_err(read)?.len(), Box::new(opened))
-        }
-    };
+    let (whole, mut source) = input(file, args.spread.layout.is_some())?;
     let (servers, signer) = servers(&args.link)?;
     let mut options = PutOptions::new(policy);
     if let Some(least) = args.spread.least {
         options = options.least(least);
     }
     let places = addresses(&args.spread.servers)?;
+    let kept = LayoutFile::create(&place)?;
     let (began, mut progress) = (Instant::now(), Progress::bytes("put", whole));
     let layout = servers.put(&places, &options, &mut source, |done| progress.at(done));
     let layout = layout.map_err(SpreadFailed::from)?;
     drop(progress);
     let seconds = began.elapsed().as_secs_f64();
-    replace(&place, &layout.to_text(signer.as_ref()))?;
+    let text = layout.to_text(signer.as_ref());
+    if let Err(unkept) = kept.keep(&text) {
+        // Nobody could ever find what is stored.
+        let left = servers.remove(&layout).map_err(SpreadFailed::from)?;
+        if !left.is_empty() {
+            eprintln!("towpath: parts are left on servers; `towpath rm` takes their layout:");
+            eprint!("{text}");
+        }
+        return Err(*unkept.error);
+    }
+    show_put(args, &place, &layout, seconds)
+}
+
+/// What is to be stored, and its length where that is known.
+fn input(file: &Path, has_layout: bool) -> Result<(u64, Box<dyn Read>), CliError> {
+    let read = |e| CliError::file(FileVerb::Read, file, e);
+    match file.to_str() {
+        Some("-") if !has_layout => {
+            Err(CliError::Put("of stdin (-) the layout needs a name: --layout FILE"))
+        }
+        Some("-") => Ok((0, Box::new(io::stdin().lock()))),
+        _ => {
+            let opened = fs::File::open(file).map_err(read)?;
+            Ok((opened.metadata().map_err(read)?.len(), Box::new(opened)))
+        }
+    }
+}
+
+fn show_put(args: &PutArgs, place: &Path, layout: &Layout, seconds: f64) -> Result<(), CliError> {
     let missing = (0..).zip(&layout.nodes).filter(|(_, node)| node.version.is_none());
     let without: Vec<usize> = missing.map(|(part, _)| part).collect();
     if args.link.json {
         return print_json(&Moved {
             layout: place.display().to_string(),
-            policy: policy.to_string(),
+            policy: layout.policy.to_string(),
             bytes: layout.bytes,
             seconds,
             gbps: gbps(layout.bytes, seconds),
@@ -182,12 +200,22 @@ pub(crate) fn put(args: &PutArgs) -> Result<(), CliError> {
 }
 
 /// Gives bytes to an output.
-struct Sink<'a>(&'a mut Output);
+struct Sink<'a> {
+    output: &'a mut Output,
+    /// Why it takes no more.
+    failed: Option<CliError>,
+}
 
 impl Write for Sink<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(|error| io::Error::other(error.chain()))?;
-        Ok(bytes.len())
+        match self.output.write(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(error) => {
+                let said = io::Error::other(error.chain());
+                self.failed = Some(error);
+                Err(said)
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -201,7 +229,11 @@ pub(crate) fn get(path: &Path, file: &Path, force: bool, link: &LinkArgs) -> Res
     let mut output = Output::create(file, force)?;
     let to_stdout = matches!(output, Output::Stdout);
     let (began, mut progress) = (Instant::now(), Progress::bytes("get", layout.bytes));
-    let got = servers.get(&layout, &mut Sink(&mut output), |done| progress.at(done));
+    let mut sink = Sink { output: &mut output, failed: None };
+    let got = servers.get(&layout, &mut sink, |done| progress.at(done));
+    if let Some(error) = sink.failed {
+        return Err(error);
+    }
     let got = got.map_err(SpreadFailed::from)?;
     drop(progress);
     output.finish()?;
@@ -241,6 +273,7 @@ fn words(state: NodeState) -> String {
         NodeState::Whole => "whole".into(),
         NodeState::Missing => "missing".into(),
         NodeState::Changed(version) => format!("changed, version {version}"),
+        NodeState::OtherLength(bytes) => format!("of another file, {bytes} bytes long"),
         NodeState::Unreachable => "its server does not answer".into(),
         NodeState::Refused => "its server refuses it".into(),
     }
@@ -287,7 +320,7 @@ pub(crate) fn stat(path: &Path, link: &LinkArgs) -> Result<(), CliError> {
 pub(crate) fn rm(path: &Path, link: &LinkArgs) -> Result<(), CliError> {
     let Opened { layout, servers, .. } = Opened::new(path, link)?;
     let left = servers.remove(&layout).map_err(SpreadFailed::from)?;
-    if left > 0 {
+    if !left.is_empty() {
         return Err(CliError::PartsLeft { left });
     }
     fs::remove_file(path).map_err(|e| CliError::file(FileVerb::Write, path, e))?;
@@ -306,50 +339,88 @@ pub(crate) fn scrub(path: &Path, link: &LinkArgs) -> Result<(), CliError> {
     let bad: Vec<usize> = found.bad.iter().collect();
     if link.json {
         print_json(&serde_json::json!({
-            "stripes": found.stripes, "bad_parts": bad, "torn_stripes": found.torn,
+            "stripes": found.stripes, "uncompared_stripes": found.uncompared, "bad_parts": bad,
+            "torn_stripes": found.torn,
         }))?;
     } else {
         print_text(&format!(
-            "{} stripes compared, {} do not belong together; parts with damage: {bad:?}\n",
-            found.stripes, found.torn
+            "{} stripes compared, {} of them do not belong together; {} stripes have nothing to \
+             compare with; parts with damage: {bad:?}\n",
+            found.stripes, found.torn, found.uncompared
         ))?;
     }
     match (bad.len(), found.torn) {
         (0, 0) => Ok(()),
-        (parts, torn) => Err(CliError::BadParts { parts, torn }),
+        (parts, 0) => Err(CliError::BadParts { parts }),
+        (parts, stripes) => Err(CliError::Torn { stripes, parts }),
     }
 }
 
 /// Makes parts anew.
 pub(crate) fn repair(args: &RepairArgs) -> Result<(), CliError> {
     let Opened { layout, servers, signer } = Opened::new(&args.layout, &args.link)?;
-    let also = match args.scrub {
-        true => servers.scrub(&layout, |_| {}).map_err(SpreadFailed::from)?.bad,
-        false => ShardSet::NONE,
-    };
+    let mut also = ShardSet::NONE;
+    if args.scrub {
+        let found = servers.scrub(&layout, |_| {}).map_err(SpreadFailed::from)?;
+        if found.torn > 0 {
+            return Err(CliError::Torn { stripes: found.torn, parts: found.bad.len() });
+        }
+        also = found.bad;
+    }
     let replacements = addresses(&args.replacements)?;
+    let kept = LayoutFile::instead_of(&args.layout)?;
     let mut progress = Progress::bytes("repair", layout.bytes);
     let repaired = servers.repair(&layout, also, &replacements, |done| progress.at(done));
     let repaired = repaired.map_err(SpreadFailed::from)?;
     drop(progress);
+    let mut left = Vec::new();
     if !repaired.parts.is_empty() {
-        replace(&args.layout, &repaired.layout.to_text(signer.as_ref()))?;
+        keep_repaired(kept, &servers, &repaired, signer.as_ref())?;
+        // Only now: until then the layout before was the one to read the file by.
+        left = servers.discard(&repaired.replaced);
     }
     let parts: Vec<usize> = repaired.parts.iter().collect();
     if args.link.json {
+        let left: Vec<String> = left.iter().map(Node::to_string).collect();
         return print_json(&serde_json::json!({
             "made": parts,
             "bytes_read": repaired.bytes_read,
             "bytes_written": repaired.bytes_written,
             "generation": repaired.layout.generation,
+            "left": left,
         }));
     }
-    print_text(&match parts.is_empty() {
-        true => "all parts are whole\n".into(),
-        false => format!(
-            "parts {parts:?} made anew: {} read, {} written\n",
-            show_size(repaired.bytes_read),
-            show_size(repaired.bytes_written)
-        ),
+    if parts.is_empty() {
+        return print_text("all parts are whole\n");
+    }
+    let mut text = format!(
+        "parts {parts:?} made anew: {} read, {} written\n",
+        show_size(repaired.bytes_read),
+        show_size(repaired.bytes_written)
+    );
+    for node in &left {
+        let _ = writeln!(text, "replaced, and could not be removed: chunk {node}");
+    }
+    print_text(&text)
+}
+
+/// Keeps the layout of a repair. Where it cannot, the chunks that the repair made go, as long as
+/// no layout names them.
+fn keep_repaired(
+    kept: LayoutFile,
+    servers: &Servers,
+    repaired: &Repaired,
+    signer: Option<&Grant>,
+) -> Result<(), CliError> {
+    kept.keep(&repaired.layout.to_text(signer)).map_err(|unkept| {
+        // A crash may bring back the layout before: what both name is kept.
+        let left = match unkept.in_place {
+            true => repaired.replaced.clone(),
+            false => servers.discard(&repaired.made),
+        };
+        for node in left {
+            eprintln!("towpath: no longer needed, and left: chunk {node}");
+        }
+        *unkept.error
     })
 }
