@@ -1,0 +1,163 @@
+//! `towpath put --servers`, and the commands that take its layout.
+
+mod towpath_common;
+
+use std::fs::{self, File, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_common::{Bench, Daemon, fails, pattern, stderr, succeeds};
+
+/// A folder, and some servers.
+struct Fleet {
+    bench: Bench,
+    daemons: Vec<Daemon>,
+    /// Their addresses, with commas between.
+    servers: String,
+}
+
+impl Fleet {
+    fn new(count: usize) -> Self {
+        let bench = Bench::new();
+        let start = |number: usize| {
+            let data_dir = bench.path(&number.to_string());
+            Daemon::with(DaemonConfig { data_dir, capacity_bytes: 64 << 20, ..Default::default() })
+        };
+        let daemons: Vec<Daemon> = (0..count).map(start).collect();
+        let names: Vec<String> = daemons.iter().map(|daemon| daemon.addr.to_string()).collect();
+        Self { bench, daemons, servers: names.join(",") }
+    }
+
+    fn put(&self, policy: &str, words: &[&str]) -> std::process::Command {
+        let args = ["put", "--servers", &self.servers, "--policy", policy];
+        self.bench.run(&[&args, words].concat())
+    }
+
+    fn chunks(&self) -> Vec<u64> {
+        let info = |daemon: &Daemon| {
+            let args = ["info", "--json", &daemon.addr.to_string()];
+            towpath_common::json(&mut self.bench.run(&args))["chunks"].as_u64().expect("a count")
+        };
+        self.daemons.iter().map(info).collect()
+    }
+
+    fn layout(&self, name: &str) -> Value {
+        serde_json::from_slice(&self.bench.read(name)).expect("JSON")
+    }
+
+    /// Flips a bit of a slice on the disk of a server.
+    fn damage(&self, number: usize, slice: &[u8]) {
+        let path = self.bench.path(&number.to_string()).join("disk");
+        let disk = File::options().read(true).write(true).open(path).expect("it is there");
+        let mut page = vec![0; slice.len()];
+        let len = disk.metadata().expect("it is there").len();
+        let at = (0..len)
+            .step_by(4_096)
+            .find(|at| disk.read_exact_at(&mut page, *at).is_ok() && page == slice);
+        disk.write_all_at(&[slice[7] ^ 1], at.expect("it is stored") + 7).expect("written");
+    }
+}
+
+#[test]
+fn a_file_goes_to_several_servers_and_back_and_flags_of_one_server_are_refused() {
+    let fleet = Fleet::new(3);
+    let bytes = pattern(500_000, 1);
+    fleet.bench.file("film", &bytes);
+    for (policy, words, code, said) in [
+        ("flat:3", &["film", "--least", "4"][..], 2, "1 to 3"),
+        ("flat:3", &["film", "--depth", "3"], 2, "--depth"),
+        ("flat:3", &["film", "--foreign-peers"], 2, "--device"),
+        ("flat:3", &["film", "--layout", "none/layout"], 7, "none/layout"),
+        ("flat:4", &["film"], 2, "4 servers"),
+    ] {
+        fails(&mut fleet.put(policy, words), code, &[said]);
+    }
+    let [first, ..] = &fleet.daemons[..] else { panic!("three are there") };
+    let twice = format!("{0},{0}", first.addr);
+    let args = ["put", "--servers", &twice, "--policy", "flat:2", "film"];
+    fails(&mut fleet.bench.run(&args), 2, &["twice"]);
+    assert_eq!(fleet.chunks(), [0, 0, 0], "nothing was stored");
+    assert_eq!(succeeds(&mut fleet.put("rs:2+1", &["film"])), "film.layout\n");
+    fails(&mut fleet.put("rs:2+1", &["film"]), 2, &["--layout names another"]);
+    assert_eq!(fleet.chunks(), [1, 1, 1]);
+    let run = |args: &[&str]| fleet.bench.run(args);
+    succeeds(&mut run(&["get", "film.layout", "copy"]));
+    assert!(fleet.bench.read("copy") == bytes);
+    for words in [
+        &["get", "film.layout", "other", "127.0.0.1"][..],
+        &["get", "film.layout", "other", "--hedge", "127.0.0.1"],
+        &["get", "film.layout", "other", "--op-size", "64K"],
+        &["stat", "film.layout", "127.0.0.1"],
+        &["rm", "film.layout", "127.0.0.1"],
+    ] {
+        fails(&mut run(words), 2, &["leave them out"]);
+    }
+    succeeds(&mut run(&["rm", "film.layout"]));
+    assert_eq!(fleet.chunks(), [0, 0, 0]);
+    assert!(!fleet.bench.path("film.layout").exists());
+}
+
+#[test]
+fn a_put_whose_layout_finds_its_name_taken_leaves_nothing() {
+    let fleet = Fleet::new(2);
+    let mut put = fleet.put("flat:2", &["-", "--layout", "layout"]);
+    let put = put.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::piped());
+    let mut put = put.spawn().expect("it starts");
+    // Its own file is there before anything is stored.
+    let folder = fleet.bench.path(".");
+    let has_begun = || {
+        let names = fs::read_dir(&folder).expect("readable").flatten();
+        let mut names = names.map(|entry| entry.file_name());
+        names.any(|name| name.to_string_lossy().starts_with(".towpath-layout-"))
+    };
+    while !has_begun() && put.try_wait().expect("ours").is_none() {}
+    fleet.bench.file("layout", b"another");
+    put.stdin.take().expect("piped").write_all(&pattern(100_000, 2)).expect("it reads");
+    let output = put.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_eq!(fleet.bench.read("layout"), b"another");
+    assert_eq!(fleet.chunks(), [0, 0]);
+    assert!(!has_begun());
+}
+
+#[test]
+fn damage_is_repaired_and_the_layout_keeps_its_permissions() {
+    let fleet = Fleet::new(3);
+    let bytes = pattern(500_000, 3);
+    fleet.bench.file("film", &bytes);
+    succeeds(&mut fleet.put("rs:2+1", &["film"]));
+    let path = fleet.bench.path("film.layout");
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).expect("ours");
+    fleet.damage(0, &bytes[8_192..][..4_096]);
+    let run = |args: &[&str]| fleet.bench.run(args);
+    fails(&mut run(&["scrub", "film.layout"]), 1, &["repair --scrub"]);
+    let repaired = succeeds(&mut run(&["repair", "film.layout", "--scrub", "--json"]));
+    let repaired: Value = serde_json::from_str(&repaired).expect("JSON");
+    assert_eq!((&repaired["made"], &repaired["left"]), (&json!([0]), &json!([])));
+    assert_eq!(path.metadata().expect("there").permissions().mode() & 0o777, 0o640);
+    assert_eq!(fleet.chunks(), [1, 1, 1], "what was replaced is removed");
+    succeeds(&mut run(&["scrub", "film.layout"]));
+    succeeds(&mut run(&["get", "film.layout", "copy"]));
+    assert!(fleet.bench.read("copy") == bytes);
+}
+
+#[test]
+fn parts_that_do_not_belong_together_are_no_work_for_a_repair() {
+    let fleet = Fleet::new(3);
+    for (name, seed) in [("one", 4), ("other", 5)] {
+        fleet.bench.file(name, &pattern(500_000, seed));
+        succeeds(&mut fleet.put("rs:2+1", &[name]));
+    }
+    let mut mixed = fleet.layout("one.layout");
+    mixed["nodes"][1] = fleet.layout("other.layout")["nodes"][1].clone();
+    fleet.bench.file("mixed.layout", mixed.to_string().as_bytes());
+    let chunks = fleet.chunks();
+    for args in [&["scrub", "mixed.layout"][..], &["repair", "--scrub", "mixed.layout"]] {
+        fails(&mut fleet.bench.run(args), 1, &["no repair mends it"]);
+    }
+    assert_eq!(fleet.layout("mixed.layout"), mixed);
+    assert_eq!(fleet.chunks(), chunks);
+}
