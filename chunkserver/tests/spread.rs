@@ -249,6 +249,23 @@ fn what_cannot_be_stored_is_refused_and_leaves_nothing() {
     client.close();
 }
 
+/// What is enough to begin with is not always enough to the end.
+#[test]
+fn a_server_that_was_not_waited_for_is_used_where_the_others_are_not_enough() {
+    let fleet = Fleet::new(2);
+    let bytes = pattern(50_000, 15);
+    let layout = put(&servers(), &fleet, &options("flat:2"), &bytes);
+    for (number, slice) in [(0, 1), (1, 5)] {
+        let disk = fleet.folders.path().join(number.to_string()).join("disk");
+        flip_where(&disk, &bytes[slice * 4_096..][..4_096]);
+    }
+    for _ in 0..5 {
+        // One of them comes first, and neither has all of it.
+        let servers = servers().late_after(Duration::ZERO);
+        assert!(get(&servers, &layout).expect("each has what the other lost") == bytes);
+    }
+}
+
 /// A server hangs while a file is read: the rest of it comes from the others, and what hangs is
 /// asked last.
 #[test]

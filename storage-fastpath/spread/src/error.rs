@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use towpath_fastpath::{ClientError, ErrorKind, ErrorReply, OpenError};
+use towpath_fastpath::{ClientError, ErrorKind, ErrorReply};
 
 use crate::layout::Node;
 
@@ -137,9 +137,6 @@ fn list(nodes: &[Node]) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartError {
-    /// It cannot be reached.
-    #[error(transparent)]
-    Open(Box<OpenError>),
     /// An operation failed.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -165,18 +162,12 @@ pub enum PartError {
     /// The part was not stored, or was lost, when the layout was made.
     #[error("its part is not whole, by the layout: repair the file")]
     NotWhole,
-    /// It was given up before, and is asked again after a while.
-    #[error("it could not be reached a moment ago")]
+    /// It has not answered yet.
+    #[error("it does not answer yet")]
     Gone,
-    /// It could not be reached, for a reason that was told before.
+    /// It could not be reached, for that reason, now or a moment ago.
     #[error("{0}")]
     Told(String),
-}
-
-impl From<OpenError> for PartError {
-    fn from(error: OpenError) -> Self {
-        Self::Open(Box::new(error))
-    }
 }
 
 impl PartError {
@@ -196,7 +187,6 @@ impl PartError {
     /// The same once more.
     pub(crate) fn again(&self) -> Self {
         match self {
-            Self::Open(error) => Self::Told(error.to_string()),
             Self::Client(error) => Self::Client(*error),
             &Self::OtherVersion { expected, found } => Self::OtherVersion { expected, found },
             &Self::OtherLength { expected, found } => Self::OtherLength { expected, found },

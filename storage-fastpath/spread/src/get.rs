@@ -89,8 +89,9 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Nobody is asked first how the parts are: each read tells its version.
-    pub(crate) fn new(servers: &'a Servers, layout: &'a Layout) -> Self {
-        Self::with(servers, layout, parts_by_layout(servers, layout))
+    /// Servers are not waited for once so many are there.
+    pub(crate) fn new(servers: &'a Servers, layout: &'a Layout, enough: usize) -> Self {
+        Self::with(servers, layout, parts_by_layout(servers, layout, enough))
     }
 
     /// With parts of which it is known what has become of them.
@@ -134,6 +135,9 @@ impl<'a> Reader<'a> {
             let (late_at, can_ask) = (front.late_at, !self.spare(front).is_empty());
             let is_waiting = self.race.keys().any(|ask| ask.number == front.number);
             if !is_waiting && !can_ask {
+                if self.wait_for_others() {
+                    continue;
+                }
                 self.check_enough()?;
                 return Err(self.unreadable());
             }
@@ -269,7 +273,33 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Servers that have come since.
+    fn rejoin(&mut self) {
+        for (part, node) in self.parts.iter_mut().zip(&self.layout.nodes) {
+            if matches!(part, Err(PartError::Gone))
+                && let Some(client) = self.servers.ready(node.server)
+            {
+                *part = Ok(client);
+            }
+        }
+    }
+
+    /// Waits for servers that have not come, as the others are not enough; whether one comes.
+    fn wait_for_others(&mut self) -> bool {
+        let parts = self.parts.iter().enumerate();
+        let gone = parts.filter(|(_, part)| matches!(part, Err(PartError::Gone)));
+        let gone: Vec<usize> = gone.map(|(part, _)| part).collect();
+        let places: Vec<_> = gone.iter().map(|part| self.layout.nodes[*part].server).collect();
+        let clients = self.servers.clients(&places);
+        let comes = clients.iter().any(Result::is_ok);
+        for (part, client) in gone.into_iter().zip(clients) {
+            self.parts[part] = client;
+        }
+        comes
+    }
+
     fn begin(&mut self, number: usize, stripe: Stripe) {
+        self.rejoin();
         let (units, late_at) = (Units::new(self.parts.len()), self.servers.late_by());
         let (asked, failed, why) = (ShardSet::NONE, ShardSet::NONE, None);
         self.fetches.push_back(Fetch { number, stripe, units, asked, failed, why, late_at });
@@ -392,7 +422,8 @@ impl Servers {
     ) -> Result<Got, SpreadError> {
         layout.check()?;
         let mut done = 0;
-        let got = Reader::new(self, layout).each(|reader, stripe, mut units| {
+        let enough = layout.policy.enough();
+        let got = Reader::new(self, layout, enough).each(|reader, stripe, mut units| {
             let bytes = reader.data(stripe, &mut units)?;
             sink.write_all(&bytes).map_err(|source| SpreadError::Sink { done, source })?;
             done += bytes.len() as u64;

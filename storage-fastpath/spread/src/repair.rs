@@ -107,7 +107,7 @@ impl Servers {
         let mut others = replacements.iter().copied();
         let mut place = |part: usize| {
             let server = layout.nodes[part].server;
-            let is_there = !matches!(found[part], Err(PartError::Open(_) | PartError::Gone))
+            let is_there = !matches!(found[part], Err(PartError::Gone | PartError::Told(_)))
                 && self.client(server).is_ok();
             if is_there {
                 return Ok(server);

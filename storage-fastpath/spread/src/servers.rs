@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use towpath_fastpath::{Client, ClientConfig};
@@ -20,25 +21,46 @@ const LATE_AFTER: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Servers {
     config: ClientConfig,
-    known: Mutex<HashMap<SocketAddr, Known>>,
+    known: Arc<Known>,
     late_after: Duration,
 }
 
+/// What is known of each server.
+#[derive(Debug, Default)]
+struct Known {
+    states: Mutex<HashMap<SocketAddr, State>>,
+    changed: Condvar,
+}
+
 #[derive(Debug)]
-enum Known {
+enum State {
+    /// A thread finds out.
+    Connecting,
     Client(Client),
-    GoneSince(Instant),
+    /// It could not be reached, for that reason.
+    GoneSince(Instant, String),
+}
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, State>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, server: SocketAddr, state: State) {
+        self.lock().insert(server, state);
+        self.changed.notify_all();
+    }
 }
 
 impl Servers {
     /// Servers that are all talked to with these settings.
     #[must_use]
     pub fn new(config: ClientConfig) -> Self {
-        Self { config, known: Mutex::default(), late_after: LATE_AFTER }
+        Self { config, known: Arc::default(), late_after: LATE_AFTER }
     }
 
-    /// How long a read of one server may take before others are asked as well, where that is of
-    /// use. Default 100 ms.
+    /// How long a read of one server, or a connection to it, may take before a file is read from
+    /// others, where that is of use. Default 100 ms.
     #[must_use]
     pub fn late_after(mut self, span: Duration) -> Self {
         self.late_after = span;
@@ -58,44 +80,107 @@ impl Servers {
 
     /// The client of a server.
     pub(crate) fn client(&self, server: SocketAddr) -> Result<Client, PartError> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.get(&server) {
-            Some(Known::Client(client)) => return Ok(client.clone()),
-            Some(Known::GoneSince(at)) if at.elapsed() < GONE_FOR => return Err(PartError::Gone),
-            _ => {}
-        }
-        drop(known);
-        // Without the lock: it takes a while where nobody answers.
-        let made = Client::connect(server, self.config.clone());
-        known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match made {
-            Ok(client) => {
-                known.insert(server, Known::Client(client.clone()));
-                Ok(client)
-            }
-            Err(error) => {
-                known.insert(server, Known::GoneSince(Instant::now()));
-                Err(error.into())
-            }
+        self.clients(&[server]).pop().unwrap_or(Err(PartError::Gone))
+    }
+
+    /// The client of a server, where it is there already.
+    pub(crate) fn ready(&self, server: SocketAddr) -> Option<Client> {
+        match self.known.lock().get(&server) {
+            Some(State::Client(client)) => Some(client.clone()),
+            _ => None,
         }
     }
 
     /// The clients of all servers, asked for at once.
     pub(crate) fn clients(&self, servers: &[SocketAddr]) -> Vec<Result<Client, PartError>> {
-        std::thread::scope(|scope| {
-            let asked: Vec<_> =
-                servers.iter().map(|server| scope.spawn(|| self.client(*server))).collect();
-            let made = asked.into_iter().map(|thread| thread.join());
-            made.map(|made| made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-        })
+        self.clients_soon(servers, usize::MAX)
+    }
+
+    /// The clients of all servers; once so many are there, others are not waited for longer than a
+    /// read.
+    pub(crate) fn clients_soon(
+        &self,
+        servers: &[SocketAddr],
+        enough: usize,
+    ) -> Vec<Result<Client, PartError>> {
+        let late_by = self.late_by();
+        let mut states = self.known.lock();
+        for server in servers {
+            let is_due = match states.get(server) {
+                Some(State::GoneSince(at, _)) => at.elapsed() >= GONE_FOR,
+                known => known.is_none(),
+            };
+            if is_due {
+                states.insert(*server, self.connect(*server));
+            }
+        }
+        while servers.iter().any(|server| matches!(states.get(server), Some(State::Connecting))) {
+            let is_there =
+                |server: &&SocketAddr| matches!(states.get(server), Some(State::Client(_)));
+            let left = late_by.saturating_duration_since(Instant::now());
+            states = if servers.iter().filter(is_there).count() < enough {
+                self.known.changed.wait(states).unwrap_or_else(PoisonError::into_inner)
+            } else if left.is_zero() {
+                break;
+            } else {
+                let waited = self.known.changed.wait_timeout(states, left);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            };
+        }
+        let of = |server: &SocketAddr| match states.get(server) {
+            Some(State::Client(client)) => Ok(client.clone()),
+            Some(State::GoneSince(_, why)) => Err(PartError::Told(why.clone())),
+            Some(State::Connecting) | None => Err(PartError::Gone),
+        };
+        servers.iter().map(of).collect()
+    }
+
+    /// Has a thread make a client: where nobody answers, that takes a while.
+    fn connect(&self, server: SocketAddr) -> State {
+        let (known, config) = (Arc::clone(&self.known), self.config.clone());
+        let connect = move || {
+            let gone = |why: String| State::GoneSince(Instant::now(), why);
+            // Whatever comes of it, those who wait for it are told.
+            let made = catch_unwind(AssertUnwindSafe(|| Client::connect(server, config)));
+            let state = match made {
+                Ok(Ok(client)) => State::Client(client),
+                Ok(Err(error)) => gone(error.to_string()),
+                Err(_) => gone("connecting to it panicked".into()),
+            };
+            known.set(server, state);
+        };
+        let thread = std::thread::Builder::new().name("towpath-connect".into());
+        match thread.spawn(connect) {
+            Ok(_) => State::Connecting,
+            Err(error) => State::GoneSince(Instant::now(), error.to_string()),
+        }
     }
 
     /// What a server has answered, or not: one that does not is left alone for a while.
     pub(crate) fn note(&self, server: SocketAddr, error: &PartError) {
-        if !error.is_gone() {
-            return;
+        if error.is_gone() {
+            self.known.set(server, State::GoneSince(Instant::now(), error.to_string()));
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(server, Known::GoneSince(Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_not_waited_for_where_the_others_are_enough() {
+        // It takes connections and says nothing.
+        let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let server = mute.local_addr().expect("it is bound");
+        let servers = Servers::new(ClientConfig::new()).late_after(Duration::ZERO);
+        let clients = servers.clients_soon(&[server], 0);
+        assert!(matches!(clients[..], [Err(PartError::Gone)]), "{clients:?}");
+        assert!(matches!(servers.known.lock().get(&server), Some(State::Connecting)));
+        // Whoever needs it waits until it is known: here it closes what it has.
+        drop(mute);
+        assert!(matches!(servers.client(server), Err(PartError::Told(_))));
+        assert!(servers.ready(server).is_none());
     }
 }

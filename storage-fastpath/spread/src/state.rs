@@ -47,12 +47,18 @@ pub struct Scrubbed {
 /// A part that is whole, as far as its server says, or why it is not.
 pub(crate) type Part = Result<Client, PartError>;
 
-/// The parts that are whole by the layout, on servers that are there. What has become of them is
+/// The parts that are whole by the layout, on servers that are there; once so many are, others are
+/// not waited for. What has become of them is
 /// not asked: that takes as long as the slowest server.
-pub(crate) fn parts_by_layout(servers: &Servers, layout: &Layout) -> Vec<Part> {
-    let places: Vec<SocketAddr> = layout.nodes.iter().map(|node| node.server).collect();
-    let clients = servers.clients(&places).into_iter().zip(&layout.nodes);
-    clients.map(|(client, node)| node.version.ok_or(PartError::NotWhole).and(client)).collect()
+pub(crate) fn parts_by_layout(servers: &Servers, layout: &Layout, enough: usize) -> Vec<Part> {
+    let whole = layout.nodes.iter().filter(|node| node.version.is_some());
+    let places: Vec<SocketAddr> = whole.map(|node| node.server).collect();
+    let mut clients = servers.clients_soon(&places, enough).into_iter();
+    let part = |node: &Node| match node.version {
+        Some(_) => clients.next().unwrap_or(Err(PartError::Gone)),
+        None => Err(PartError::NotWhole),
+    };
+    layout.nodes.iter().map(part).collect()
 }
 
 /// Asks for the state of all parts at once.
@@ -91,7 +97,7 @@ impl NodeState {
             Err(PartError::NotWhole | PartError::Unfinished) => Self::Missing,
             Err(PartError::OtherLength { found, .. }) => Self::OtherLength(*found),
             Err(PartError::OtherVersion { found, .. }) => Self::Changed(*found),
-            Err(PartError::Open(_) | PartError::Gone | PartError::Told(_)) => Self::Unreachable,
+            Err(PartError::Gone | PartError::Told(_)) => Self::Unreachable,
             Err(PartError::Client(error)) => match error.kind {
                 ErrorKind::Refused(
                     ErrorReply::NoSuchChunk { .. } | ErrorReply::Unfinished { .. },
@@ -125,7 +131,7 @@ impl Servers {
     ) -> Result<Scrubbed, SpreadError> {
         layout.check()?;
         let (mut scrubbed, mut done) = (Scrubbed::default(), 0);
-        let mut reader = Reader::new(self, layout);
+        let mut reader = Reader::new(self, layout, usize::MAX);
         for stripe in layout.stripes().iter() {
             let units = reader.all(stripe);
             let all: ShardSet = (0..layout.nodes.len()).collect();

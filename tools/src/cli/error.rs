@@ -386,7 +386,7 @@ fn of_part(error: &PartError) -> u8 {
     match error {
         _ if error.is_gone() => 3,
         PartError::Client(error) => of_kind(&error.kind),
-        PartError::Open(_) | PartError::Gone | PartError::Told(_) => 3,
+        PartError::Gone | PartError::Told(_) => 3,
         _ => 1,
     }
 }
