@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::HashMap;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use towpath_base::Prng;
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_ec::ShardSet;
 use towpath_fastpath::{Client, ClientConfig};
-use towpath_spread::{Layout, LayoutError, NodeState, Policy, PutOptions, Servers, SpreadError};
+use towpath_spread::{
+    Layout, LayoutError, Node, NodeState, Policy, PutOptions, Servers, SpreadError,
+};
 use towpath_transport::Nanos;
 
 /// Several servers, each with a folder of its own.
@@ -247,6 +250,38 @@ fn what_cannot_be_stored_is_refused_and_leaves_nothing() {
     let client = Client::connect(fleet.places[0], ClientConfig::new()).expect("it runs");
     assert_eq!(client.info().wait().expect("it runs").chunks, 0);
     client.close();
+}
+
+/// A source that ends, and has a server hang.
+struct Hangs<'a>(&'a Process);
+
+impl Read for Hangs<'_> {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.signal("STOP");
+        Ok(0)
+    }
+}
+
+/// One of two servers has finished its part, and the other one may have.
+#[test]
+fn a_put_that_cannot_take_back_what_it_may_have_finished_names_it() {
+    let fleet = Fleet::new(0);
+    let any = (Ipv4Addr::LOCALHOST, 0).into();
+    let processes: Vec<Process> =
+        (0..2).map(|number| Process::start(&fleet.config(number, any))).collect();
+    let places: Vec<SocketAddr> = processes.iter().map(|process| process.addr).collect();
+    let servers = Servers::new(ClientConfig::new().timeout(Nanos::from_secs(5)));
+    let stored = servers.put(&places, &options("flat:2"), &mut Hangs(&processes[0]), |_| {});
+    processes[0].signal("CONT");
+    let Err(SpreadError::Left { left, source }) = stored else { panic!("{stored:?}") };
+    assert!(matches!(*source, SpreadError::TooFew { whole: 1, needed: 2, .. }), "{source}");
+    assert!(matches!(left[..], [Node { server, .. }] if server == places[0]), "{left:?}");
+    assert_eq!(self::servers().discard(&left), []);
+    for server in places {
+        let client = Client::connect(server, ClientConfig::new()).expect("it runs");
+        assert_eq!(client.info().wait().expect("it runs").chunks, 0);
+        client.close();
+    }
 }
 
 /// What is enough to begin with is not always enough to the end.

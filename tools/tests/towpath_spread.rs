@@ -145,6 +145,29 @@ fn damage_is_repaired_and_the_layout_keeps_its_permissions() {
 }
 
 #[test]
+fn exit_codes_tell_damage_from_servers_that_are_gone() {
+    let mut fleet = Fleet::new(3);
+    let bytes = pattern(500_000, 6);
+    fleet.bench.file("film", &bytes);
+    succeeds(&mut fleet.put("rs:2+1", &["film"]));
+    let run = |bench: &Bench, args: &[&str]| bench.run(args);
+    // A reader that goes away is no error of servers, and not worth a word.
+    let mut get = run(&fleet.bench, &["get", "film.layout", "-"]);
+    let mut get = get.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    drop(get.stdout.take());
+    let output = get.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), stderr(&output)), (Some(7), String::new()));
+    for number in 0..2 {
+        fleet.damage(number, &bytes[number * 65_536..][..4_096]);
+    }
+    let get = ["get", "film.layout", "copy"];
+    fails(&mut run(&fleet.bench, &get), 1, &["at byte 0 of the file 1 parts can be read"]);
+    fleet.daemons.drain(..2).for_each(Daemon::stop);
+    fails(&mut run(&fleet.bench, &get), 3, &["1 parts of the file are whole, and 2 are needed"]);
+    assert!(!fleet.bench.path("copy").exists());
+}
+
+#[test]
 fn parts_that_do_not_belong_together_are_no_work_for_a_repair() {
     let fleet = Fleet::new(3);
     for (name, seed) in [("one", 4), ("other", 5)] {
