@@ -25,7 +25,8 @@ The environment variable TOWPATH_SERVER names the server where no argument does.
 
 Exit codes:
   0    done (demo: every byte was verified as well)
-  1    bytes came back changed, or slices are damaged on the server's disk
+  1    bytes came back changed, slices are damaged on the server's disk, or parts of a file on
+       several servers are missing, damaged or do not belong together
   2    wrong flags
   3    the server (for `paths` and `links`, the process) cannot be reached, or is of another version
   4    there is no such chunk, or a chunk of that name exists already
