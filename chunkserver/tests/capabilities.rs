@@ -296,8 +296,13 @@ fn hostile_requests_are_refused_by_name_and_leave_nothing_behind() {
         }
         hostile.turn();
         thrown[kind as usize] += 1;
-        if thrown.iter().sum::<u64>() == requests / 10 {
+        let all = thrown.iter().sum::<u64>();
+        if all == requests / 10 {
             warm = Some(rss_kib());
+        }
+        if all.is_multiple_of(1_000) {
+            let found = owner.stat(CHUNK).expect("others are served meanwhile");
+            assert_eq!(found, before_version, "nothing has changed");
         }
     }
     let mut quiet = 0;
