@@ -10,9 +10,8 @@ use crate::proof::{ClientProofs, PROVED, system_ms};
 use crate::resident::ResidentReads;
 use crate::run::page_crcs;
 use crate::slice::{ChunkId, SLICE_BYTES, Span, writer_crcs};
-use crate::wire::{Method, ReadHeader, Sender, WriteHeader, class_number};
+use crate::wire::{Method, ReadHeader, Sender, WriteHeader, class_number, emit_crcs};
 use slab::Slab;
-use smallvec::SmallVec;
 use towpath_cap::Grant;
 use towpath_rpc::{Call, NoBuffer, Outgoing, Push, RequestId, RpcClient};
 use towpath_transport::{Buf, ChannelId, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
@@ -226,8 +225,7 @@ impl ChunkClient {
         let op = self.io_op(Method::Write, chunk, offset, data.len())?;
         let (length, sender) = (data.len() as u32, self.sender(endpoint));
         let header = WriteHeader { chunk, offset, length, sender, terms };
-        let crc_bytes: SmallVec<[u8; 256]> =
-            crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
+        let crc_bytes = emit_crcs(crcs);
         let body = [&header.emit()[..], &crc_bytes];
         let built = self.outgoing(endpoint, Method::Write, &body, data.len()).map(|mut out| {
             let known = page_crcs(chunk, offset, data.len(), crcs);

@@ -6,6 +6,7 @@ use crate::limits::{CHANGE_REPLY_BYTES, CRCS_MAX, READ_REPLY_BYTES};
 use crate::slice::ChunkId;
 use bytemuck::{Pod, Zeroable};
 use core::mem::{offset_of, size_of};
+use smallvec::SmallVec;
 
 const KIND_READ_REPLY: u16 = 3;
 const KIND_CHANGE_REPLY: u16 = 7;
@@ -156,6 +157,6 @@ pub(super) fn crcs<const N: usize>(body: &[u8], count: u32) -> Result<Vec<u32>, 
 
 /// The vector of checksums as bytes.
 #[must_use]
-pub fn emit_crcs(crcs: &[u32]) -> Vec<u8> {
+pub fn emit_crcs(crcs: &[u32]) -> SmallVec<[u8; 256]> {
     crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect()
 }

@@ -107,7 +107,7 @@ const ERROR_GOLDEN: [u8; ERROR_BYTES] = [
 #[test]
 fn the_golden_bytes_are_emitted_and_parsed() {
     assert_eq!(WRITE.emit(), WRITE_GOLDEN[..IO_HEADER_BYTES]);
-    assert_eq!(emit_crcs(&WRITE_CRCS), WRITE_GOLDEN[IO_HEADER_BYTES..]);
+    assert_eq!(emit_crcs(&WRITE_CRCS)[..], WRITE_GOLDEN[IO_HEADER_BYTES..]);
     assert_eq!(WriteHeader::parse(&WRITE_GOLDEN), Ok((WRITE, WRITE_CRCS.to_vec())));
     assert_eq!(READ.emit(), READ_GOLDEN);
     assert_eq!(ReadHeader::parse(&READ_GOLDEN), Ok(READ));
