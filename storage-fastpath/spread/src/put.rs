@@ -1,6 +1,6 @@
 //! Files stored.
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::net::SocketAddr;
 
 use towpath_fastpath::{ChunkId, Client, NewChunk};
@@ -256,20 +256,21 @@ fn store(
 ) -> Result<(), SpreadError> {
     writer.check()?;
     let (policy, code) = (layout.policy, layout.policy.code());
-    let mut stripe_bytes = vec![0; layout.stripes().stripe_bytes()];
+    let whole = layout.stripes().stripe_bytes();
+    let mut stripe_bytes = Vec::with_capacity(whole);
     let mut parity: Vec<Vec<u8>> = Vec::new();
     let mut offset = 0;
     loop {
         let failed = |source| SpreadError::Source { done: layout.bytes, source };
-        let bytes = read_full(source, &mut stripe_bytes).map_err(failed)?;
+        stripe_bytes.clear();
+        let read = source.by_ref().take(whole as u64).read_to_end(&mut stripe_bytes);
+        let bytes = read.map_err(failed)?;
         if bytes == 0 {
             break;
         }
         let stripe = Stripe::new(offset, bytes, policy.data());
-        // What the rest of a short stripe holds is of the one before.
-        stripe_bytes[bytes..policy.data() * stripe.unit].fill(0);
-        let data: Vec<&[u8]> =
-            stripe_bytes[..policy.data() * stripe.unit].chunks_exact(stripe.unit).collect();
+        stripe_bytes.resize(policy.data() * stripe.unit, 0);
+        let data: Vec<&[u8]> = stripe_bytes.chunks_exact(stripe.unit).collect();
         match &code {
             None => writer.write(offset, &vec![data[0]; policy.parts()])?,
             Some(code) => {
@@ -287,23 +288,9 @@ fn store(
         layout.bytes += bytes as u64;
         offset += stripe.unit as u64;
         progress(layout.bytes);
-        if bytes < stripe_bytes.len() {
+        if bytes < whole {
             break;
         }
     }
     writer.finish(layout.stripes().part_bytes())
-}
-
-/// As many bytes as there are, up to a whole buffer.
-fn read_full(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match source.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(more) => filled += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }

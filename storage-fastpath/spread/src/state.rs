@@ -131,10 +131,10 @@ impl Servers {
     ) -> Result<Scrubbed, SpreadError> {
         layout.check()?;
         let (mut scrubbed, mut done) = (Scrubbed::default(), 0);
+        let all: ShardSet = (0..layout.nodes.len()).collect();
         let mut reader = Reader::new(self, layout, usize::MAX);
         for stripe in layout.stripes().iter() {
             let units = reader.all(stripe);
-            let all: ShardSet = (0..layout.nodes.len()).collect();
             scrubbed.bad = scrubbed.bad.with(all.without(units.present()));
             match reader.fits(stripe, &units)? {
                 Some(fits) => {
