@@ -43,6 +43,30 @@ macro_rules! size {
     };
 }
 
+/// A file that there may be.
+macro_rules! path {
+    ($name:ident, $doc:expr) => {
+        Key {
+            name: stringify!($name),
+            kind: "PATH",
+            doc: $doc,
+            quoted: true,
+            set: |config, text| {
+                config.$name = match text {
+                    "" => return Err(ValueError::Needs { needs: "a path, or \"none\"" }),
+                    "none" => None,
+                    path => Some(PathBuf::from(path)),
+                };
+                Ok(())
+            },
+            show: |config| {
+                let path = config.$name.as_ref();
+                path.map_or_else(|| "none".into(), |path| path.display().to_string())
+            },
+        }
+    };
+}
+
 /// Every setting, in the order in which it is shown.
 pub const KEYS: &[Key] = &[
     Key {
@@ -390,45 +414,17 @@ pub const KEYS: &[Key] = &[
         1_000,
         "tokens for each 4 KiB that is written: what a write takes of the server beside a read"
     ),
-    Key {
-        name: "key_file",
-        kind: "PATH",
-        doc: "file of keys that capabilities are made with (docs/capabilities.md): a number and 64 \
-              hexadecimal digits on each line, as `towpath cap key` prints; read again when it \
-              changes; \"none\": whoever reaches the server may do everything",
-        quoted: true,
-        set: |config, text| {
-            config.key_file = match text {
-                "" => return Err(ValueError::Needs { needs: "a path, or \"none\"" }),
-                "none" => None,
-                path => Some(PathBuf::from(path)),
-            };
-            Ok(())
-        },
-        show: |config| {
-            let path = config.key_file.as_ref();
-            path.map_or_else(|| "none".into(), |path| path.display().to_string())
-        },
-    },
-    Key {
-        name: "tenants_file",
-        kind: "PATH",
-        doc: "file of tenants: tables like [tenant.web] with reserve = \"80K\", limit and weight; \
-              read again when it changes; \"none\" is no tenants",
-        quoted: true,
-        set: |config, text| {
-            config.tenants_file = match text {
-                "" => return Err(ValueError::Needs { needs: "a path, or \"none\"" }),
-                "none" => None,
-                path => Some(PathBuf::from(path)),
-            };
-            Ok(())
-        },
-        show: |config| {
-            let path = config.tenants_file.as_ref();
-            path.map_or_else(|| "none".into(), |path| path.display().to_string())
-        },
-    },
+    path!(
+        key_file,
+        "file of keys that capabilities are made with (docs/capabilities.md): a number and 64 \
+         hexadecimal digits on each line, as `towpath cap key` prints; read again when it \
+         changes; \"none\": whoever reaches the server may do everything"
+    ),
+    path!(
+        tenants_file,
+        "file of tenants: tables like [tenant.web] with reserve = \"80K\", limit and weight; \
+         read again when it changes; \"none\" is no tenants"
+    ),
     Key {
         name: "scrub_bytes_per_s",
         kind: "SIZE",

@@ -1,6 +1,6 @@
 //! The command that copies a store of the format before into a new folder.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use super::key::key;
 use super::stopped::{cannot, each};
 use super::store::{DISK_PART, check_sizes, core_config, open_disk};
 use crate::store::core::DISK_NAME;
+use crate::store::folder::flush_folder_of;
 use crate::store::old::{OldFolder, UpgradeError, Upgraded, upgrade};
 
 const AFTER_HELP: &str = "\
@@ -124,8 +125,8 @@ fn copy(old: &Path, new: &DaemonConfig) -> Result<(), DaemonError> {
         UpgradeError::Open(source) => in_old(source),
         source => DaemonError::NotUpgraded { path: old.into(), source: source.into() },
     })?;
-    fs::rename(&part, dir.join(DISK_NAME)).map_err(failed)?;
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed)?;
+    let disk = dir.join(DISK_NAME);
+    fs::rename(&part, &disk).and_then(|()| flush_folder_of(&disk)).map_err(failed)?;
     say(&done, (old, dir))
 }
 

@@ -11,6 +11,7 @@ use towpath_fastpath::cap::limits::KEY_FILE_BYTES_MAX;
 use towpath_fastpath::cap::{Checker, KeyError, KeyRing, Revoked, RevokedError};
 
 use super::Revocation;
+use crate::store::folder::flush_folder_of;
 
 /// How often the file of keys is read: 16 KiB at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -175,6 +176,5 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    flush_folder_of(path)
 }

@@ -28,6 +28,15 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Has the name that a file was given last.
+///
+/// # Errors
+/// What the file system reports.
+pub(crate) fn flush_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 /// The folders whose entries must be flushed for `path` to last once it is made.
 ///
 /// They are the one right above, since whoever made `path` may have died before the flush, and the
