@@ -119,6 +119,26 @@ struct Moved {
     decoded: u64,
 }
 
+impl Moved {
+    fn of(
+        place: &Path,
+        layout: &Layout,
+        seconds: f64,
+        (without, decoded): (Vec<usize>, u64),
+    ) -> Self {
+        let bytes = layout.bytes;
+        Self {
+            layout: place.display().to_string(),
+            policy: layout.policy.to_string(),
+            bytes,
+            seconds,
+            gbps: gbps(bytes, seconds),
+            without,
+            decoded,
+        }
+    }
+}
+
 /// Stores one file.
 pub(crate) fn put(args: &PutArgs) -> Result<(), CliError> {
     let [file] = &args.words[..] else {
@@ -181,15 +201,7 @@ fn show_put(args: &PutArgs, place: &Path, layout: &Layout, seconds: f64) -> Resu
     let missing = (0..).zip(&layout.nodes).filter(|(_, node)| node.version.is_none());
     let without: Vec<usize> = missing.map(|(part, _)| part).collect();
     if args.link.json {
-        return print_json(&Moved {
-            layout: place.display().to_string(),
-            policy: layout.policy.to_string(),
-            bytes: layout.bytes,
-            seconds,
-            gbps: gbps(layout.bytes, seconds),
-            without,
-            decoded: 0,
-        });
+        return print_json(&Moved::of(place, layout, seconds, (without, 0)));
     }
     let mut text = format!("{}\n", place.display());
     if !without.is_empty() {
@@ -241,21 +253,13 @@ pub(crate) fn get(path: &Path, file: &Path, force: bool, link: &LinkArgs) -> Res
     if to_stdout {
         return Ok(());
     }
+    let without: Vec<usize> = got.without.iter().collect();
     if link.json {
-        return print_json(&Moved {
-            layout: path.display().to_string(),
-            policy: layout.policy.to_string(),
-            bytes: got.bytes,
-            seconds,
-            gbps: gbps(got.bytes, seconds),
-            without: got.without.iter().collect(),
-            decoded: got.decoded,
-        });
+        return print_json(&Moved::of(path, &layout, seconds, (without, got.decoded)));
     }
     let mut text = format!("{} in {seconds:.2} s\n", show_size(got.bytes));
-    if !got.without.is_empty() {
-        let parts: Vec<usize> = got.without.iter().collect();
-        let _ = writeln!(text, "without parts {parts:?}: {} stripes were decoded", got.decoded);
+    if !without.is_empty() {
+        let _ = writeln!(text, "without parts {without:?}: {} stripes were decoded", got.decoded);
     }
     print_text(&text)
 }

@@ -29,7 +29,6 @@ use towpath_sim::{FaultControl, FaultPlan};
 use towpath_transport::{EndpointConfig, Nanos, UdpConfig};
 
 use crate::faults::swallow_after;
-use crate::random::random;
 
 pub(crate) use get::get;
 pub(crate) use health::{info, scrub};
@@ -212,10 +211,4 @@ impl From<HedgeStats> for HedgeReport {
         let HedgeStats { reads, hedges, hedges_won, hedges_denied, failovers, .. } = stats;
         Self { reads, hedges, hedges_won, hedges_denied, failovers }
     }
-}
-
-/// A name that nobody has yet.
-fn fresh_name() -> ChunkId {
-    let word = || u128::from(random());
-    ChunkId(word() << 64 | word())
 }

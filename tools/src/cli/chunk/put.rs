@@ -9,7 +9,7 @@ use serde::Serialize;
 use towpath_fastpath::ChunkId;
 
 use super::input::{Blocks, Input};
-use super::{ClientSession, TransferReport, fresh_name, open};
+use super::{ClientSession, TransferReport, open};
 use crate::cli::args::{PutArgs, ServerArgs};
 use crate::cli::bytes::{gbps, show_size};
 use crate::cli::error::{CliError, FileVerb};
@@ -220,7 +220,7 @@ impl Run {
                 return Ok(None);
             };
             let of = (told.borrow_mut().begin(), input.to_string(), clock.elapsed());
-            Ok(Some(Whole { chunk: fresh_name(), bytes, of }))
+            Ok(Some(Whole { chunk: ChunkId::random(), bytes, of }))
         };
         let stored = |Whole { chunk, bytes, of: (place, file, began) }: Whole<_>| {
             let bytes = bytes.len() as u64;
@@ -258,7 +258,7 @@ impl Run {
 
     /// Stores one file as a new chunk.
     fn store(&mut self, input: &mut Input, name: Option<ChunkId>) -> Result<Stored, CliError> {
-        let id = name.unwrap_or_else(fresh_name);
+        let id = name.unwrap_or_else(ChunkId::random);
         let began = self.session.now();
         if let Err(error) = self.session.create(id, self.resident) {
             let error = CliError::from(error);
