@@ -36,6 +36,7 @@
 //! | `blocking`, `config`, `transfer` | [`BlockingClient`], its settings, transfer of whole files |
 //! | `qos` | reservations of tenants: what a client tells and asks, and its engine |
 //! | `shared` | [`Client`]: shared by threads and tasks, connects again and repeats by itself |
+//! | `choice` | flat, ring or tree: how to bring a write to several servers |
 //! | `proof` | proofs that a request is allowed: capabilities |
 //! | `session` | sessions: after a reconnect a client may safely repeat its changes |
 //! | `baseline` | with that feature: what all of this is measured against |
@@ -47,6 +48,7 @@
 pub mod baseline;
 mod blocking;
 pub mod change;
+pub mod choice;
 mod client;
 mod config;
 pub mod control;

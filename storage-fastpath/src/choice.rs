@@ -1,0 +1,134 @@
+//! How to bring a write to `k` servers: flat, along a ring or along a tree, chosen by size and `k`.
+//!
+//! A pure function of figures that a client knows or measures. It compares three estimates:
+//!
+//! - **flat**: the client sends all copies, so its port carries the data `k` times;
+//! - **ring**: each port carries it once, but `k - 1` servers pass it on, one after the other;
+//! - **tree**: as many steps as the tree is high, but a server with two children sends it twice.
+//!
+//! So flat is best for little data, where a step takes longer than sending further copies does; a
+//! ring for much of it; and a tree between the two, where there are many copies. The estimates
+//! are held against a simulation by `towpath sim policies fig9` and `fig10`.
+
+use std::fmt;
+
+/// The ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// The client sends to each server.
+    Flat,
+    /// Each server passes on to the next.
+    Ring,
+    /// Each server passes on to two: server `i` to `2 i + 1` and `2 i + 2`, from 0.
+    Tree,
+}
+
+impl Way {
+    /// As a word, as in `ring:3`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Flat => "flat",
+            Self::Ring => "ring",
+            Self::Tree => "tree",
+        }
+    }
+}
+
+/// What is known of links and servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// What a port takes for 1,024 bytes of data, in picoseconds, headers included.
+    pub port_ps_per_kib: u64,
+    /// The step through a server, in nanoseconds: the check of the request, from a packet's arrival
+    /// until its copy arrives at the next server, and the way of an acknowledgement back. The check
+    /// counts for much data too: what waits for it leaves in a burst, and a port that is busy all
+    /// the time never catches up.
+    pub step_ns: u64,
+}
+
+/// What was chosen, and the estimates behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The way.
+    pub way: Way,
+    /// What each takes beyond what any write takes, in nanoseconds: flat, ring, tree.
+    pub estimates_ns: [u64; 3],
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [flat, ring, tree] = self.estimates_ns;
+        let why = match self.way {
+            Way::Flat => "sending all copies takes less than passing one on",
+            Way::Ring => "each port carries the data once",
+            Way::Tree => "it has fewer steps than a ring",
+        };
+        write!(f, "{}: {why} (flat {flat} ns, ring {ring} ns, tree {tree} ns)", self.way.word())
+    }
+}
+
+/// Chooses the way for `bytes` bytes in `copies` copies. Of ways that take equally long it takes
+/// the first of flat, ring and tree: the one with the fewest parts that can fail.
+#[must_use]
+pub fn choose(copies: u8, bytes: u64, costs: &Costs) -> Choice {
+    let copies = u64::from(copies.max(1));
+    let port = u128::from(bytes) * u128::from(costs.port_ps_per_kib) / (1_024 * 1_000);
+    let port = u64::try_from(port).unwrap_or(u64::MAX);
+    let steps = |steps: u64| costs.step_ns.saturating_mul(steps);
+    // A server has two children from three servers on.
+    let widest = if copies > 2 { 2 } else { 1 };
+    let height = u64::from(copies.ilog2());
+    let of = |ports: u64, far: u64| port.saturating_mul(ports).saturating_add(steps(far));
+    let estimates_ns = [of(copies, 0), of(1, copies - 1), of(widest, height)];
+    let ways = [Way::Flat, Way::Ring, Way::Tree];
+    let least = ways.into_iter().zip(estimates_ns).min_by_key(|&(_, ns)| ns);
+    Choice { way: least.map_or(Way::Flat, |(way, _)| way), estimates_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 400 Gb/s.
+    const COSTS: Costs = Costs { port_ps_per_kib: 20_480, step_ns: 500 };
+
+    fn way(copies: u8, bytes: u64) -> Way {
+        choose(copies, bytes, &COSTS).way
+    }
+
+    #[test]
+    fn little_data_goes_flat_and_much_along_a_ring() {
+        for copies in 2..=8 {
+            assert_eq!(way(copies, 1_024), Way::Flat, "{copies}");
+            assert_eq!(way(copies, 1 << 20), Way::Ring, "{copies}");
+        }
+    }
+
+    #[test]
+    fn a_tree_is_for_many_copies_between_the_two() {
+        assert_eq!(way(8, 24 << 10), Way::Tree);
+        assert_ne!(way(2, 24 << 10), Way::Tree, "a tree of two is a ring");
+    }
+
+    #[test]
+    fn estimates_are_ports_and_steps() {
+        // 16 KiB take a port 327 ns.
+        let choice = choose(4, 16 << 10, &COSTS);
+        assert_eq!(choice.estimates_ns, [4 * 327, 327 + 3 * 500, 2 * 327 + 2 * 500]);
+        assert_eq!(choice.way, Way::Flat);
+    }
+
+    #[test]
+    fn one_copy_goes_flat() {
+        assert!([0, 1].into_iter().all(|copies| way(copies, 1 << 30) == Way::Flat));
+    }
+
+    #[test]
+    fn no_figures_overflow() {
+        let costs = Costs { port_ps_per_kib: u64::MAX, step_ns: u64::MAX };
+        let choice = choose(u8::MAX, u64::MAX, &costs);
+        assert_eq!(choice.estimates_ns, [u64::MAX; 3]);
+        assert!(choice.to_string().starts_with("flat: "));
+    }
+}
