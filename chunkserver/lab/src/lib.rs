@@ -1,12 +1,14 @@
-//! Storage on the simulated fabric: tenants of one data node, and the studies that `towpath sim`
-//! runs of them.
+//! Storage in virtual time: tenants of one data node on the simulated fabric, a model of packets
+//! and handlers for storage policies, and the studies that `towpath sim` runs of them.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`world`] | clients and one data node on one switch, with the production code |
-//! | [`studies`] | the experiments of the Haechi paper |
+//! | [`flow`] | packets, ports and handlers alone: a model of hardware |
+//! | [`studies`] | the experiments of the Haechi paper and of the sPIN paper on storage policies |
 
 #![forbid(unsafe_code)]
 
+pub mod flow;
 pub mod studies;
 pub mod world;

@@ -226,7 +226,7 @@ pub(super) const TABLE: &[Row] = &[
             "fastpath",
             "chunkserver",
         ]),
-        what: "storage and its reservations on the simulated fabric, and studies of them",
+        what: "storage on the simulated fabric, a model of packets and handlers; studies of both",
     },
     Row {
         name: "tools",
