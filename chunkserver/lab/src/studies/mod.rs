@@ -1,5 +1,6 @@
 //! The experiments of the Haechi paper (Q. Liu, P. Varman), on the simulated fabric with the
-//! production code: `towpath sim haechi 1a` and so on.
+//! production code: `towpath sim haechi 1a` and so on; and those of a paper on storage policies in
+//! network cards, on a model of hardware.
 //!
 //! | file | contents |
 //! |---|---|
@@ -9,6 +10,7 @@
 //! | `reservations` | enough demand (2a), too little (2b), more and more reserved (2c) |
 //! | `spike` | three large reservations, and latency (3) |
 //! | `estimate` | capacity over-estimated and under-estimated (4) |
+//! | `policies` | `towpath sim policies fig6` and so on |
 //! | `scale`, `hostile` | many clients, and some that do not keep to the rules |
 //! | `system`, `token_setting` | the systems that are compared, and what cases have in common |
 //! | `shown` | tables, drawings and targets in common |
@@ -18,6 +20,7 @@ mod bars;
 mod estimate;
 mod hostile;
 mod patterns;
+mod policies;
 mod profile;
 mod reservations;
 mod scale;
@@ -41,6 +44,10 @@ pub const ALL: &[&Study] = &[
     &estimate::STUDY,
     &scale::STUDY,
     &hostile::STUDY,
+    &policies::SINGLE,
+    &policies::COPIES,
+    &policies::MORE_COPIES,
+    &policies::STRIPES,
 ];
 
 #[cfg(test)]
