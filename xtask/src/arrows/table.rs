@@ -229,6 +229,21 @@ pub(super) const TABLE: &[Row] = &[
         what: "storage on the simulated fabric, a model of packets and handlers; studies of both",
     },
     Row {
+        name: "kv",
+        folder: "kv",
+        may_use: MayUse::Only(&[
+            "base",
+            "verbs",
+            "wake",
+            "clock",
+            "memory",
+            "device-roce",
+            "transport",
+            "rpc",
+        ]),
+        what: "a key-value store in memory, on every transport: store, fronts, clients, daemon",
+    },
+    Row {
         name: "tools",
         folder: "tools",
         may_use: MayUse::AnyLibrary,
