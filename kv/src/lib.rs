@@ -1,0 +1,40 @@
+//! A key-value store in memory: what it keeps, what is asked of it, and how that looks on a wire.
+//!
+//! The question behind it is which transport a service should choose. Therefore the store is to be
+//! no limit: a [`Table`] whose readers take no lock. Beside it stands the table of the study that
+//! asked the question first, [`Buckets`], as a baseline. Both are a [`Store`].
+//!
+//! ```
+//! use towpath_base::Time;
+//! use towpath_kv::{Evict, Put, Store, Table};
+//!
+//! let store = Table::new(64 << 20, Evict::Never);
+//! store.set(b"name", b"value", Put::ALWAYS, Time::ZERO)?;
+//! let mut found = Vec::new();
+//! assert!(store.get(b"name", Time::ZERO, &mut |value| found.extend_from_slice(value)));
+//! assert_eq!(found, b"value");
+//! # Ok::<(), towpath_kv::Refused>(())
+//! ```
+//!
+//! | file | contents |
+//! |---|---|
+//! | `store` | the [`Store`] and what it may refuse |
+//! | `store/table` | the table that serves, `store/ring` the order in which it evicts |
+//! | `store/buckets` | the table of the study: 1,024 lists, a mutex each |
+//! | `store/room` | how many bytes are in use, and how many may be |
+//! | `wire` | requests and replies as bytes |
+//! | `execute` | what is done for a request |
+//! | `once` | that a repeated request is carried out once |
+//! | `limits` | bounds and their reasons |
+
+#![forbid(unsafe_code)]
+
+mod execute;
+pub mod limits;
+mod once;
+mod store;
+pub mod wire;
+
+pub use execute::{Caller, OPTION_STORE_BYTES, Service};
+pub use once::Sessions;
+pub use store::{Buckets, Evict, Figures, Held, IncrError, Put, Refused, Step, Store, Table, When};

@@ -1,0 +1,158 @@
+//! That a change which a client repeats is made once.
+//!
+//! A client that gets no reply cannot know whether its request came, and repeats it, perhaps over
+//! another connection. The replies to its last changes are kept, by its number of each. Reads are
+//! not kept: one that is repeated may be answered anew.
+
+use crate::limits::{SESSIONS_MAX, UNDER_WAY_MAX};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The clients that are known.
+#[derive(Debug, Default)]
+pub struct Sessions(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    sessions: HashMap<u64, (Session, u64)>,
+    /// Counts look-ups, as a clock of what was used last.
+    looked: u64,
+}
+
+/// What is kept of one client.
+pub(crate) type Session = Arc<Mutex<Kept>>;
+
+/// What a change came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    Sum(i64),
+    Failed(crate::wire::Failure),
+}
+
+/// The replies to the last changes of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    outcomes: BTreeMap<u64, Outcome>,
+    /// The highest number whose reply was dropped: nothing is known up to it.
+    dropped: u64,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panicked while it held one may have left out a reply, and no more.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Kept {
+    /// The outcome of a change: what it was before, or what `make` comes to; none where it is too
+    /// old to know.
+    pub(crate) fn once(
+        &mut self,
+        sequence: u64,
+        make: impl FnOnce() -> Outcome,
+    ) -> Option<Outcome> {
+        if let Some(outcome) = self.outcomes.get(&sequence) {
+            return Some(*outcome);
+        }
+        if sequence <= self.dropped {
+            return None;
+        }
+        let outcome = make();
+        self.outcomes.insert(sequence, outcome);
+        if self.outcomes.len() > UNDER_WAY_MAX
+            && let Some((oldest, _)) = self.outcomes.pop_first()
+        {
+            self.dropped = oldest;
+        }
+        Some(outcome)
+    }
+}
+
+impl Sessions {
+    /// What is kept of a client; none where as many as may be are connected.
+    pub(crate) fn of(&self, client: u64) -> Option<Session> {
+        let mut known = lock(&self.0);
+        known.looked += 1;
+        let looked = known.looked;
+        if let Some((session, used)) = known.sessions.get_mut(&client) {
+            *used = looked;
+            return Some(Arc::clone(session));
+        }
+        if known.sessions.len() >= SESSIONS_MAX {
+            known.forget_half();
+        }
+        if known.sessions.len() >= SESSIONS_MAX {
+            return None;
+        }
+        let session = Session::default();
+        known.sessions.insert(client, (Arc::clone(&session), looked));
+        Some(session)
+    }
+
+    /// Clients that are known.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        lock(&self.0).sessions.len()
+    }
+}
+
+impl Known {
+    /// Forgets those clients, of which no connection is, that were there the longest ago: half of
+    /// them, so that it is seldom done.
+    fn forget_half(&mut self) {
+        let idle = self.sessions.values().filter(|(session, _)| Arc::strong_count(session) == 1);
+        let mut used: Vec<u64> = idle.map(|(_, used)| *used).collect();
+        if used.is_empty() {
+            return;
+        }
+        let middle = used.len() / 2;
+        let (_, &mut until, _) = used.select_nth_unstable(middle);
+        self.sessions.retain(|_, (session, used)| *used > until || Arc::strong_count(session) > 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_made_once_however_often_and_in_which_order_it_comes() {
+        let (mut kept, mut made) = (Kept::default(), Vec::new());
+        for sequence in [2, 1, 2, 1, 3, 2] {
+            let outcome = kept.once(sequence, || {
+                made.push(sequence);
+                Outcome::Sum(made.len() as i64)
+            });
+            let at = made.iter().position(|&made| made == sequence).expect("made");
+            assert_eq!(outcome, Some(Outcome::Sum(at as i64 + 1)));
+        }
+        assert_eq!(made, [2, 1, 3]);
+    }
+
+    #[test]
+    fn what_is_older_than_all_that_is_kept_is_not_made() {
+        let mut kept = Kept::default();
+        for sequence in 1..=UNDER_WAY_MAX as u64 + 2 {
+            assert_eq!(kept.once(sequence, || Outcome::Done), Some(Outcome::Done));
+        }
+        for sequence in [1, 2] {
+            assert_eq!(kept.once(sequence, || panic!("made again")), None);
+        }
+        assert_eq!(kept.once(3, || panic!("made again")), Some(Outcome::Done));
+    }
+
+    #[test]
+    fn those_that_are_gone_the_longest_are_forgotten_and_none_that_is_connected() {
+        let sessions = Sessions::default();
+        let connected = sessions.of(1).expect("room");
+        let _ = lock(&connected).once(9, || Outcome::Done);
+        for client in 2..=SESSIONS_MAX as u64 {
+            assert!(sessions.of(client).is_some());
+        }
+        assert_eq!(sessions.count(), SESSIONS_MAX);
+        assert!(sessions.of(u64::MAX).is_some());
+        assert!(sessions.count() <= SESSIONS_MAX / 2 + 2, "{}", sessions.count());
+        let again = sessions.of(1).expect("known");
+        assert_eq!(lock(&again).once(9, || panic!("forgotten")), Some(Outcome::Done));
+    }
+}
