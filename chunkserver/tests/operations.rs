@@ -3,8 +3,9 @@
 
 mod common;
 
-use common::{Client, Running, config, pattern, refusal};
-use towpath_chunkserver::store::ChunkId;
+use common::{Client, Running, config, flip_where, pattern, refusal};
+use towpath_chunkserver::store::{ChunkId, slice_crc};
+use towpath_fastpath::digest::Digest;
 use towpath_fastpath::wire::{ClearHeader, ReadHeader, Sender, Why, WriteHeader, emit_crcs};
 use towpath_fastpath::{
     BlockingClient, Clear, ClientConfig, ClientError, ClientSession, ErrorKind, ErrorReply, Method,
@@ -147,6 +148,53 @@ fn what_is_cleared_reads_as_zeros_and_what_is_asked_for_again_is_done_once() {
     let long = clear_on(&mut client, none, Clear::Trim { offset, byte_len });
     assert!(matches!(long, Err(ErrorKind::Length { .. })), "{long:?}");
     drop(client);
+    server.stop();
+}
+
+#[test]
+fn a_digest_has_the_checksum_of_each_slice_and_reads_none() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let mut client = BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
+    client.create(CHUNK, None).expect("a fresh name");
+    let mut expected = pattern(40_000, 3);
+    client.write_once(CHUNK, 0, &expected).expect("it goes");
+    client.clear(CHUNK, Clear::Trim { offset: 8_192, byte_len: 8_192 }).expect("it goes");
+    expected[8_192..16_384].fill(0);
+    // Damage on the disk is none of its business: nothing is read.
+    flip_where(&dir.path().join("disk"), &expected[4_096..8_192]);
+    let slice = |index: u64| {
+        &expected[index as usize * 4_096..][..4_096.min(40_000 - index as usize * 4_096)]
+    };
+    for (offset, length, slices) in [(0, 1, 0..1), (4_096, 20_000, 1..6), (0, 1 << 25, 0..10)] {
+        let digest = client.digest(CHUNK, offset, length).expect("it may be read");
+        assert_eq!(digest.version(), client.stat(CHUNK).expect("it is there").version);
+        assert_eq!(digest.byte_len(), 40_000);
+        let crcs: Vec<(u64, u32)> = digest.crcs().collect();
+        let made = |index| (index, slice_crc(CHUNK, index, slice(index)));
+        assert_eq!(crcs, slices.clone().map(made).collect::<Vec<_>>());
+        let holes: Vec<u64> = (0..20).filter(|index| digest.is_hole(*index)).collect();
+        assert_eq!(holes, slices.filter(|index| [2, 3].contains(index)).collect::<Vec<_>>());
+    }
+    let beyond = client.digest(CHUNK, 40_960, 4_096).expect("nothing is there");
+    assert_eq!((beyond.crcs().len(), beyond.byte_len()), (0, 40_000));
+    let far = client.digest(CHUNK, u64::MAX - 8_191, 4_096).expect("nothing is there");
+    assert_eq!(far.crcs().len(), 0);
+    let kind = |result: Result<_, ClientError>| result.map(|_: Digest| ()).expect_err("no").kind;
+    assert_eq!(kind(client.digest(CHUNK, 1, 4_096)), ErrorKind::Unaligned);
+    let none = ErrorReply::NoSuchChunk { chunk: ChunkId(9) };
+    assert_eq!(kind(client.digest(ChunkId(9), 0, 4_096)), ErrorKind::Refused(none));
+    let unfinished = NewChunk { unfinished: true, ..NewChunk::default() };
+    client.create_as(ChunkId(6), None, unfinished).expect("a fresh name");
+    let refused = ErrorReply::Unfinished { chunk: ChunkId(6) };
+    assert_eq!(kind(client.digest(ChunkId(6), 0, 4_096)), ErrorKind::Refused(refused));
+    assert_eq!(client.info().expect("it runs").reads, 0);
+    let shared = towpath_fastpath::Client::connect(server.addr, ClientConfig::new());
+    let shared = shared.expect("it listens");
+    let digest = shared.digest(CHUNK, 0, 40_000).wait().expect("it may be read");
+    assert_eq!(digest, client.digest(CHUNK, 0, 40_000).expect("it may be read"));
+    shared.close();
+    client.close();
     server.stop();
 }
 

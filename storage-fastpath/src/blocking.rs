@@ -5,6 +5,7 @@ mod changes;
 use crate::client::{ChunkClient, Done, OpId};
 use crate::config::ClientConfig;
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use crate::digest::Digest;
 use crate::error::{ClientError, ErrorKind, OpenError};
 use crate::health::{HealthMonitor, HealthReply};
 use crate::hedge::{HedgeStats, HedgedClient};
@@ -122,6 +123,25 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
             if last {
                 return Ok(all);
             }
+        }
+    }
+
+    /// The checksums of the slices of a range that begins with one, of at most
+    /// [`IO_BYTES_MAX`](crate::limits::IO_BYTES_MAX) bytes, as far as the chunk has them.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn digest(
+        &mut self,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+    ) -> Result<Digest, ClientError> {
+        let client = self.client.primary_mut();
+        let op = client.start_digest(&mut self.endpoint, chunk, offset, length)?;
+        match self.wait(op)? {
+            Output::Digest(digest) => Ok(digest),
+            _ => Err(wrong(Method::Digest)),
         }
     }
 

@@ -472,6 +472,21 @@ impl ChunkClient {
         Ok(self.op(method, Some(chunk), Some(Span::new(offset, length as u64))))
     }
 
+    /// An operation on a range that begins with a slice.
+    fn slices_op(
+        &self,
+        method: Method,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+    ) -> Result<Op, ClientError> {
+        let op = self.io_op(method, chunk, offset, length)?;
+        match offset.is_multiple_of(SLICE_BYTES as u64) {
+            true => Ok(op),
+            false => Err(op.error(ErrorKind::Unaligned)),
+        }
+    }
+
     /// Checksums cost a pass over the data: they are not computed in vain.
     fn check_room(&self, op: &Op) -> Result<(), ClientError> {
         let max = self.rpc.capacity();

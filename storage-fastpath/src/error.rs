@@ -90,6 +90,9 @@ pub enum ErrorKind {
     /// The range ends beyond the largest offset.
     #[error("the range ends beyond byte 2^64: use a smaller offset")]
     Range,
+    /// The range does not begin with a slice.
+    #[error("the range does not begin with a slice: use an offset that is a multiple of 4096")]
+    Unaligned,
     /// The request was not accepted, and was not sent.
     #[error(transparent)]
     Call(CallError),
@@ -133,6 +136,7 @@ impl ErrorKind {
             | Self::TooLongForServer
             | Self::Length { .. }
             | Self::Range
+            | Self::Unaligned
             | Self::Call(_) => Fate::DidNotHappen,
         }
     }

@@ -1,6 +1,7 @@
 //! What an operation gave: replies taken apart, and held against what was asked.
 
 use crate::control::{ChunkInfo, InfoReply, ListReply, LocateReply, ScrubReply};
+use crate::digest::{Digest, DigestReply, SliceRange};
 use crate::error::ErrorKind;
 use crate::health::HealthReply;
 use crate::qos::wire::{JoinReply, QosReply};
@@ -18,6 +19,8 @@ pub enum Output {
     /// A change was made, durably, and gave the chunk this version; none where no more is known
     /// than that it was made.
     Changed(Method, Option<u64>),
+    /// The checksums of slices.
+    Digest(Digest),
     /// How the server's links are.
     Health(HealthReply),
     /// What the server is and how it is.
@@ -47,6 +50,7 @@ impl Output {
     pub(crate) fn method(&self) -> Method {
         match self {
             Self::Changed(method, _) => *method,
+            Self::Digest(_) => Method::Digest,
             Self::Health(_) => Method::Health,
             Self::Info(_) => Method::Info,
             Self::Joined(_) => Method::Join,
@@ -163,7 +167,7 @@ impl ReadData {
 pub(crate) struct Asked {
     pub(crate) method: Method,
     pub(crate) chunk: Option<ChunkId>,
-    /// Of reads and writes.
+    /// Of reads, writes and digests.
     pub(crate) span: Option<Span>,
 }
 
@@ -175,7 +179,7 @@ pub(crate) fn read_reply<D: Device<Memory = Region>>(
 ) -> Result<Output, ErrorKind> {
     let output = match parcel.header().status {
         Status::OK if asked.method == Method::Read => return read_data(endpoint, asked, parcel),
-        Status::OK => control_output(asked.method, parcel.body()),
+        Status::OK => control_output(asked, parcel.body()),
         Status::UNSUPPORTED => Err(ErrorKind::Unsupported),
         Status::MALFORMED => Err(ErrorKind::Malformed),
         Status::BUSY => Err(ErrorKind::Busy),
@@ -222,7 +226,8 @@ fn check_read(asked: &Asked, parcel: &Parcel) -> Result<ReadReplyHeader, ErrorKi
     Ok(header)
 }
 
-fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
+fn control_output(asked: &Asked, body: &[u8]) -> Result<Output, ErrorKind> {
+    let method = asked.method;
     let none = |output| match body.len() {
         0 => Ok(output),
         found => Err(WireError::BodyLength { expected: 0, found }),
@@ -242,6 +247,7 @@ fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
         }
         Method::Revoke => none(Output::Revoked),
         Method::Session => none(Output::Session),
+        Method::Digest => digest(asked, body).map(Output::Digest),
         Method::Health => HealthReply::decode(body).map(Output::Health).map_err(bad),
         Method::Join => JoinReply::decode(body).map(Output::Joined).map_err(bad),
         Method::Qos => QosReply::decode(body).map(Output::Qos).map_err(bad),
@@ -252,4 +258,14 @@ fn control_output(method: Method, body: &[u8]) -> Result<Output, ErrorKind> {
         Method::Stat => ChunkInfo::decode(body).map(Output::Stat).map_err(bad),
     }
     .map_err(ErrorKind::BadReply)
+}
+
+fn digest(asked: &Asked, body: &[u8]) -> Result<Digest, WireError> {
+    let reply = DigestReply::decode(body).map_err(|_| WireError::Protobuf)?;
+    // What was asked has both.
+    let Asked { chunk: Some(chunk), span: Some(span), .. } = *asked else {
+        return Err(WireError::Slices);
+    };
+    let range = SliceRange::new(span.start(), (span.end() - span.start()) as u32)?;
+    Digest::check(chunk, range, reply)
 }

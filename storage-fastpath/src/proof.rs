@@ -107,6 +107,9 @@ pub fn demand(request: &StorageRequest, tenant: u32) -> Option<Demand> {
             let start = first_slice.saturating_mul(SLICE_BYTES as u64);
             bytes(on(Rights::ONE_SIDED, *chunk), start, None)
         }
+        StorageRequest::Digest { chunk, range } => {
+            bytes(on(Rights::READ, *chunk), range.offset, ends(range.offset, range.length.into()))
+        }
         StorageRequest::Create { chunk, .. } => changes(Rights::CREATE, *chunk),
         StorageRequest::Delete { chunk, .. } => changes(Rights::DELETE, *chunk),
         StorageRequest::Finish { chunk, .. } => changes(Rights::WRITE, *chunk),

@@ -12,6 +12,7 @@ use crate::control::{
     ListReply, ListRequest, LocateReply, LocateRequest, RevokeRequest, ScrubReply, ScrubRequest,
     SessionRequest,
 };
+use crate::digest::{DigestReply, DigestRequest, SliceRange};
 use crate::health::{HealthReply, HealthRequest};
 use crate::limits::READ_REPLY_BYTES;
 use crate::proof::Shown;
@@ -65,6 +66,13 @@ pub enum StorageRequest {
         chunk: ChunkId,
         /// The version that it must have; none where it may have any.
         version: Option<u64>,
+    },
+    /// The checksums of slices.
+    Digest {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Which of its slices.
+        range: SliceRange,
     },
     /// How the links of the server are.
     Health,
@@ -250,6 +258,10 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
             let LocateRequest { chunk, first_slice } = decode(body)?;
             StorageRequest::Locate { chunk: chunk.into(), first_slice }
         }
+        Method::Digest => {
+            let DigestRequest { chunk, offset, length } = decode(body)?;
+            StorageRequest::Digest { chunk: chunk.into(), range: SliceRange::new(offset, length)? }
+        }
         Method::Join => StorageRequest::Join(decode(body)?),
         Method::Qos => {
             let QosRequest {} = decode(body)?;
@@ -407,6 +419,17 @@ pub fn locate_reply<D: Device<Memory = Region>>(
     located: &LocateReply,
 ) -> Result<Outgoing, NoBuffer> {
     encoded(endpoint, located)
+}
+
+/// The reply to a question for the checksums of slices.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn digest_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    digest: &DigestReply,
+) -> Result<Outgoing, NoBuffer> {
+    encoded(endpoint, digest)
 }
 
 /// The reply to a scrub.

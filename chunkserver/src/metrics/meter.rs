@@ -48,9 +48,9 @@ pub(crate) const TENANTS_SHOWN: usize = 10;
 
 /// Names of the methods of the storage protocol, each at the place of its number, and at place 0
 /// that of whatever is none.
-pub(crate) const METHODS: [&str; 19] = [
+pub(crate) const METHODS: [&str; 20] = [
     "unknown", "create", "write", "read", "stat", "list", "delete", "scrub", "info", "health",
-    "session", "finish", "join", "locate", "qos", "trim", "zero", "truncate", "revoke",
+    "session", "finish", "join", "locate", "qos", "trim", "zero", "truncate", "revoke", "digest",
 ];
 
 /// The name of a method.

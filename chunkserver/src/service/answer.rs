@@ -2,13 +2,14 @@
 
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, LocateReply, ScrubReply};
+use towpath_fastpath::digest::DigestReply;
 use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::limits::READ_REPLY_BYTES;
 use towpath_fastpath::qos::wire::{JoinReply, QosReply};
 use towpath_fastpath::run::page_crcs;
 use towpath_fastpath::server::{
-    Rejection, changed_reply, done_reply, health_reply, info_reply, join_reply, list_reply,
-    locate_reply, qos_reply, scrub_reply, stat_reply,
+    Rejection, changed_reply, digest_reply, done_reply, health_reply, info_reply, join_reply,
+    list_reply, locate_reply, qos_reply, scrub_reply, stat_reply,
 };
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, emit_crcs};
 use towpath_rpc::limits::HEADER_BYTES;
@@ -24,6 +25,8 @@ pub(super) enum Answer {
     Changed(u64),
     /// The link has entered its session.
     Done,
+    /// The checksums of slices.
+    Digest(DigestReply),
     /// Nothing was changed, unless the error says that this is not known.
     Error(ErrorReply),
     /// How the links are.
@@ -77,6 +80,7 @@ impl Answer {
     ) -> Result<(Status, Outgoing), NoBuffer> {
         let outgoing = match self {
             Self::Changed(version) => changed_reply(endpoint, *version),
+            Self::Digest(digest) => digest_reply(endpoint, digest),
             Self::Done => done_reply(endpoint),
             Self::Error(error) => {
                 return Ok((Status::APPLICATION, Outgoing::with_body(endpoint, &error.emit())?));

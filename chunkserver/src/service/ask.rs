@@ -1,6 +1,7 @@
 //! Requests on their way to the store, and what is kept of them for the answer.
 
 use towpath_fastpath::NewChunk;
+use towpath_fastpath::digest::SliceRange;
 use towpath_fastpath::limits::RUNS_MAX;
 use towpath_fastpath::qos::wire::JoinRequest;
 use towpath_fastpath::server::StorageRequest;
@@ -27,6 +28,8 @@ pub(super) enum Ask {
     Finish(ChunkId, u64, Terms),
     /// A chunk less, where it has a version.
     Delete(ChunkId, Option<u64>),
+    /// The checksums of slices.
+    Digest(ChunkId, SliceRange),
     /// The server's state.
     Info,
     /// The link says whose it is.
@@ -62,6 +65,7 @@ impl Ask {
                 Self::Finish(chunk, byte_len, terms)
             }
             StorageRequest::Delete { chunk, version } => Self::Delete(chunk, version),
+            StorageRequest::Digest { chunk, range } => Self::Digest(chunk, range),
             // The store knows nothing of links, and the data of a write comes by other ways.
             StorageRequest::Health | StorageRequest::Qos | StorageRequest::Write { .. } => {
                 return None;
@@ -95,6 +99,7 @@ impl Ask {
             Self::Create(..) => Method::Create,
             Self::Finish(..) => Method::Finish,
             Self::Delete(..) => Method::Delete,
+            Self::Digest(..) => Method::Digest,
             Self::Info => Method::Info,
             Self::Join(_) => Method::Join,
             Self::List(..) => Method::List,
@@ -120,6 +125,7 @@ impl Ask {
                 Clear::Truncate { byte_len } => (header.chunk, byte_len, 0),
             },
             Self::Create(chunk, ..) | Self::Delete(chunk, _) | Self::Stat(chunk) => (*chunk, 0, 0),
+            Self::Digest(chunk, range) => (*chunk, range.offset, range.length.into()),
             Self::Finish(chunk, byte_len, _) => (*chunk, 0, *byte_len),
             Self::Locate(chunk, first) => (*chunk, first.saturating_mul(SLICE_BYTES as u64), 0),
             _ => return None,
@@ -155,6 +161,7 @@ impl Ask {
             Self::Create(chunk, ..) => Target::New(*chunk),
             Self::Clear(ClearHeader { chunk, .. })
             | Self::Delete(chunk, _)
+            | Self::Digest(chunk, _)
             | Self::Finish(chunk, ..)
             | Self::Locate(chunk, _)
             | Self::Read(ReadHeader { chunk, .. })
@@ -182,6 +189,7 @@ impl Ask {
             }
             &mut Self::Finish(chunk, byte_len, terms) => Request::Finish { chunk, byte_len, terms },
             &mut Self::Delete(chunk, version) => Request::Delete { chunk, version },
+            &mut Self::Digest(chunk, range) => Request::Digest { chunk, range },
             Self::Info => Request::Stats,
             // One more than wanted tells whether there are more.
             &mut Self::List(after, count) => Request::List { after, count_max: count + 1 },

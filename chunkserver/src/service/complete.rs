@@ -9,7 +9,7 @@ use towpath_transport::{Buf, Device, LinkId, Region};
 
 use super::answer::{Answer, chunk_info};
 use super::ask::Ask;
-use super::errors::{of_create, of_delete, of_finish, of_read, of_suspect, of_write};
+use super::errors::{of_create, of_delete, of_finish, of_look, of_read, of_suspect, of_write};
 use super::scrubbing::{ScrubBoard, ScrubProgress};
 use super::server::{Asked, ChunkServer, Job};
 use crate::store::core::Told;
@@ -69,6 +69,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 done(result.map_err(|error| of_finish(chunk, error)))
             }
             (Reply::Delete(result), _) => done(result.map_err(of_delete)),
+            (Reply::Digest(digest), Ask::Digest(..)) => {
+                digest.map_or_else(|error| Answer::Error(of_look(error)), Answer::Digest)
+            }
             (Reply::List(stats), Ask::List(_, count)) => Answer::List(list(&stats, count)),
             (Reply::Locate(found), Ask::Locate(chunk, _)) => {
                 self.located(responder.link(), chunk, found)

@@ -5,7 +5,7 @@ use towpath_fastpath::wire::Why;
 
 use crate::store::disks::{Target, Unsent};
 use crate::store::{
-    ChunkId, CreateError, DeleteError, FinishError, ReadError, Refused, WriteError,
+    ChunkId, CreateError, DeleteError, FinishError, LookError, ReadError, Refused, WriteError,
 };
 
 pub(super) fn of_create(error: CreateError) -> ErrorReply {
@@ -30,6 +30,14 @@ pub(super) fn of_finish(chunk: ChunkId, error: FinishError) -> ErrorReply {
         FinishError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
         FinishError::Refused(refused) => of_refused(refused),
         FinishError::Suspect(chunk) => of_suspect(chunk),
+    }
+}
+
+pub(super) fn of_look(error: LookError) -> ErrorReply {
+    match error {
+        LookError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
+        LookError::Suspect(chunk) => of_suspect(chunk),
+        LookError::Unfinished(chunk) => ErrorReply::Unfinished { chunk },
     }
 }
 

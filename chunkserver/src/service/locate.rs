@@ -1,13 +1,12 @@
 //! Where the slices of resident chunks lie in memory, told to clients, which are granted it.
 
-use towpath_fastpath::ErrorReply;
 use towpath_fastpath::control::{LocateReply, SlotRun};
 use towpath_transport::{Device, GrantId, LinkId, Region, Rights, SharedMemory};
 
 use super::answer::Answer;
-use super::errors::of_suspect;
+use super::errors::of_look;
 use super::server::ChunkServer;
-use crate::store::{ChunkId, LocateError, Located};
+use crate::store::{ChunkId, Located, LookError};
 
 /// The memory of resident chunks, and which links are granted it.
 #[derive(Debug, Default)]
@@ -39,17 +38,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         &mut self,
         link: LinkId,
         chunk: ChunkId,
-        found: Result<Located, LocateError>,
+        found: Result<Located, LookError>,
     ) -> Answer {
         let Located { version, byte_len, slots } = match found {
             Ok(found) => found,
-            Err(LocateError::NoSuchChunk(_)) => {
-                return Answer::Error(ErrorReply::NoSuchChunk { chunk });
-            }
-            Err(LocateError::Suspect(_)) => return Answer::Error(of_suspect(chunk)),
-            Err(LocateError::Unfinished(_)) => {
-                return Answer::Error(ErrorReply::Unfinished { chunk });
-            }
+            Err(error) => return Answer::Error(of_look(error)),
         };
         // A client that is not, or cannot be, granted the memory reads by requests.
         let granted = slots.and_then(|slots| Some((slots, self.grant_to(link, chunk)?)));

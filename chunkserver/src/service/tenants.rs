@@ -73,7 +73,8 @@ impl Tenants {
                 let cost = u32::try_from(scrub.step()).unwrap_or(u32::MAX);
                 return Price { tenant: TenantId::SCRUB, cost, weight: 1 };
             }
-            Ask::Info
+            Ask::Digest(..)
+            | Ask::Info
             | Ask::Join(_)
             | Ask::List(..)
             | Ask::Locate(..)

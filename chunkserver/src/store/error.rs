@@ -192,9 +192,9 @@ pub enum CreateError {
     TooManyChunks(u64),
 }
 
-/// Why a chunk was not located.
+/// Why nothing is told of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum LocateError {
+pub enum LookError {
     /// There is no such chunk.
     #[error("there is no chunk {0}")]
     NoSuchChunk(ChunkId),

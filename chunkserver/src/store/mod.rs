@@ -48,7 +48,7 @@ pub use check::{BadSlice, CheckReport, SliceRun};
 pub use clear::{ClearBody, Length, SlicePut};
 pub use damage::{Damage, DamageKind, LostRecords};
 pub use error::{
-    ApplyError, CommitStep, CreateError, DeleteError, FinishError, FlushFailed, LocateError,
+    ApplyError, CommitStep, CreateError, DeleteError, FinishError, FlushFailed, LookError,
     OpenError, ReadError, ReadOnly, Refused, SliceCorrupt, WriteError,
 };
 pub use fence::{Fenced, Fences, Pass};

@@ -1,11 +1,12 @@
 //! What a store is asked, and what it answers.
 
-use super::error::{CreateError, DeleteError, FinishError, LocateError, ReadError, WriteError};
+use super::error::{CreateError, DeleteError, FinishError, LookError, ReadError, WriteError};
 use super::residence::Located;
 use super::results::{ChunkStat, ReadDone, ScrubReport, Ticket};
 use super::slice::ChunkId;
 use super::stats::StoreStats;
 pub use towpath_fastpath::change::{Clear, Terms};
+use towpath_fastpath::digest::{DigestReply, SliceRange};
 
 /// What a store is asked; buffers come back with the answer, whatever it is.
 #[derive(Debug)]
@@ -47,6 +48,14 @@ pub enum Request<W, R = W> {
         chunk: ChunkId,
         /// The version that it must have; none where it may have any.
         version: Option<u64>,
+    },
+    /// Tell the checksums of the slices of a range, as far as the chunk has them, without reading
+    /// any.
+    Digest {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Which of its slices.
+        range: SliceRange,
     },
     /// List chunks in the order of their names, the first one after `after`.
     List {
@@ -147,12 +156,14 @@ pub enum Reply<W, R = W> {
     Clear(Result<Ticket, WriteError>),
     /// To a delete; success means durable.
     Delete(Result<Ticket, DeleteError>),
+    /// To a digest.
+    Digest(Result<DigestReply, LookError>),
     /// To a finish; success means durable.
     Finish(Result<Ticket, FinishError>),
     /// To a listing.
     List(Vec<ChunkStat>),
     /// To a locate.
-    Locate(Result<Located, LocateError>),
+    Locate(Result<Located, LookError>),
     /// To a read.
     Read {
         /// How it went.

@@ -5,12 +5,13 @@ use crate::input::coarse;
 use prost::Message;
 use std::mem::discriminant;
 use towpath_base::crc::crc32c;
-use towpath_fastpath::SLICE_BYTES;
+use towpath_fastpath::{ChunkId, SLICE_BYTES};
 use towpath_fastpath::control::{
     ChunkInfo, ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoReply, ListReply,
     ListRequest, LocateReply, LocateRequest, RevokeRequest, ScrubReply, ScrubRequest,
     SessionRequest,
 };
+use towpath_fastpath::digest::{Digest, DigestReply, DigestRequest, SliceRange};
 use towpath_fastpath::qos::wire::{JoinReply, JoinRequest, QosReply};
 use towpath_fastpath::resident::{Located, SLOT_BYTES};
 use towpath_fastpath::wire::{
@@ -72,6 +73,7 @@ pub(crate) fn run(input: &[u8]) -> u64 {
             assert_eq!(reply.emit()[..], body[..]);
             0
         })),
+        10 => digest(&body),
         _ => located(&body),
     };
     class(&[u64::from(which), outcome])
@@ -114,6 +116,7 @@ fn requests(body: &[u8]) -> u64 {
         decoded::<SessionRequest>(body),
         decoded::<LocateRequest>(body),
         decoded::<JoinRequest>(body),
+        decoded::<DigestRequest>(body),
     ])
 }
 
@@ -152,6 +155,26 @@ fn located(body: &[u8]) -> u64 {
     }
 }
 
+/// What a client decodes and then believes of a range: where it begins in slices, how many it
+/// touches, and the reply.
+fn digest(body: &[u8]) -> u64 {
+    let Some((&[first, count], body)) = body.split_first_chunk() else { return 0 };
+    let slice = SLICE_BYTES as u64;
+    let range = SliceRange::new(u64::from(first) * slice, u32::from(count) * slice as u32);
+    let (Ok(range), Ok(reply)) = (range, DigestReply::decode(body)) else { return 1 };
+    match Digest::check(ChunkId(7), range, reply) {
+        Ok(digest) => {
+            assert!(digest.crcs().len() as u64 <= range.span().count());
+            let in_chunk = digest.byte_len().div_ceil(slice);
+            assert!(digest.crcs().all(|(slice, _)| slice >= first.into() && slice < in_chunk));
+            let holes = (0..512).filter(|slice| digest.is_hole(*slice)).count();
+            assert!(holes <= digest.crcs().len());
+            class(&[2, coarse(digest.crcs().len() as u64), coarse(holes as u64)])
+        }
+        Err(_) => 3,
+    }
+}
+
 /// Whatever decodes encodes to something that decodes to the same.
 fn decoded<T: Message + Default + PartialEq>(body: &[u8]) -> u64 {
     let Ok(message) = T::decode(body) else { return 0 };
@@ -174,7 +197,7 @@ mod tests {
     use crate::seeds;
     use towpath_fastpath::control::SlotRun;
     use towpath_fastpath::wire::{Sender, tenant_number};
-    use towpath_fastpath::{ChunkId, Clear, Terms};
+    use towpath_fastpath::{Clear, Terms};
 
     fn with(selector: u8, body: &[u8]) -> Vec<u8> {
         [&[selector], body].concat()
@@ -225,6 +248,9 @@ mod tests {
             runs: runs.into(),
             more: false,
         };
+        let digest = DigestRequest { chunk: chunk.into(), offset: 8192, length: 12_288 };
+        let crcs = vec![0x1413_1211, 0x2423_2221];
+        let digested = DigestReply { version: 7, byte_len: 13_000, crcs, holes: vec![2] };
         let made = [
             ("push", with(0, &push.emit())),
             ("rpc", with(0, &[1, 1, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0])),
@@ -243,6 +269,8 @@ mod tests {
                 "locate",
                 with(5, &LocateRequest { chunk: chunk.into(), first_slice: 3 }.encode_to_vec()),
             ),
+            ("digest", with(5, &digest.encode_to_vec())),
+            ("digested", with(10, &[&[2, 3], &digested.encode_to_vec()[..]].concat())),
             ("located", with(7, &[&[0], &located.encode_to_vec()[..]].concat())),
             ("info", with(6, &InfoReply::default().encode_to_vec())),
         ];

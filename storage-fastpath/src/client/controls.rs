@@ -6,12 +6,14 @@ use crate::control::{
     ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoRequest, ListRequest,
     LocateRequest, RevokeRequest, ScrubRequest, SessionRequest,
 };
+use crate::digest::DigestRequest;
 use crate::error::{ClientError, ErrorKind};
 use crate::health::HealthRequest;
 use crate::qos::wire::{JoinRequest, QosRequest};
 use crate::session::ClientSession;
 use crate::slice::ChunkId;
 use crate::wire::{ClearHeader, Method, tenant_number};
+use prost::Message as _;
 use towpath_transport::{Device, Endpoint, Region};
 
 impl ChunkClient {
@@ -177,6 +179,24 @@ impl ChunkClient {
     ) -> Result<OpId, ClientError> {
         let body = LocateRequest { chunk: chunk.into(), first_slice };
         self.start_control(endpoint, Method::Locate, Some(chunk), &body)
+    }
+
+    /// Asks for the checksums of the slices of a range that begins with one, of at most
+    /// [`IO_BYTES_MAX`](crate::limits::IO_BYTES_MAX) bytes, as far as the chunk has them.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_digest<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+    ) -> Result<OpId, ClientError> {
+        let op = self.slices_op(Method::Digest, chunk, offset, length)?;
+        let body = DigestRequest { chunk: chunk.into(), offset, length: length as u32 };
+        let built = self.outgoing(endpoint, Method::Digest, &[&body.encode_to_vec()], 0);
+        self.start(endpoint, op, built)
     }
 
     /// Asks for one page of the listing: what comes after `after`, at most `count_max` chunks, or

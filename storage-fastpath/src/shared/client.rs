@@ -20,6 +20,7 @@ use crate::change::{Clear, Terms};
 use crate::client::{NewChunk, io_bytes_max};
 use crate::config::ClientConfig;
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
+use crate::digest::Digest;
 use crate::error::{ClientError, ErrorKind, OpenError};
 use crate::health::HealthReply;
 use crate::limits::{LIST_MAX, SHARED_OPEN_MAX};
@@ -202,6 +203,16 @@ impl Client {
     pub fn stat(&self, chunk: ChunkId) -> Pending<ChunkInfo> {
         self.ask(Request::Stat { chunk }, false, |given| match given {
             Given::Output(Output::Stat(info)) => Some(info),
+            _ => None,
+        })
+    }
+
+    /// The checksums of the slices of a range that begins with one, of at most
+    /// [`IO_BYTES_MAX`](crate::limits::IO_BYTES_MAX) bytes, as far as the chunk has them, of one
+    /// version of it. The server has them in memory, and reads nothing for it.
+    pub fn digest(&self, chunk: ChunkId, offset: u64, length: usize) -> Pending<Digest> {
+        self.ask(Request::Digest { chunk, offset, length }, false, |given| match given {
+            Given::Output(Output::Digest(digest)) => Some(digest),
             _ => None,
         })
     }

@@ -33,6 +33,7 @@ pub(super) enum Request {
     Clear { chunk: ChunkId, clear: Clear, terms: Terms },
     Create { chunk: ChunkId, limit_bytes: Option<u64>, kind: NewChunk, stamp: u64 },
     Delete { chunk: ChunkId, version: Option<u64> },
+    Digest { chunk: ChunkId, offset: u64, length: usize },
     Finish { chunk: ChunkId, byte_len: u64, terms: Terms },
     Health,
     Info,
@@ -50,6 +51,7 @@ impl Request {
             Self::Clear { clear, .. } => clear.method(),
             Self::Create { .. } => Method::Create,
             Self::Delete { .. } => Method::Delete,
+            Self::Digest { .. } => Method::Digest,
             Self::Finish { .. } => Method::Finish,
             Self::Health => Method::Health,
             Self::Info => Method::Info,
@@ -80,6 +82,9 @@ impl Request {
                 client.start_create_stamped(endpoint, chunk, limit_bytes, kind, stamp)
             }
             Self::Delete { chunk, version } => client.start_delete_if(endpoint, chunk, version),
+            Self::Digest { chunk, offset, length } => {
+                client.start_digest(endpoint, chunk, offset, length)
+            }
             Self::Finish { chunk, byte_len, terms } => {
                 client.start_finish_on(endpoint, terms, chunk, byte_len)
             }
@@ -131,9 +136,9 @@ impl Request {
             | Self::Delete { chunk, .. }
             | Self::Finish { chunk, .. }
             | Self::Stat { chunk } => (Some(chunk), None),
-            Self::Read { chunk, offset, .. } | Self::Write { chunk, offset, .. } => {
-                (Some(chunk), Some(offset))
-            }
+            Self::Digest { chunk, offset, .. }
+            | Self::Read { chunk, offset, .. }
+            | Self::Write { chunk, offset, .. } => (Some(chunk), Some(offset)),
             Self::Health | Self::Info | Self::List { .. } | Self::Qos | Self::Scrub { .. } => {
                 (None, None)
             }

@@ -59,7 +59,7 @@ impl From<WireError> for Why {
     fn from(error: WireError) -> Self {
         match error {
             WireError::Version(_) => Self::Version,
-            WireError::Length(_) | WireError::Range { .. } => Self::Range,
+            WireError::Length(_) | WireError::Range { .. } | WireError::Unaligned(_) => Self::Range,
             WireError::CrcCount { .. } => Self::CrcCount,
             WireError::BodyLength { .. } | WireError::DataLength { .. } => Self::Lengths,
             WireError::Protobuf => Self::Protobuf,
@@ -69,6 +69,7 @@ impl From<WireError> for Why {
             | WireError::HeaderCrc
             | WireError::Method(_)
             | WireError::Runs
+            | WireError::Slices
             | WireError::Code(_) => Self::Header,
         }
     }

@@ -68,11 +68,13 @@ pub enum Method {
     Truncate = 17,
     /// Have capabilities hold no more.
     Revoke = 18,
+    /// The checksums of slices.
+    Digest = 19,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -91,6 +93,7 @@ impl Method {
         Self::Zero,
         Self::Truncate,
         Self::Revoke,
+        Self::Digest,
     ];
 
     /// Whether it changes anything: then its caller wants to know whether it was done, even when
@@ -137,6 +140,7 @@ impl core::fmt::Display for Method {
             Self::Zero => "zero",
             Self::Truncate => "truncate",
             Self::Revoke => "revoke",
+            Self::Digest => "digest",
         })
     }
 }
@@ -214,6 +218,12 @@ pub enum WireError {
     /// Not a protobuf message of the kind.
     #[error("the body is not the message that the method wants")]
     Protobuf,
+    /// The range does not begin with a slice.
+    #[error("byte {0} is not the first one of a slice")]
+    Unaligned(u64),
+    /// What a server says of slices is not what it was asked.
+    #[error("what the server says of slices does not fit what it was asked")]
+    Slices,
     /// Slots that cannot be where a server says.
     #[error("the slots of the chunk cannot be where the server says")]
     Runs,

@@ -304,6 +304,7 @@ impl Service {
             StorageRequest::Clear(_)
             | StorageRequest::Read(_)
             | StorageRequest::Write { .. }
+            | StorageRequest::Digest { .. }
             | StorageRequest::Locate { .. }
             | StorageRequest::Revoke { .. } => Answer::Silence,
         }

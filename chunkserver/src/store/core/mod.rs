@@ -13,6 +13,7 @@
 //! | `checkpoint` | the map to the disk, beside all else |
 //! | `room` | how much room is left |
 //! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
+//! | `digest` | checksums of slices, told without reading any |
 //! | `driver` | [`StoreDriver`], by which a thread drives a store and its disk |
 //! | `told` | what it tells of them |
 //! | `hold` | [`StoreThread`], the hold of one who asks, and a thread that only drives |
@@ -28,6 +29,7 @@ mod checkpoint;
 mod clear;
 mod commit;
 mod create;
+mod digest;
 mod directory;
 mod driver;
 mod dump;

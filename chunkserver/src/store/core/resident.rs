@@ -3,7 +3,7 @@
 use super::blocking::Blocking;
 use super::read::stored_crc;
 use super::state::StoreCore;
-use crate::store::error::LocateError;
+use crate::store::error::LookError;
 use crate::store::place::slices_in;
 use crate::store::residence::{Located, Residence, SlicePlace};
 use crate::store::slice::{ChunkId, SLICE_BYTES, slice_crc};
@@ -50,21 +50,14 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Where the slices of a chunk lie in memory, from slice `first_slice` on.
     ///
     /// # Errors
-    /// See [`LocateError`].
+    /// See [`LookError`].
     pub fn locate(
         &self,
         chunk: ChunkId,
         first_slice: u64,
         runs_max: usize,
-    ) -> Result<Located, LocateError> {
-        let head = match self.map.chunks.get(&chunk) {
-            Some(found) if !found.head.suspect => found.head,
-            None if !self.map.may_miss_chunks => return Err(LocateError::NoSuchChunk(chunk)),
-            _ => return Err(LocateError::Suspect(chunk)),
-        };
-        if head.unfinished {
-            return Err(LocateError::Unfinished(chunk));
-        }
+    ) -> Result<Located, LookError> {
+        let head = self.told(chunk)?.head;
         let residence = self.residence.as_ref().filter(|residence| residence.holds(chunk));
         let slots = residence.map(|residence| residence.runs(chunk, first_slice, runs_max));
         Ok(Located { version: head.version, byte_len: head.byte_len, slots })

@@ -128,6 +128,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             | Request::Clear { .. }
             | Request::Delete { .. }
             | Request::Write { .. } => return self.change(Asked { to, request }),
+            Request::Digest { chunk, range } => Reply::Digest(self.digest(chunk, range)),
             Request::List { after, count_max } => Reply::List(self.list(after, count_max)),
             Request::Locate { chunk, first_slice, runs_max } => {
                 Reply::Locate(self.locate(chunk, first_slice, runs_max))

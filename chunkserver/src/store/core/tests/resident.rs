@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::resident::Arena;
-use crate::store::error::{CreateError, LocateError, WriteError};
+use crate::store::error::{CreateError, LookError, WriteError};
 use crate::store::residence::Slots;
 use towpath_fastpath::resident::{Found, SLOT_BYTES, inspect};
 use towpath_transport::SharedMemory;
@@ -63,7 +63,7 @@ fn compare(core: &mut Core, memory: &SharedMemory) {
         slices += if stat.resident { count } else { 0 };
         if stat.unfinished {
             let refused = core.locate(stat.chunk, 0, 1);
-            assert_eq!(refused, Err(LocateError::Unfinished(stat.chunk)));
+            assert_eq!(refused, Err(LookError::Unfinished(stat.chunk)));
             continue;
         }
         let found = resident(core, memory, stat.chunk);
