@@ -197,6 +197,7 @@ pub(super) const TABLE: &[Row] = &[
         may_use: MayUse::Only(&[
             "base",
             "qos",
+            "ec",
             "wake",
             "memory",
             "transport",
