@@ -100,6 +100,8 @@ fn a_server_with_keys_does_what_is_allowed_and_nothing_else() {
     assert!(matches!(reader.wait(op), Ok(Output::Digest(_))), "it may read as much");
     let op = reader.chunks.start_digest(&mut reader.endpoint, CHUNK, 4_096, 4_097);
     assert_eq!(denied(reader.wait(op)), Denied::OutOfRange);
+    let op = reader.chunks.start_sketch(&mut reader.endpoint, CHUNK, (0, 4_096), 1);
+    assert_eq!(denied(reader.wait(op)), Denied::OutOfRange);
     let over = Capability { expires_ms: 1, ..for_chunk(Rights::ALL) };
     assert_eq!(denied(showing(server.addr, grant(over)).stat(CHUNK)), Denied::Expired);
     let elsewhere = Capability { layout: 5, ..for_chunk(Rights::ALL) };
@@ -110,7 +112,7 @@ fn a_server_with_keys_does_what_is_allowed_and_nothing_else() {
     drop((nobody, writer, reader, elsewhere));
     let denied = server.stop().stats.denied;
     assert_eq!(denied[Denied::Missing as usize], 3);
-    assert_eq!(denied[Denied::OutOfRange as usize], 4);
+    assert_eq!(denied[Denied::OutOfRange as usize], 5);
     assert_eq!(denied[Denied::Rights as usize], 2);
 }
 

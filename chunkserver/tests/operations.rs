@@ -5,7 +5,8 @@ mod common;
 
 use common::{Client, Running, config, flip_where, pattern, refusal};
 use towpath_chunkserver::store::{ChunkId, slice_crc};
-use towpath_fastpath::digest::Digest;
+use towpath_ec::Sketch;
+use towpath_fastpath::digest::{Digest, Sketches};
 use towpath_fastpath::wire::{ClearHeader, ReadHeader, Sender, Why, WriteHeader, emit_crcs};
 use towpath_fastpath::{
     BlockingClient, Clear, ClientConfig, ClientError, ClientSession, ErrorKind, ErrorReply, Method,
@@ -193,6 +194,44 @@ fn a_digest_has_the_checksum_of_each_slice_and_reads_none() {
     let shared = shared.expect("it listens");
     let digest = shared.digest(CHUNK, 0, 40_000).wait().expect("it may be read");
     assert_eq!(digest, client.digest(CHUNK, 0, 40_000).expect("it may be read"));
+    shared.close();
+    client.close();
+    server.stop();
+}
+
+#[test]
+fn a_sketch_is_made_of_slices_that_were_checked() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let mut client = BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
+    client.create(CHUNK, None).expect("a fresh name");
+    let mut expected = pattern(40_000, 4);
+    client.write_once(CHUNK, 0, &expected).expect("it goes");
+    client.clear(CHUNK, Clear::Trim { offset: 8_192, byte_len: 8_192 }).expect("it goes");
+    expected[8_192..16_384].fill(0);
+    let made = |seed, bytes: &[u8]| -> Vec<[u8; 4]> {
+        let sketch = Sketch::new(seed);
+        bytes.chunks(4_096).map(|slice| sketch.of(slice).expect("a slice")).collect()
+    };
+    for (seed, offset, length) in [(1, 0, 40_000), (u64::MAX, 4_096, 20_000), (3, 36_864, 1)] {
+        let sketches = client.sketch(CHUNK, offset, length, seed).expect("it may be read");
+        assert_eq!(sketches.version(), client.stat(CHUNK).expect("it is there").version);
+        let bytes = &expected[offset as usize..][..length];
+        assert_eq!(sketches.sketches().collect::<Vec<_>>(), made(seed, bytes));
+    }
+    let kind = |result: Result<_, ClientError>| result.map(|_: Sketches| ()).expect_err("no").kind;
+    let over = ErrorReply::PastEnd { chunk: CHUNK, length: 40_000 };
+    assert_eq!(kind(client.sketch(CHUNK, 0, 40_001, 1)), ErrorKind::Refused(over));
+    assert_eq!(kind(client.sketch(CHUNK, 1, 4_096, 1)), ErrorKind::Unaligned);
+    let long = kind(client.sketch(CHUNK, 0, (1 << 20) + 1, 1));
+    assert_eq!(long, ErrorKind::Refused(ErrorReply::TooLong { max: 1 << 20 }));
+    flip_where(&dir.path().join("disk"), &expected[4_096..8_192]);
+    let damaged = ErrorReply::SliceCorrupt { chunk: CHUNK, slice: 1 };
+    assert_eq!(kind(client.sketch(CHUNK, 0, 40_000, 1)), ErrorKind::Refused(damaged));
+    let shared = towpath_fastpath::Client::connect(server.addr, ClientConfig::new());
+    let shared = shared.expect("it listens");
+    let sketches = shared.sketch(CHUNK, 8_192, 8_192, 9).wait().expect("it may be read");
+    assert_eq!(sketches.sketches().collect::<Vec<_>>(), [[0; 4]; 2], "of zeros");
     shared.close();
     client.close();
     server.stop();

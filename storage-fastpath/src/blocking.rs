@@ -5,7 +5,7 @@ mod changes;
 use crate::client::{ChunkClient, Done, OpId};
 use crate::config::ClientConfig;
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
-use crate::digest::Digest;
+use crate::digest::{Digest, Sketches};
 use crate::error::{ClientError, ErrorKind, OpenError};
 use crate::health::{HealthMonitor, HealthReply};
 use crate::hedge::{HedgeStats, HedgedClient};
@@ -142,6 +142,26 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         match self.wait(op)? {
             Output::Digest(digest) => Ok(digest),
             _ => Err(wrong(Method::Digest)),
+        }
+    }
+
+    /// The sketch of each slice of a range that begins with one, of at most
+    /// [`SKETCHED_BYTES_MAX`](crate::limits::SKETCHED_BYTES_MAX) bytes, drawn by a seed.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn sketch(
+        &mut self,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+        seed: u64,
+    ) -> Result<Sketches, ClientError> {
+        let client = self.client.primary_mut();
+        let op = client.start_sketch(&mut self.endpoint, chunk, (offset, length), seed)?;
+        match self.wait(op)? {
+            Output::Sketches(sketches) => Ok(sketches),
+            _ => Err(wrong(Method::Sketch)),
         }
     }
 

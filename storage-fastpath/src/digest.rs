@@ -1,4 +1,4 @@
-//! What a server says of the slices of a chunk without sending them: their checksums.
+//! What a server says of the slices of a chunk without sending them: checksums, and sketches.
 //!
 //! Copies of the same bytes in different chunks have different checksums of slices, as these are
 //! bound to their place. [`Digest::content`] takes that off.
@@ -143,6 +143,64 @@ impl Digest {
     }
 }
 
+/// Asks for a sketch of each slice of a range, which the server reads for that.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct SketchRequest {
+    /// The chunk.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Name,
+    /// First byte of the range: that of a slice.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// Its length in bytes, 1 to [`SKETCHED_BYTES_MAX`](crate::limits::SKETCHED_BYTES_MAX).
+    #[prost(uint32, tag = "3")]
+    pub length: u32,
+    /// By which the linear function is drawn that makes the sketches.
+    #[prost(fixed64, tag = "4")]
+    pub seed: u64,
+}
+
+/// Sketches of slices.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SketchReply {
+    /// The version of the chunk.
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    /// Its length in bytes.
+    #[prost(uint64, tag = "2")]
+    pub byte_len: u64,
+    /// The sketch of each slice of the range, its bytes in little-endian order.
+    #[prost(fixed32, repeated, tag = "3")]
+    pub sketches: Vec<u32>,
+}
+
+/// The sketches of the slices of a range of a chunk, of one version of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sketches(SketchReply);
+
+impl Sketches {
+    /// What a server has answered, where it fits what it was asked.
+    ///
+    /// # Errors
+    /// [`WireError::Slices`].
+    pub fn check(range: SliceRange, reply: SketchReply) -> Result<Self, WireError> {
+        let span = range.span();
+        let fits = reply.sketches.len() as u64 == span.count() && span.end() <= reply.byte_len;
+        if fits { Ok(Self(reply)) } else { Err(WireError::Slices) }
+    }
+
+    /// The version of the chunk.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.0.version
+    }
+
+    /// The sketches, in the order of the slices.
+    pub fn sketches(&self) -> impl ExactSizeIterator<Item = [u8; 4]> {
+        self.0.sketches.iter().map(|sketch| sketch.to_le_bytes())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,6 +254,19 @@ mod tests {
             DigestReply { holes: vec![0, 0], ..good.clone() },
         ] {
             assert_eq!(check(&wrong), Err(WireError::Slices), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn sketches_of_another_range_are_refused() {
+        let check = |byte_len, count| {
+            let reply = SketchReply { version: 5, byte_len, sketches: vec![0x0403_0201; count] };
+            Sketches::check(range(8_192, 4_097), reply)
+        };
+        let good = check(12_289, 2).expect("it fits");
+        assert_eq!(good.sketches().collect::<Vec<_>>(), [[1, 2, 3, 4]; 2]);
+        for (byte_len, count) in [(12_288, 2), (12_289, 1), (12_289, 3)] {
+            assert_eq!(check(byte_len, count), Err(WireError::Slices));
         }
     }
 }

@@ -27,7 +27,7 @@
 //! | `run` | CRC32C of bytes in several slices, from the checksums of these |
 //! | `wire` | read and write headers, the vector of checksums, error replies |
 //! | `control` | protobuf bodies of the other operations |
-//! | `digest` | checksums of the slices of a chunk, without their bytes |
+//! | `digest` | checksums and sketches of the slices of a chunk, without their bytes |
 //! | `verify` | received bytes against their checksums, in one pass |
 //! | `server` | parses requests and builds replies, for a server of chunks |
 //! | `client`, `output` | [`ChunkClient`]: starts operations, checks replies against requests |

@@ -23,6 +23,10 @@ pub const CRCS_MAX: usize = (BODY_BYTES_MAX - IO_HEADER_BYTES) / 4;
 /// [`CRCS_MAX`] slices, rounded down to a power of two.
 pub const IO_BYTES_MAX: usize = 32 << 20;
 
+/// The most bytes of which one request has sketches made: a server's thread is busy with them for
+/// some hundred microseconds.
+pub const SKETCHED_BYTES_MAX: usize = 1 << 20;
+
 /// Chunks of one page of a listing: their bodies stay below the limit of an rpc body.
 pub const LIST_MAX: usize = 1024;
 

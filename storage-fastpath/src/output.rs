@@ -1,7 +1,7 @@
 //! What an operation gave: replies taken apart, and held against what was asked.
 
 use crate::control::{ChunkInfo, InfoReply, ListReply, LocateReply, ScrubReply};
-use crate::digest::{Digest, DigestReply, SliceRange};
+use crate::digest::{Digest, DigestReply, SketchReply, Sketches, SliceRange};
 use crate::error::ErrorKind;
 use crate::health::HealthReply;
 use crate::qos::wire::{JoinReply, QosReply};
@@ -41,6 +41,8 @@ pub enum Output {
     Scrub(ScrubReply),
     /// The link has replaced the older links of its session.
     Session,
+    /// Sketches of slices.
+    Sketches(Sketches),
     /// The state of a chunk.
     Stat(ChunkInfo),
 }
@@ -61,6 +63,7 @@ impl Output {
             Self::Revoked => Method::Revoke,
             Self::Scrub(_) => Method::Scrub,
             Self::Session => Method::Session,
+            Self::Sketches(_) => Method::Sketch,
             Self::Stat(_) => Method::Stat,
         }
     }
@@ -167,7 +170,7 @@ impl ReadData {
 pub(crate) struct Asked {
     pub(crate) method: Method,
     pub(crate) chunk: Option<ChunkId>,
-    /// Of reads, writes and digests.
+    /// Of reads, writes, digests and sketches.
     pub(crate) span: Option<Span>,
 }
 
@@ -255,6 +258,7 @@ fn control_output(asked: &Asked, body: &[u8]) -> Result<Output, ErrorKind> {
         Method::List => ListReply::decode(body).map(Output::List).map_err(bad),
         Method::Locate => LocateReply::decode(body).map(Output::Located).map_err(bad),
         Method::Scrub => ScrubReply::decode(body).map(Output::Scrub).map_err(bad),
+        Method::Sketch => sketches(asked, body).map(Output::Sketches),
         Method::Stat => ChunkInfo::decode(body).map(Output::Stat).map_err(bad),
     }
     .map_err(ErrorKind::BadReply)
@@ -262,10 +266,20 @@ fn control_output(asked: &Asked, body: &[u8]) -> Result<Output, ErrorKind> {
 
 fn digest(asked: &Asked, body: &[u8]) -> Result<Digest, WireError> {
     let reply = DigestReply::decode(body).map_err(|_| WireError::Protobuf)?;
-    // What was asked has both.
+    let (chunk, range) = range(asked)?;
+    Digest::check(chunk, range, reply)
+}
+
+fn sketches(asked: &Asked, body: &[u8]) -> Result<Sketches, WireError> {
+    let reply = SketchReply::decode(body).map_err(|_| WireError::Protobuf)?;
+    let (_, range) = range(asked)?;
+    Sketches::check(range, reply)
+}
+
+/// What was asked of slices has both.
+fn range(asked: &Asked) -> Result<(ChunkId, SliceRange), WireError> {
     let Asked { chunk: Some(chunk), span: Some(span), .. } = *asked else {
         return Err(WireError::Slices);
     };
-    let range = SliceRange::new(span.start(), (span.end() - span.start()) as u32)?;
-    Digest::check(chunk, range, reply)
+    Ok((chunk, SliceRange::new(span.start(), (span.end() - span.start()) as u32)?))
 }

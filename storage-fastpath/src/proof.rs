@@ -107,7 +107,7 @@ pub fn demand(request: &StorageRequest, tenant: u32) -> Option<Demand> {
             let start = first_slice.saturating_mul(SLICE_BYTES as u64);
             bytes(on(Rights::ONE_SIDED, *chunk), start, None)
         }
-        StorageRequest::Digest { chunk, range } => {
+        StorageRequest::Digest { chunk, range } | StorageRequest::Sketch { chunk, range, .. } => {
             bytes(on(Rights::READ, *chunk), range.offset, ends(range.offset, range.length.into()))
         }
         StorageRequest::Create { chunk, .. } => changes(Rights::CREATE, *chunk),

@@ -12,7 +12,7 @@ use crate::control::{
     ListReply, ListRequest, LocateReply, LocateRequest, RevokeRequest, ScrubReply, ScrubRequest,
     SessionRequest,
 };
-use crate::digest::{DigestReply, DigestRequest, SliceRange};
+use crate::digest::{DigestReply, DigestRequest, SketchReply, SketchRequest, SliceRange};
 use crate::health::{HealthReply, HealthRequest};
 use crate::limits::READ_REPLY_BYTES;
 use crate::proof::Shown;
@@ -112,6 +112,15 @@ pub enum StorageRequest {
         id: u128,
         /// Rises with each link of the session.
         epoch: u64,
+    },
+    /// Sketches of slices.
+    Sketch {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Which of its slices.
+        range: SliceRange,
+        /// By which they are drawn.
+        seed: u64,
     },
     /// The state of a chunk.
     Stat {
@@ -241,14 +250,8 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
             let ScrubRequest { budget_slices } = decode(body)?;
             StorageRequest::Scrub { budget_slices }
         }
-        Method::Info => {
-            let InfoRequest {} = decode(body)?;
-            StorageRequest::Info
-        }
-        Method::Health => {
-            let HealthRequest {} = decode(body)?;
-            StorageRequest::Health
-        }
+        Method::Info => decode::<InfoRequest>(body).map(|_| StorageRequest::Info)?,
+        Method::Health => decode::<HealthRequest>(body).map(|_| StorageRequest::Health)?,
         Method::Finish => {
             let FinishRequest { chunk, byte_len, version, stamp } = decode(body)?;
             let terms = Terms { version, stamp };
@@ -258,10 +261,8 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
             let LocateRequest { chunk, first_slice } = decode(body)?;
             StorageRequest::Locate { chunk: chunk.into(), first_slice }
         }
-        Method::Digest => {
-            let DigestRequest { chunk, offset, length } = decode(body)?;
-            StorageRequest::Digest { chunk: chunk.into(), range: SliceRange::new(offset, length)? }
-        }
+        Method::Digest => digest(body)?,
+        Method::Sketch => sketch(body)?,
         Method::Join => StorageRequest::Join(decode(body)?),
         Method::Qos => {
             let QosRequest {} = decode(body)?;
@@ -276,6 +277,18 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
             StorageRequest::Session { id: u128::from(high) << 64 | u128::from(low), epoch }
         }
     })
+}
+
+fn digest(body: &[u8]) -> Result<StorageRequest, WireError> {
+    let DigestRequest { chunk, offset, length } = decode(body)?;
+    let range = SliceRange::new(offset, length)?;
+    Ok(StorageRequest::Digest { chunk: chunk.into(), range })
+}
+
+fn sketch(body: &[u8]) -> Result<StorageRequest, WireError> {
+    let SketchRequest { chunk, offset, length, seed } = decode(body)?;
+    let range = SliceRange::new(offset, length)?;
+    Ok(StorageRequest::Sketch { chunk: chunk.into(), range, seed })
 }
 
 fn decode<M: Message + Default>(body: &[u8]) -> Result<M, WireError> {
@@ -430,6 +443,17 @@ pub fn digest_reply<D: Device<Memory = Region>>(
     digest: &DigestReply,
 ) -> Result<Outgoing, NoBuffer> {
     encoded(endpoint, digest)
+}
+
+/// The reply to a question for sketches of slices.
+///
+/// # Errors
+/// [`NoBuffer`].
+pub fn sketch_reply<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    sketches: &SketchReply,
+) -> Result<Outgoing, NoBuffer> {
+    encoded(endpoint, sketches)
 }
 
 /// The reply to a scrub.

@@ -2,14 +2,14 @@
 
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, LocateReply, ScrubReply};
-use towpath_fastpath::digest::DigestReply;
+use towpath_fastpath::digest::{DigestReply, SketchReply, SliceRange};
 use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::limits::READ_REPLY_BYTES;
 use towpath_fastpath::qos::wire::{JoinReply, QosReply};
 use towpath_fastpath::run::page_crcs;
 use towpath_fastpath::server::{
     Rejection, changed_reply, digest_reply, done_reply, health_reply, info_reply, join_reply,
-    list_reply, locate_reply, qos_reply, scrub_reply, stat_reply,
+    list_reply, locate_reply, qos_reply, scrub_reply, sketch_reply, stat_reply,
 };
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, emit_crcs};
 use towpath_rpc::limits::HEADER_BYTES;
@@ -45,6 +45,8 @@ pub(super) enum Answer {
     Qos(Box<QosReply>),
     /// What a scrub found.
     Scrub(ScrubReply),
+    /// Sketches of slices.
+    Sketch(SketchReply),
     /// The state of a chunk.
     Stat(ChunkInfo),
     /// There is no such method.
@@ -105,6 +107,7 @@ impl Answer {
                 Ok(reply)
             }
             Self::Scrub(found) => scrub_reply(endpoint, found),
+            Self::Sketch(sketches) => sketch_reply(endpoint, sketches),
             Self::Stat(info) => stat_reply(endpoint, info),
             Self::Unsupported => {
                 return Ok((Status::UNSUPPORTED, Outgoing::new(endpoint, 0, 0)?));
@@ -117,6 +120,11 @@ impl Answer {
 /// Bytes of the buffer that the head of a read's answer needs at least.
 pub(super) fn read_head_bytes(header: &ReadHeader) -> usize {
     HEADER_BYTES + READ_REPLY_BYTES + 4 * header.span().count() as usize
+}
+
+/// The same of an answer with sketches: four bytes of each slice, and less than a read's header.
+pub(super) fn sketch_bytes(range: SliceRange) -> usize {
+    HEADER_BYTES + READ_REPLY_BYTES + 4 * range.span().count() as usize
 }
 
 /// What clients are told of a chunk.

@@ -46,6 +46,8 @@ pub(super) enum Ask {
     Scrub(Scrub),
     /// The link replaces the older ones of a session: its number and this link's epoch.
     Session(u128, u64),
+    /// Sketches of slices, by a seed.
+    Sketch(ChunkId, SliceRange, u64),
     /// The state of a chunk.
     Stat(ChunkId),
     /// A write: its data, as far as it is not staged, and its checksums are here until the store
@@ -89,6 +91,7 @@ impl Ask {
                 }))
             }
             StorageRequest::Session { id, epoch } => Self::Session(id, epoch),
+            StorageRequest::Sketch { chunk, range, seed } => Self::Sketch(chunk, range, seed),
             StorageRequest::Stat { chunk } => Self::Stat(chunk),
         })
     }
@@ -108,6 +111,7 @@ impl Ask {
             Self::Revoke(..) => Method::Revoke,
             Self::Scrub(_) => Method::Scrub,
             Self::Session(..) => Method::Session,
+            Self::Sketch(..) => Method::Sketch,
             Self::Stat(_) => Method::Stat,
             Self::Write(..) => Method::Write,
         }
@@ -125,7 +129,9 @@ impl Ask {
                 Clear::Truncate { byte_len } => (header.chunk, byte_len, 0),
             },
             Self::Create(chunk, ..) | Self::Delete(chunk, _) | Self::Stat(chunk) => (*chunk, 0, 0),
-            Self::Digest(chunk, range) => (*chunk, range.offset, range.length.into()),
+            Self::Digest(chunk, range) | Self::Sketch(chunk, range, _) => {
+                (*chunk, range.offset, range.length.into())
+            }
             Self::Finish(chunk, byte_len, _) => (*chunk, 0, *byte_len),
             Self::Locate(chunk, first) => (*chunk, first.saturating_mul(SLICE_BYTES as u64), 0),
             _ => return None,
@@ -151,6 +157,7 @@ impl Ask {
             Self::Read(ReadHeader { length, .. }) | Self::Write(WriteHeader { length, .. }, ..) => {
                 (*length).into()
             }
+            Self::Sketch(_, range, _) => range.length.into(),
             _ => 0,
         }
     }
@@ -165,6 +172,7 @@ impl Ask {
             | Self::Finish(chunk, ..)
             | Self::Locate(chunk, _)
             | Self::Read(ReadHeader { chunk, .. })
+            | Self::Sketch(chunk, ..)
             | Self::Stat(chunk)
             | Self::Write(WriteHeader { chunk, .. }, ..) => Target::Chunk(*chunk),
             Self::Info => Target::Server,
@@ -204,6 +212,13 @@ impl Ask {
                 crcs: spare.take_crcs(),
             },
             Self::Scrub(scrub) => Request::Scrub { budget_slices: scrub.step(), from: None },
+            &mut Self::Sketch(chunk, SliceRange { offset, length }, _) => Request::Read {
+                chunk,
+                offset,
+                byte_len: length as usize,
+                buf: buf?,
+                crcs: spare.take_crcs(),
+            },
             // Answered without the store.
             Self::Join(_) | Self::Revoke(..) | Self::Session(..) => return None,
             &mut Self::Stat(chunk) => Request::Stat { chunk },

@@ -2,6 +2,7 @@
 
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::control::{DiskInfo, InfoReply, ListReply};
+use towpath_fastpath::digest::DigestReply;
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, VERSION};
 use towpath_rpc::limits::MESSAGE_BYTES_MAX_DEFAULT;
 use towpath_rpc::{Fate, Piece};
@@ -12,10 +13,12 @@ use super::ask::Ask;
 use super::errors::{of_create, of_delete, of_finish, of_look, of_read, of_suspect, of_write};
 use super::scrubbing::{ScrubBoard, ScrubProgress};
 use super::server::{Asked, ChunkServer, Job};
+use super::sketch::sketched;
 use crate::store::core::Told;
 use crate::store::disks::DiskStatus;
 use crate::store::{
-    ChunkStat, Completion, ReadDone, ReadError, Reply, StoreStats, Ticket, WriteError,
+    ChunkId, ChunkStat, Completion, LookError, ReadDone, ReadError, Reply, StoreStats, Ticket,
+    WriteError,
 };
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
@@ -69,15 +72,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 done(result.map_err(|error| of_finish(chunk, error)))
             }
             (Reply::Delete(result), _) => done(result.map_err(of_delete)),
-            (Reply::Digest(digest), Ask::Digest(..)) => {
-                digest.map_or_else(|error| Answer::Error(of_look(error)), Answer::Digest)
-            }
+            (Reply::Digest(digest), _) => digested(digest),
             (Reply::List(stats), Ask::List(_, count)) => Answer::List(list(&stats, count)),
             (Reply::Locate(found), Ask::Locate(chunk, _)) => {
                 self.located(responder.link(), chunk, found)
             }
             (Reply::Read { result, buf, crcs }, Ask::Read(header)) => {
                 self.on_read(header, result, buf, crcs)
+            }
+            (Reply::Read { result, buf, crcs }, Ask::Sketch(chunk, _, seed)) => {
+                self.policy.spare.put_crcs(crcs);
+                sketched(chunk, seed, result, &buf)
             }
             (Reply::Scrub(report), Ask::Scrub(mut scrub)) => {
                 scrub.add(&report);
@@ -88,13 +93,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 }
                 Answer::Scrub(scrub.into_reply())
             }
-            (Reply::Stat(stat), Ask::Stat(chunk)) => stat.map_or_else(
-                || Answer::Error(ErrorReply::NoSuchChunk { chunk }),
-                |stat| match stat.suspect {
-                    true => Answer::Error(of_suspect(stat.chunk)),
-                    false => Answer::Stat(chunk_info(&stat)),
-                },
-            ),
+            (Reply::Stat(stat), Ask::Stat(chunk)) => stated(chunk, stat),
             (Reply::Stats(stats), _) => Answer::Info(Box::new(self.info(responder.link(), &stats))),
             (Reply::Write { result, data, .. }, Ask::Write(header, _, _, mut staged)) => {
                 if !matches!(result, Err(WriteError::NotStaged)) {
@@ -195,6 +194,18 @@ fn disk_info(disk: DiskStatus, scrub: ScrubProgress) -> DiskInfo {
 
 fn done(result: Result<Ticket, ErrorReply>) -> Answer {
     result.map_or_else(Answer::Error, |Ticket(version)| Answer::Changed(version))
+}
+
+fn digested(digest: Result<DigestReply, LookError>) -> Answer {
+    digest.map_or_else(|error| Answer::Error(of_look(error)), Answer::Digest)
+}
+
+fn stated(chunk: ChunkId, stat: Option<ChunkStat>) -> Answer {
+    match stat {
+        None => Answer::Error(ErrorReply::NoSuchChunk { chunk }),
+        Some(ChunkStat { suspect: true, chunk, .. }) => Answer::Error(of_suspect(chunk)),
+        Some(stat) => Answer::Stat(chunk_info(&stat)),
+    }
 }
 
 /// The page of a listing that was asked for with one entry too many.

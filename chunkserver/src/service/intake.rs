@@ -1,6 +1,7 @@
 //! What becomes of a request that has come in, until it waits for the store or has its answer.
 
 use towpath_fastpath::ErrorReply;
+use towpath_fastpath::limits::SKETCHED_BYTES_MAX;
 use towpath_fastpath::proof::Shown;
 use towpath_fastpath::server::{Rejection, StorageRequest, parse_shown, shown};
 use towpath_rpc::{Request as RpcRequest, Responder};
@@ -107,6 +108,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         Ok(parsed)
     }
 
+    /// The most bytes of which one request has sketches made: they are read into a send buffer.
+    fn sketched_max(&self) -> usize {
+        self.read_bytes_max.min(SKETCHED_BYTES_MAX)
+    }
+
     /// What the store is asked for a request without data, or the answer where it is not.
     pub(super) fn accept(&mut self, parsed: StorageRequest) -> Result<Ask, Answer> {
         match parsed {
@@ -114,6 +120,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             StorageRequest::Qos => Err(Answer::Qos(Box::new(self.qos_reply()))),
             StorageRequest::Read(header) if header.length as usize > self.read_bytes_max => {
                 let max = self.read_bytes_max as u64;
+                Err(Answer::Error(ErrorReply::TooLong { max }))
+            }
+            StorageRequest::Sketch { range, .. } if range.length as usize > self.sketched_max() => {
+                let max = self.sketched_max() as u64;
                 Err(Answer::Error(ErrorReply::TooLong { max }))
             }
             other => Ask::new(other).ok_or(Answer::Error(ErrorReply::Busy)),

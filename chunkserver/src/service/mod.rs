@@ -23,6 +23,7 @@
 //! | `scrubbing` | how far the background scrub is |
 //! | `refusals` | clients that were turned away, in the log |
 //! | `errors` | error replies for errors of the store |
+//! | `sketch` | four bytes of each slice that was read |
 //! | `spare` | lists that are kept for reuse |
 //! | `config`, `limits`, `stats` | settings, bounds, counters |
 
@@ -45,6 +46,7 @@ mod refusals;
 mod scrub;
 mod scrubbing;
 mod server;
+mod sketch;
 mod spare;
 mod start;
 mod stats;

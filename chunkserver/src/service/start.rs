@@ -3,11 +3,10 @@
 use std::cell::Cell;
 
 use towpath_fastpath::ErrorReply;
-use towpath_fastpath::wire::ReadHeader;
 use towpath_rpc::Fate;
 use towpath_transport::{Buf, Class, Device, Region};
 
-use super::answer::{Answer, read_head_bytes};
+use super::answer::{Answer, read_head_bytes, sketch_bytes};
 use super::ask::Ask;
 use super::errors::of_unsent;
 use super::queues::Of;
@@ -116,12 +115,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 }
             }
         }
-        let buf = match &job.ask {
-            Ask::Read(header) => match self.read_buf(header) {
-                Some(buf) => Some(buf),
-                None => return Err((job, Lack::Buffer)),
-            },
+        let room = match &job.ask {
+            Ask::Read(header) => Some((header.length, read_head_bytes(header))),
+            Ask::Sketch(_, range, _) => Some((range.length, sketch_bytes(*range))),
             _ => None,
+        };
+        let buf = match room.map(|(length, head)| self.read_buf(length as usize, head)) {
+            Some(None) => return Err((job, Lack::Buffer)),
+            buf => buf.flatten(),
         };
         match self.tenants.admit(now, job.price) {
             Ok(tokens) => job.tokens = tokens,
@@ -152,12 +153,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         Ok(())
     }
 
-    /// A send buffer with room for a read: the store fills it, the network sends it.
-    fn read_buf(&self, header: &ReadHeader) -> Option<Buf> {
-        let byte_len = header.length as usize;
+    /// A send buffer with room for what is read: the store fills it, the network sends it.
+    fn read_buf(&self, byte_len: usize, head_bytes: usize) -> Option<Buf> {
         let mut buf = self.endpoint.alloc(byte_len).ok()?;
         buf.set_len(byte_len).ok()?;
         // Never the last one: reads that hold all buffers would leave none for their answers.
-        self.endpoint.alloc(read_head_bytes(header)).map(|_| buf).ok()
+        self.endpoint.alloc(head_bytes).map(|_| buf).ok()
     }
 }

@@ -67,6 +67,7 @@ impl Tenants {
         let Weights { read, write } = self.weights;
         let (bytes, weight) = match ask {
             Ask::Read(header) => (header.length, read),
+            Ask::Sketch(_, range, _) => (range.length, read),
             Ask::Write(header, ..) => (header.length, write),
             Ask::Clear(_) | Ask::Create(..) | Ask::Delete(..) | Ask::Finish(..) => (0, write),
             Ask::Scrub(scrub) => {

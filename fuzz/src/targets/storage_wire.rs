@@ -5,18 +5,20 @@ use crate::input::coarse;
 use prost::Message;
 use std::mem::discriminant;
 use towpath_base::crc::crc32c;
-use towpath_fastpath::{ChunkId, SLICE_BYTES};
 use towpath_fastpath::control::{
     ChunkInfo, ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoReply, ListReply,
     ListRequest, LocateReply, LocateRequest, RevokeRequest, ScrubReply, ScrubRequest,
     SessionRequest,
 };
-use towpath_fastpath::digest::{Digest, DigestReply, DigestRequest, SliceRange};
+use towpath_fastpath::digest::{
+    Digest, DigestReply, DigestRequest, SketchReply, SketchRequest, Sketches, SliceRange,
+};
 use towpath_fastpath::qos::wire::{JoinReply, JoinRequest, QosReply};
 use towpath_fastpath::resident::{Located, SLOT_BYTES};
 use towpath_fastpath::wire::{
     ChangeReply, ClearHeader, ErrorReply, ReadHeader, ReadReplyHeader, WireError, WriteHeader,
 };
+use towpath_fastpath::{ChunkId, SLICE_BYTES};
 use towpath_rpc::limits::HEADER_BYTES;
 
 /// Bytes of a read or write header; its checksum is the last four.
@@ -74,6 +76,7 @@ pub(crate) fn run(input: &[u8]) -> u64 {
             0
         })),
         10 => digest(&body),
+        11 => sketches(&body),
         _ => located(&body),
     };
     class(&[u64::from(which), outcome])
@@ -117,6 +120,7 @@ fn requests(body: &[u8]) -> u64 {
         decoded::<LocateRequest>(body),
         decoded::<JoinRequest>(body),
         decoded::<DigestRequest>(body),
+        decoded::<SketchRequest>(body),
     ])
 }
 
@@ -175,6 +179,21 @@ fn digest(body: &[u8]) -> u64 {
     }
 }
 
+/// The same of sketches.
+fn sketches(body: &[u8]) -> u64 {
+    let Some((&[first, count], body)) = body.split_first_chunk() else { return 0 };
+    let slice = SLICE_BYTES as u64;
+    let range = SliceRange::new(u64::from(first) * slice, u32::from(count) * slice as u32);
+    let (Ok(range), Ok(reply)) = (range, SketchReply::decode(body)) else { return 1 };
+    match Sketches::check(range, reply) {
+        Ok(sketches) => {
+            assert_eq!(sketches.sketches().len(), usize::from(count));
+            class(&[2, coarse(count.into())])
+        }
+        Err(_) => 3,
+    }
+}
+
 /// Whatever decodes encodes to something that decodes to the same.
 fn decoded<T: Message + Default + PartialEq>(body: &[u8]) -> u64 {
     let Ok(message) = T::decode(body) else { return 0 };
@@ -201,6 +220,22 @@ mod tests {
 
     fn with(selector: u8, body: &[u8]) -> Vec<u8> {
         [&[selector], body].concat()
+    }
+
+    /// What is asked and told of slices without their bytes.
+    fn of_slices(chunk: ChunkId) -> Vec<(&'static str, Vec<u8>)> {
+        let digest = DigestRequest { chunk: chunk.into(), offset: 8192, length: 12_288 };
+        let crcs = vec![0x1413_1211, 0x2423_2221];
+        let digested = DigestReply { version: 7, byte_len: 13_000, crcs, holes: vec![2] };
+        let sketch = SketchRequest { chunk: chunk.into(), offset: 8192, length: 8192, seed: 5 };
+        let sketches = vec![0x1413_1211, 0x2423_2221];
+        let sketched = SketchReply { version: 7, byte_len: 16_384, sketches };
+        vec![
+            ("digest", with(5, &digest.encode_to_vec())),
+            ("digested", with(10, &[&[2, 3], &digested.encode_to_vec()[..]].concat())),
+            ("sketch", with(5, &sketch.encode_to_vec())),
+            ("sketched", with(11, &[&[2, 2], &sketched.encode_to_vec()[..]].concat())),
+        ]
     }
 
     #[test]
@@ -248,9 +283,6 @@ mod tests {
             runs: runs.into(),
             more: false,
         };
-        let digest = DigestRequest { chunk: chunk.into(), offset: 8192, length: 12_288 };
-        let crcs = vec![0x1413_1211, 0x2423_2221];
-        let digested = DigestReply { version: 7, byte_len: 13_000, crcs, holes: vec![2] };
         let made = [
             ("push", with(0, &push.emit())),
             ("rpc", with(0, &[1, 1, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0])),
@@ -269,11 +301,10 @@ mod tests {
                 "locate",
                 with(5, &LocateRequest { chunk: chunk.into(), first_slice: 3 }.encode_to_vec()),
             ),
-            ("digest", with(5, &digest.encode_to_vec())),
-            ("digested", with(10, &[&[2, 3], &digested.encode_to_vec()[..]].concat())),
             ("located", with(7, &[&[0], &located.encode_to_vec()[..]].concat())),
             ("info", with(6, &InfoReply::default().encode_to_vec())),
         ];
+        let made: Vec<_> = made.into_iter().chain(of_slices(chunk)).collect();
         seeds::check("storage_wire", &made);
     }
 }

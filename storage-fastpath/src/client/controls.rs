@@ -6,7 +6,7 @@ use crate::control::{
     ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoRequest, ListRequest,
     LocateRequest, RevokeRequest, ScrubRequest, SessionRequest,
 };
-use crate::digest::DigestRequest;
+use crate::digest::{DigestRequest, SketchRequest};
 use crate::error::{ClientError, ErrorKind};
 use crate::health::HealthRequest;
 use crate::qos::wire::{JoinRequest, QosRequest};
@@ -196,6 +196,24 @@ impl ChunkClient {
         let op = self.slices_op(Method::Digest, chunk, offset, length)?;
         let body = DigestRequest { chunk: chunk.into(), offset, length: length as u32 };
         let built = self.outgoing(endpoint, Method::Digest, &[&body.encode_to_vec()], 0);
+        self.start(endpoint, op, built)
+    }
+
+    /// Asks for the sketch of each slice of a range that begins with one, of at most
+    /// [`SKETCHED_BYTES_MAX`](crate::limits::SKETCHED_BYTES_MAX) bytes, drawn by a seed.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_sketch<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        (offset, length): (u64, usize),
+        seed: u64,
+    ) -> Result<OpId, ClientError> {
+        let op = self.slices_op(Method::Sketch, chunk, offset, length)?;
+        let body = SketchRequest { chunk: chunk.into(), offset, length: length as u32, seed };
+        let built = self.outgoing(endpoint, Method::Sketch, &[&body.encode_to_vec()], 0);
         self.start(endpoint, op, built)
     }
 

@@ -20,7 +20,7 @@ use crate::change::{Clear, Terms};
 use crate::client::{NewChunk, io_bytes_max};
 use crate::config::ClientConfig;
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
-use crate::digest::Digest;
+use crate::digest::{Digest, Sketches};
 use crate::error::{ClientError, ErrorKind, OpenError};
 use crate::health::HealthReply;
 use crate::limits::{LIST_MAX, SHARED_OPEN_MAX};
@@ -213,6 +213,22 @@ impl Client {
     pub fn digest(&self, chunk: ChunkId, offset: u64, length: usize) -> Pending<Digest> {
         self.ask(Request::Digest { chunk, offset, length }, false, |given| match given {
             Given::Output(Output::Digest(digest)) => Some(digest),
+            _ => None,
+        })
+    }
+
+    /// The sketch of each slice of a range that begins with one, of at most
+    /// [`SKETCHED_BYTES_MAX`](crate::limits::SKETCHED_BYTES_MAX) bytes, of one version of the
+    /// chunk, drawn by a seed. The server reads the slices and checks them.
+    pub fn sketch(
+        &self,
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+        seed: u64,
+    ) -> Pending<Sketches> {
+        self.ask(Request::Sketch { chunk, offset, length, seed }, false, |given| match given {
+            Given::Output(Output::Sketches(sketches)) => Some(sketches),
             _ => None,
         })
     }

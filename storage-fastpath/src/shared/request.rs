@@ -41,6 +41,7 @@ pub(super) enum Request {
     Qos,
     Read { chunk: ChunkId, offset: u64, length: usize, by: ReadBy },
     Scrub { budget_slices: u64 },
+    Sketch { chunk: ChunkId, offset: u64, length: usize, seed: u64 },
     Stat { chunk: ChunkId },
     Write { chunk: ChunkId, offset: u64, bytes: Vec<u8>, terms: Terms },
 }
@@ -59,6 +60,7 @@ impl Request {
             Self::Qos => Method::Qos,
             Self::Read { .. } => Method::Read,
             Self::Scrub { .. } => Method::Scrub,
+            Self::Sketch { .. } => Method::Sketch,
             Self::Stat { .. } => Method::Stat,
             Self::Write { .. } => Method::Write,
         }
@@ -96,6 +98,9 @@ impl Request {
                 client.start_resident_read(endpoint, chunk, offset, length)
             }
             Self::Scrub { budget_slices } => client.start_scrub(endpoint, budget_slices),
+            Self::Sketch { chunk, offset, length, seed } => {
+                client.start_sketch(endpoint, chunk, (offset, length), seed)
+            }
             Self::Stat { chunk } => client.start_stat(endpoint, chunk),
             Self::Write { chunk, offset, ref bytes, terms } => {
                 client.start_write_copy_on(endpoint, terms, (chunk, offset), bytes)
@@ -138,6 +143,7 @@ impl Request {
             | Self::Stat { chunk } => (Some(chunk), None),
             Self::Digest { chunk, offset, .. }
             | Self::Read { chunk, offset, .. }
+            | Self::Sketch { chunk, offset, .. }
             | Self::Write { chunk, offset, .. } => (Some(chunk), Some(offset)),
             Self::Health | Self::Info | Self::List { .. } | Self::Qos | Self::Scrub { .. } => {
                 (None, None)

@@ -70,11 +70,13 @@ pub enum Method {
     Revoke = 18,
     /// The checksums of slices.
     Digest = 19,
+    /// Sketches of slices.
+    Sketch = 20,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -94,6 +96,7 @@ impl Method {
         Self::Truncate,
         Self::Revoke,
         Self::Digest,
+        Self::Sketch,
     ];
 
     /// Whether it changes anything: then its caller wants to know whether it was done, even when
@@ -141,6 +144,7 @@ impl core::fmt::Display for Method {
             Self::Truncate => "truncate",
             Self::Revoke => "revoke",
             Self::Digest => "digest",
+            Self::Sketch => "sketch",
         })
     }
 }

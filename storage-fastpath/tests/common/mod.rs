@@ -306,6 +306,7 @@ impl Service {
             | StorageRequest::Write { .. }
             | StorageRequest::Digest { .. }
             | StorageRequest::Locate { .. }
+            | StorageRequest::Sketch { .. }
             | StorageRequest::Revoke { .. } => Answer::Silence,
         }
     }
