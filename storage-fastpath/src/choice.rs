@@ -45,6 +45,9 @@ pub struct Costs {
     /// counts for much data too: what waits for it leaves in a burst, and a port that is busy all
     /// the time never catches up.
     pub step_ns: u64,
+    /// What a step takes beyond that, in nanoseconds, to the second of two servers: handing a
+    /// packet to the port once more, and the port's time for it.
+    pub fork_ns: u64,
 }
 
 /// What was chosen, and the estimates behind it.
@@ -78,12 +81,25 @@ pub fn choose(copies: u8, bytes: u64, costs: &Costs) -> Choice {
     let steps = |steps: u64| costs.step_ns.saturating_mul(steps);
     // A server has two children from three servers on.
     let widest = if copies > 2 { 2 } else { 1 };
-    let height = u64::from(copies.ilog2());
-    let of = |ports: u64, far: u64| port.saturating_mul(ports).saturating_add(steps(far));
-    let estimates_ns = [of(copies, 0), of(1, copies - 1), of(widest, height)];
+    let of = |ports: u64, far: u64| port.saturating_mul(ports).saturating_add(far);
+    let estimates_ns =
+        [of(copies, 0), of(1, steps(copies - 1)), of(widest, deepest(copies, costs))];
     let ways = [Way::Flat, Way::Ring, Way::Tree];
     let least = ways.into_iter().zip(estimates_ns).min_by_key(|&(_, ns)| ns);
     Choice { way: least.map_or(Way::Flat, |(way, _)| way), estimates_ns }
+}
+
+/// The longest way through a tree, to any of its servers. The second child of a server has a packet
+/// after the first.
+fn deepest(copies: u64, costs: &Costs) -> u64 {
+    let way = |server: u64| {
+        let parents = std::iter::successors(Some(server), |at| Some(at.checked_sub(1)? / 2));
+        parents.filter(|at| *at > 0).fold(0_u64, |far, at| {
+            let fork = if at % 2 == 0 { costs.fork_ns } else { 0 };
+            far.saturating_add(costs.step_ns).saturating_add(fork)
+        })
+    };
+    (0..copies).map(way).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -91,7 +107,7 @@ mod tests {
     use super::*;
 
     /// 400 Gb/s.
-    const COSTS: Costs = Costs { port_ps_per_kib: 20_480, step_ns: 500 };
+    const COSTS: Costs = Costs { port_ps_per_kib: 20_480, step_ns: 500, fork_ns: 80 };
 
     fn way(copies: u8, bytes: u64) -> Way {
         choose(copies, bytes, &COSTS).way
@@ -109,6 +125,8 @@ mod tests {
     fn a_tree_is_for_many_copies_between_the_two() {
         assert_eq!(way(8, 24 << 10), Way::Tree);
         assert_ne!(way(2, 24 << 10), Way::Tree, "a tree of two is a ring");
+        let slow = Costs { fork_ns: 2_000, ..COSTS };
+        assert_ne!(choose(8, 24 << 10, &slow).way, Way::Tree, "passing on to two is dear");
     }
 
     #[test]
@@ -117,6 +135,9 @@ mod tests {
         let choice = choose(4, 16 << 10, &COSTS);
         assert_eq!(choice.estimates_ns, [4 * 327, 327 + 3 * 500, 2 * 327 + 2 * 500]);
         assert_eq!(choice.way, Way::Flat);
+        // The sixth server is the second child of the second child of the first.
+        assert_eq!(choose(7, 16 << 10, &COSTS).estimates_ns[2], 2 * 327 + 2 * 580);
+        assert_eq!(choose(8, 16 << 10, &COSTS).estimates_ns[2], 2 * 327 + 3 * 500);
     }
 
     #[test]
@@ -126,7 +147,8 @@ mod tests {
 
     #[test]
     fn no_figures_overflow() {
-        let costs = Costs { port_ps_per_kib: u64::MAX, step_ns: u64::MAX };
+        let most = u64::MAX;
+        let costs = Costs { port_ps_per_kib: most, step_ns: most, fork_ns: most };
         let choice = choose(u8::MAX, u64::MAX, &costs);
         assert_eq!(choice.estimates_ns, [u64::MAX; 3]);
         assert!(choice.to_string().starts_with("flat: "));

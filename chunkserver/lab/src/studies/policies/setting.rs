@@ -258,9 +258,12 @@ impl Setting {
         let cross = |bytes: u64| bytes * wire.ps_per_byte + wire.link + 2 * wire.card;
         let there = cross(wire.mtu) + service.into.of(full) + service.body.of(full) + service.out;
         let back = if back { cross(wire.ack) + service.ack_in + service.ack_out } else { 0 };
+        let twice = self.ours(Task::Forward(2), true).body.of(full);
+        let fork = twice.saturating_sub(service.body.of(full)) + wire.mtu * wire.ps_per_byte;
         Costs {
             port_ps_per_kib: 1_024 * wire.ps_per_byte * wire.mtu / full,
             step_ns: (service.head + there + back) / 1_000,
+            fork_ns: fork / 1_000,
         }
     }
 
