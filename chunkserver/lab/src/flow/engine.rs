@@ -29,6 +29,8 @@ pub struct Outcome {
     pub finished: Vec<Option<Ps>>,
     /// Each node.
     pub nodes: Vec<NodeSeen>,
+    /// When the bytes of each body job of each stream were stored, in this order.
+    pub stored: Vec<Vec<Ps>>,
     /// Over all packets that were received, and when.
     pub trace_hash: u64,
 }
@@ -105,7 +107,7 @@ pub fn run(plan: &Plan) -> Outcome {
     let mut engine = Engine::new(plan);
     for (number, group) in plan.groups.iter().enumerate() {
         if group.after.is_none() {
-            engine.at(0, Event::Begin(number));
+            engine.at(group.at, Event::Begin(number));
         }
     }
     while let Some(Reverse((at, _, event))) = engine.events.pop() {
@@ -143,6 +145,7 @@ impl<'a> Engine<'a> {
             seen: Outcome {
                 finished: vec![None; plan.groups.len()],
                 nodes: vec![NodeSeen::default(); nodes],
+                stored: vec![Vec::new(); plan.streams.len()],
                 trace_hash: 0xcbf2_9ce4_8422_2325,
             },
             states: Vec::new(),
@@ -155,6 +158,12 @@ impl<'a> Engine<'a> {
                 states[stream].parent = parent;
                 states[stream].group = number;
                 engine.count_ack(what.ack, parent, number, &mut states);
+                if what.service.granule == Granule::Packet {
+                    // They leave as they come, whatever headers are left out or added.
+                    for &next in &what.next {
+                        states[next].packets = states[stream].packets.clone();
+                    }
+                }
                 todo.extend(what.next.iter().map(|&next| (next, Some(stream))));
             }
         }
@@ -207,6 +216,7 @@ impl<'a> Engine<'a> {
             }
             Event::Stored(stream) => {
                 self.states[stream].stored += 1;
+                self.seen.stored[stream].push(self.now);
                 self.settle(stream);
             }
             Event::AckSend(stream) => self.send_ack(stream),
@@ -344,7 +354,10 @@ impl<'a> Engine<'a> {
             };
             for packet in packets {
                 if service.out == 0 {
-                    busy_until = busy_until.max(self.send(next, packet));
+                    let sent = self.send(next, packet);
+                    if service.holds {
+                        busy_until = busy_until.max(sent);
+                    }
                 } else {
                     self.at(self.now + service.out, Event::Send(next, packet));
                 }

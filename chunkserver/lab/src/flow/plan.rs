@@ -59,9 +59,10 @@ pub struct Service {
     pub after: Cost,
     /// The tail job, once for each stream.
     pub tail: Ps,
-    /// From a unit to the card: of what is passed on. While this is zero, a unit is busy until the
-    /// port has sent what it passes on.
+    /// From a unit to the card: of what is passed on.
     pub out: Ps,
+    /// Whether a unit is busy until the port has sent what it passes on; only where `out` is zero.
+    pub holds: bool,
     /// From the end of a body job's first part until its bytes are stored.
     pub store: Ps,
     /// From a unit to the card: of an acknowledgement.
@@ -97,7 +98,7 @@ pub struct Stream {
     /// What the receiver does.
     pub service: Service,
     /// Streams whose packets are passed on from this one's: each with the packet of the same
-    /// number, or all at once where the granule is the message.
+    /// number and as much data, or all at once where the granule is the message.
     pub next: Vec<usize>,
     /// Who is told.
     pub ack: Ack,
@@ -112,6 +113,8 @@ pub struct Group {
     pub in_turn: bool,
     /// The group whose acknowledgements must all be there before.
     pub after: Option<usize>,
+    /// When it begins, if it need not wait for another.
+    pub at: Ps,
 }
 
 /// Links and cards.

@@ -11,6 +11,7 @@ const SERVICE: Service = Service {
     after: Cost::fixed(0),
     tail: ns(100),
     out: 0,
+    holds: true,
     store: ns(400),
     ack_out: 0,
     ack_in: ns(60),
@@ -103,6 +104,18 @@ fn no_byte_is_lost_or_made() {
 }
 
 #[test]
+fn packets_are_passed_on_with_the_data_that_they_came_with() {
+    // With its long header the message needs a packet more than it would with a short one.
+    let mut plan = chain(2, 20_000, SERVICE);
+    plan.streams[0].first_header = 200;
+    assert_ne!(WIRE.packets(20_000, 200).len(), WIRE.packets(20_000, 0).len());
+    let seen = run(&plan);
+    assert!(seen.end().is_some());
+    assert_eq!(seen.nodes[1].data_out, 20_000);
+    assert_eq!(seen.nodes[2].bodies, seen.nodes[1].bodies);
+}
+
+#[test]
 fn nothing_is_faster_than_a_port() {
     for bytes in [1, 2_000, 50_000, 1 << 20] {
         for nodes in [1, 4] {
@@ -134,7 +147,7 @@ fn a_receivers_port_takes_one_packet_at_a_time_too() {
     let roots = [stream(0, 1, &[2, 3]), stream(0, 2, &[4, 5])];
     let last = [(1, 3), (1, 3), (2, 3), (2, 3)].map(|(from, to)| stream(from, to, &[]));
     plan.streams = roots.into_iter().chain(last).collect();
-    plan.groups = vec![Group { roots: vec![0, 1], in_turn: true, after: None }];
+    plan.groups = vec![Group { roots: vec![0, 1], in_turn: true, ..Group::default() }];
     let port = WIRE.packets(bytes, 0).iter().map(|data| (data + WIRE.header) * 20).sum::<Ps>();
     assert!(end(&plan) > 4 * port, "all four cross the third's port");
 }
@@ -167,8 +180,8 @@ fn a_join_answers_once_and_a_group_waits_for_the_one_before() {
     plan.streams.push(plan.streams[0].clone());
     plan.streams.push(Stream { ack: Ack::Client, ..plan.streams[0].clone() });
     plan.groups = vec![
-        Group { roots: vec![0, 1], in_turn: true, after: None },
-        Group { roots: vec![2], in_turn: false, after: Some(0) },
+        Group { roots: vec![0, 1], in_turn: true, ..Group::default() },
+        Group { roots: vec![2], after: Some(0), ..Group::default() },
     ];
     let seen = run(&plan);
     assert_eq!(seen.nodes[1].wire_out, 2 * WIRE.ack, "one for both, and one for the third");

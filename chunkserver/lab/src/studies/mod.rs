@@ -48,6 +48,7 @@ pub const ALL: &[&Study] = &[
     &policies::COPIES,
     &policies::MORE_COPIES,
     &policies::STRIPES,
+    &policies::DEGRADED,
 ];
 
 #[cfg(test)]

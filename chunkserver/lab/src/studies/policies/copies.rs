@@ -3,7 +3,7 @@
 use super::setting::{LINE, MTU, PROFILE, SIZES, Setting, params};
 use super::systems::{Copies, How, empty, end_us, rate, writes};
 use super::{by_size, claim, lines, notes};
-use crate::flow::{Ack, run};
+use crate::flow::{Ack, ns, run};
 use towpath_fastpath::choice::{Choice, Way, choose};
 use towpath_lab::studies::{
     Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
@@ -37,12 +37,21 @@ const CPU_COPY: Param = Param {
     defaults: ["yes"; 3],
 };
 
+const REQUEST: Param = Param {
+    name: "hyperloop-ns",
+    what: "What a card takes for a request of HyperLoop, one after the other",
+    unit: "ns",
+    kind: Kind::Count(0..=1_000_000),
+    many: false,
+    defaults: ["0"; 3],
+};
+
 pub(in super::super) const STUDY: Study = Study {
     name: "policies fig9",
     what: "latency and goodput of replicated writes, by size",
     mirrors: "sPIN storage paper, figure 9: up to 2 and 2.16 times faster than the best other way",
     clock: Clock::Virtual,
-    params: params![SIZES, COPIES, LINE, ACKS, CPU_COPY],
+    params: params![SIZES, COPIES, LINE, ACKS, CPU_COPY, REQUEST],
     run: by_bytes,
 };
 
@@ -56,7 +65,8 @@ pub(in super::super) const MORE: Study = Study {
         Param { defaults: ["1,2,4,8", "1,2,3,4,5,6,7,8", "1,2,3,4,5,6,7,8"], ..COPIES },
         LINE,
         ACKS,
-        CPU_COPY
+        CPU_COPY,
+        REQUEST
     ],
     run: by_number,
 };
@@ -127,6 +137,7 @@ fn how(params: &Params, mtu: u64) -> How {
         setting: Setting::of(params, mtu),
         ack: if params.word(ACKS.name) == "direct" { Ack::Client } else { Ack::Sender },
         copies: params.word(CPU_COPY.name) == "yes",
+        request: ns(params.count(REQUEST.name)),
     }
 }
 

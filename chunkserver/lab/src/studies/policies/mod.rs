@@ -9,8 +9,12 @@
 //! | `single` | figure 6: one copy, and what it costs to check a capability |
 //! | `copies` | figures 9 and 10: several copies |
 //! | `stripes` | figure 15: erasure coding |
+//! | `degraded` | reads of stripes of which parts are lost: no figure of the paper |
+//! | `readers` | what a client does with a stripe that it reads |
 
 mod copies;
+mod degraded;
+mod readers;
 mod setting;
 mod single;
 mod stripes;
@@ -19,6 +23,7 @@ mod systems;
 mod tests;
 
 pub(super) use copies::{MORE as MORE_COPIES, STUDY as COPIES};
+pub(super) use degraded::STUDY as DEGRADED;
 pub(super) use single::STUDY as SINGLE;
 pub(super) use stripes::STUDY as STRIPES;
 

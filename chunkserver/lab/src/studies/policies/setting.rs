@@ -87,6 +87,8 @@ const HEADER: u64 = 82;
 const RETH: u64 = 16;
 /// RETH, a write's header and its proof (docs/capabilities.md).
 const OURS: u64 = RETH + 44 + 120;
+/// What precedes data that is read, beside RETH: a response's header.
+const ANSWER: u64 = RETH + 44;
 /// The address of a replica, and of the data there.
 const REPLICA: u64 = 20;
 /// AETH.
@@ -185,6 +187,24 @@ impl Setting {
         OURS + REPLICA * replicas as u64
     }
 
+    /// Headers of the first packet of data that was asked for.
+    pub(super) fn answer_header(&self) -> u64 {
+        ANSWER
+    }
+
+    /// A request for data: it is checked as a write is, and handing out the answer costs what
+    /// passing on a packet costs. The card fetches the data.
+    pub(super) fn our_read(&self) -> Service {
+        let service = self.ours(Task::Forward(1), true);
+        let out = service.out.max(2 * self.pcie);
+        Service { granule: Granule::Message, out, store: 0, ..service }
+    }
+
+    /// Data comes to a client's memory, and its processor sees it.
+    pub(super) fn client_gets(&self) -> Service {
+        Service { into: Cost::fixed(self.pcie + self.cpu), store: 0, ..self.raw() }
+    }
+
     /// A card by itself writes data to the host, and knows that it is there by a READ behind it.
     pub(super) fn raw(&self) -> Service {
         Service {
@@ -196,6 +216,7 @@ impl Setting {
             after: Cost::default(),
             tail: 0,
             out: 0,
+            holds: false,
             store: 2 * self.pcie,
             ack_out: 0,
             ack_in: 0,
@@ -215,6 +236,7 @@ impl Setting {
             tail: 0,
             // The doorbell; the card fetches the data.
             out: 3 * self.pcie,
+            holds: false,
             store: 0,
             ack_out: self.pcie,
             ack_in: self.pcie + self.cpu,
@@ -222,10 +244,13 @@ impl Setting {
     }
 
     /// A card passes on what it has written to the host when that is complete, by requests that
-    /// lie there: it fetches the request, then the data.
-    pub(super) fn triggered(&self) -> Service {
+    /// lie there: it fetches the request, then the data. It takes `each` for a request, one after
+    /// the other.
+    pub(super) fn triggered(&self, each: Ps) -> Service {
         Service {
             granule: Granule::Message,
+            pool: 1,
+            body: Cost::fixed(each),
             out: 4 * self.pcie,
             into: Cost::fixed(self.pcie),
             ..self.raw()
@@ -240,13 +265,12 @@ impl Setting {
     /// One engine of a card encodes what lies in the host's memory: it takes so long for a
     /// message, beside writing it there, reading it again, and sending what was made.
     pub(super) fn engine(&self, cost: Cost) -> Service {
-        Service { pool: 1, body: cost, out: 4 * self.pcie, ..self.triggered() }
+        Service { body: cost, ..self.triggered(0) }
     }
 
-    /// A processor adds contributions, at the speed of a copy.
-    pub(super) fn cpu_add(&self) -> Service {
-        let body = Cost { fixed: self.cpu, per_kib: self.copy_ps_per_kib };
-        Service { body, ..self.cpu(false, false) }
+    /// An engine at the line's rate, with a round trip over PCIe for each chunk.
+    pub(super) fn ideal(&self) -> Cost {
+        Cost { fixed: 2 * self.pcie, per_kib: self.wire.ps_per_byte * 1_024 }
     }
 
     /// What our choice of a way knows of all this. Acknowledgements go `back` through each server,
@@ -287,6 +311,8 @@ impl Setting {
             after: Cost::default(),
             tail: handlers.tail,
             out,
+            // The tables' durations have the waiting in; that of two children is taken out.
+            holds: !self.host && matches!(task, Task::Forward(2..)),
             store,
             ack_out: if self.host { self.pcie } else { 0 },
             // It comes in as a packet does, and the tail's handler sends the next.
@@ -328,6 +354,9 @@ fn spin(task: Task) -> Handlers {
 /// Bytes of data in the paper's full packets.
 pub(super) const FULL: u64 = 2_048 - HEADER;
 
+/// The CRC32C of 1 KiB on a processor, measured as what `host` says.
+pub(super) const CRC_PS_PER_KIB: Ps = 23_500;
+
 /// What was measured on the machine of docs/bench-method.md, which was busy with other things: a
 /// check of a capability 224 ns and the CRC32C of 2 KiB 47 ns (`cargo run --release -p
 /// towpath-fastpath --example cap_bench`), a message handed to the device 213 ns
@@ -336,7 +365,7 @@ pub(super) const FULL: u64 = 2_048 - HEADER;
 fn host(task: Task) -> Handlers {
     let of = |post: u64, per_kib: Ps| Handlers {
         head: ns(224),
-        body: Cost { fixed: ns(213 * post), per_kib: per_kib + 23_500 },
+        body: Cost { fixed: ns(213 * post), per_kib: per_kib + CRC_PS_PER_KIB },
         tail: ns(213),
     };
     match task {

@@ -154,10 +154,10 @@ impl Copies {
                 let settings = Spread { bytes: chunks.len() as u64 * REQUESTS, ..spread(0) };
                 let roots = settings.add(plan, |_| setting.raw());
                 let after = Some(plan.groups.len());
-                plan.groups.push(Group { roots, in_turn: true, after: None });
+                plan.groups.push(Group { roots, in_turn: true, ..Group::default() });
                 let each = chunks.iter().flat_map(|&bytes| {
                     let spread = Spread { bytes, ack: Ack::Nobody, ..spread(1) };
-                    let roots = spread.add(plan, |_| setting.triggered());
+                    let roots = spread.add(plan, |_| setting.triggered(how.request));
                     // The last one has what all before it have.
                     if let Some(last) = plan.streams.last_mut() {
                         last.ack = Ack::Client;
@@ -165,11 +165,11 @@ impl Copies {
                     roots
                 });
                 let roots = each.collect();
-                return plan.groups.push(Group { roots, in_turn: false, after });
+                return plan.groups.push(Group { roots, after, ..Group::default() });
             }
         };
         let in_turn = matches!(self, Self::Flat | Self::OurFlat);
-        plan.groups.push(Group { roots, in_turn, after: None });
+        plan.groups.push(Group { roots, in_turn, ..Group::default() });
     }
 }
 
@@ -181,6 +181,8 @@ pub(super) struct How {
     pub(super) ack: Ack,
     /// Whether processors copy what they have checked to its place.
     pub(super) copies: bool,
+    /// What a card takes for a request of HyperLoop.
+    pub(super) request: Ps,
 }
 
 /// The requests of one chunk at one server that a client sets: one that waits and one that writes,
@@ -237,7 +239,7 @@ impl Stripe {
             Self::Streaming => {
                 [Task::Encode { data, parity }, Task::Add].map(|task| setting.ours(task, true))
             }
-            Self::Chunks(cost) => [setting.engine(cost), setting.cpu_add()],
+            Self::Chunks(cost) => [cost, setting.ideal()].map(|cost| setting.engine(cost)),
         }
     }
 
@@ -252,12 +254,11 @@ impl Stripe {
     ) -> usize {
         let [encode, add] = self.services(setting, data, parity);
         let root = plan.streams.len();
-        let first_header = setting.our_header(parity);
         let own = Stream {
             from: 0,
             to: node,
             bytes,
-            first_header,
+            first_header: setting.our_header(parity),
             service: encode,
             next: (1..=parity).map(|number| root + number).collect(),
             ack: Ack::Client,
@@ -267,7 +268,8 @@ impl Stripe {
             from: node,
             to: data + 1 + number,
             bytes,
-            first_header,
+            // Who adds has nobody to send to.
+            first_header: setting.our_header(0),
             service: add,
             next: Vec::new(),
             ack: if joined { Ack::Joined(number) } else { Ack::Client },
@@ -281,7 +283,7 @@ impl Stripe {
         let nodes = 1..=shape.0;
         let roots = nodes.map(|node| self.add(&mut plan, setting, shape, (node, chunk), true));
         let roots = roots.collect();
-        plan.groups = vec![Group { roots, in_turn: true, after: None }];
+        plan.groups = vec![Group { roots, in_turn: true, ..Group::default() }];
         plan
     }
 
