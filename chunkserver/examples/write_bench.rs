@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use towpath_chunkserver::daemon::{self, DaemonConfig, DriveDisk, StopFlag};
 use towpath_chunkserver::store::core::StoreThread;
-use towpath_chunkserver::store::{ChunkId, Reply, Request, Terms, writer_crcs};
+use towpath_chunkserver::store::{ChunkId, NewChunk, Reply, Request, Terms, writer_crcs};
 use towpath_fastpath::ChunkClient;
 use towpath_transport::{Endpoint, RoceUdp};
 
@@ -229,13 +229,8 @@ fn store_alone(args: &Args) -> Outcome<f64> {
     let dir = scratch(args)?;
     let (mut stores, _) = daemon::open_store(&settings(args, dir.path()), 1)?;
     let store: StoreThread<Vec<u8>> = stores.pop().ok_or("nobody has the store")?;
-    let create = Request::Create {
-        chunk: CHUNK,
-        limit_bytes: None,
-        unfinished: false,
-        resident: false,
-        stamp: 0,
-    };
+    let create =
+        Request::Create { chunk: CHUNK, limit_bytes: None, kind: NewChunk::default(), stamp: 0 };
     store.try_send(0, create).map_err(|_| "the store's thread is gone")?;
     store.ring();
     store.completions().recv()?;

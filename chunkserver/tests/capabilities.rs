@@ -102,6 +102,8 @@ fn a_server_with_keys_does_what_is_allowed_and_nothing_else() {
     assert_eq!(denied(reader.wait(op)), Denied::OutOfRange);
     let op = reader.chunks.start_sketch(&mut reader.endpoint, CHUNK, (0, 4_096), 1);
     assert_eq!(denied(reader.wait(op)), Denied::OutOfRange);
+    let op = reader.chunks.start_raise_chain(&mut reader.endpoint, (CHUNK, 1), None, 0);
+    assert_eq!(denied(reader.wait(op)), Denied::Rights, "who may write may raise it");
     let over = Capability { expires_ms: 1, ..for_chunk(Rights::ALL) };
     assert_eq!(denied(showing(server.addr, grant(over)).stat(CHUNK)), Denied::Expired);
     let elsewhere = Capability { layout: 5, ..for_chunk(Rights::ALL) };
@@ -113,7 +115,7 @@ fn a_server_with_keys_does_what_is_allowed_and_nothing_else() {
     let denied = server.stop().stats.denied;
     assert_eq!(denied[Denied::Missing as usize], 3);
     assert_eq!(denied[Denied::OutOfRange as usize], 5);
-    assert_eq!(denied[Denied::Rights as usize], 2);
+    assert_eq!(denied[Denied::Rights as usize], 3);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use common::{Client, Running, config, inline, loopback_udp, pattern};
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, DriveDisk, StopFlag};
 use towpath_chunkserver::service::{ChunkServer, ServiceConfig};
 use towpath_chunkserver::store::core::{CoreConfig, DriverConfig, StoreCore, StoreDriver};
-use towpath_chunkserver::store::{ChunkId, Reply, Request};
+use towpath_chunkserver::store::{ChunkId, NewChunk, Reply, Request};
 use towpath_disk::sim::Medium;
 use towpath_disk::{Disk, Done, Limits, Op, Refused};
 use towpath_rpc::Piece;
@@ -177,13 +177,8 @@ fn what_the_disk_has_done_wakes_the_network_thread_and_so_does_who_asks() {
     });
     let asker = told.recv().expect("it starts");
     is_opened.store(1, Ordering::SeqCst);
-    let request = Request::Create {
-        chunk: CHUNK,
-        limit_bytes: None,
-        unfinished: false,
-        resident: false,
-        stamp: 0,
-    };
+    let request =
+        Request::Create { chunk: CHUNK, limit_bytes: None, kind: NewChunk::default(), stamp: 0 };
     asker.try_send(1, request).expect("there is room");
     asker.ring();
     while waits.load(Ordering::SeqCst) == 0 {

@@ -1,5 +1,5 @@
-//! Changes that are meant for a version, clears, and headers that name another link, over the
-//! wire.
+//! Changes that are meant for a version or name a chain version, clears, and headers that name
+//! another link, over the wire.
 
 mod common;
 
@@ -7,10 +7,11 @@ use common::{Client, Running, config, flip_where, pattern, refusal};
 use towpath_chunkserver::store::{ChunkId, slice_crc};
 use towpath_ec::Sketch;
 use towpath_fastpath::digest::{Digest, Sketches};
+use towpath_fastpath::limits::CHAIN_MAX;
 use towpath_fastpath::wire::{ClearHeader, ReadHeader, Sender, Why, WriteHeader, emit_crcs};
 use towpath_fastpath::{
-    BlockingClient, Clear, ClientConfig, ClientError, ClientSession, ErrorKind, ErrorReply, Method,
-    NewChunk, Output, Terms,
+    BlockingClient, Clear, Client as Shared, ClientConfig, ClientError, ClientSession, ErrorKind,
+    ErrorReply, Method, NewChunk, Output, Terms,
 };
 use towpath_rpc::{Call, Outgoing, RpcClient, Status};
 use towpath_transport::{Event, Nanos, RoceUdp};
@@ -42,7 +43,7 @@ fn clear_on(client: &mut Client<RoceUdp>, terms: Terms, clear: Clear) -> Result<
 }
 
 fn only_if(version: u64) -> Terms {
-    Terms { version: Some(version), stamp: 0 }
+    Terms { version: Some(version), ..Terms::default() }
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn a_blocking_client_changes_what_it_has_seen_the_version_of_and_nothing_else() 
     client.create_as(CHUNK, None, kind).expect("a fresh name");
     let created = client.stat(CHUNK).expect("it is there").version;
     let bytes = pattern(20_000, 1);
-    let terms = Terms { version: Some(created), stamp: 77 };
+    let terms = Terms { version: Some(created), stamp: 77, chain: 0 };
     let written = client.write_once_on(terms, CHUNK, 0, &bytes).expect("it is the newest");
     let again = client.write_once_on(terms, CHUNK, 0, &bytes);
     assert_eq!(again.expect("it was made"), written, "and is not made again");
@@ -111,6 +112,57 @@ fn a_blocking_client_changes_what_it_has_seen_the_version_of_and_nothing_else() 
     assert_eq!(other(client.delete_if(CHUNK, cut)), finished);
     client.delete_if(CHUNK, finished).expect("it is the newest");
     client.close();
+    server.stop();
+}
+
+#[test]
+fn a_raised_chain_version_fences_whoever_has_an_older_layout() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let mut client = BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
+    let kind = NewChunk { unfinished: true, resident: false, chain: 2 };
+    client.create_as(CHUNK, None, kind).expect("a fresh name");
+    let named = |chain| Terms { chain, ..Terms::default() };
+    let other = |result: Result<u64, ClientError>| match result.expect_err("refused").kind {
+        ErrorKind::Refused(ErrorReply::OtherChain { chunk: CHUNK, chain }) => chain,
+        error => panic!("refused for another reason: {error}"),
+    };
+    let bytes = pattern(9000, 3);
+    for wrong in [0, 1, 3] {
+        assert_eq!(other(client.write_once_on(named(wrong), CHUNK, 0, &bytes)), 2);
+    }
+    client.write_once_on(named(2), CHUNK, 0, &bytes).expect("its own");
+    let zero = Clear::Zero { offset: 0, byte_len: 100 };
+    assert_eq!(other(client.clear_on(named(0), CHUNK, zero)), 2);
+    assert_eq!(other(client.finish_on(named(1), CHUNK, 9000)), 2);
+    client.finish_on(named(2), CHUNK, 9000).expect("its own");
+    let raised = client.raise_chain(CHUNK, 5).expect("it is higher");
+    assert_eq!(client.raise_chain(CHUNK, 5).expect("it is so"), raised);
+    assert_eq!(other(client.raise_chain(CHUNK, 4)), 5);
+    assert_eq!(other(client.write_once_on(named(2), CHUNK, 0, &bytes)), 5);
+    let info = client.stat(CHUNK).expect("it is there");
+    assert_eq!((info.chain, info.version), (5, raised));
+    let beyond = client.raise_chain(CHUNK, CHAIN_MAX + 1).expect_err("there is none so high").kind;
+    assert_eq!(beyond, ErrorKind::Refused(ErrorReply::BadRequest { why: Why::Chain }));
+    client.close();
+
+    // A client that threads share names one for all that it changes.
+    let shared = Shared::connect(server.addr, ClientConfig::new()).expect("it listens");
+    let refused = shared.write(CHUNK, 0, [1; 10]).wait().expect_err("it names none").kind;
+    let layout = ErrorReply::OtherChain { chunk: CHUNK, chain: 5 };
+    assert_eq!(refused, ErrorKind::Refused(layout));
+    assert!(refused.to_string().contains("get the newest layout"), "{refused}");
+    let raised = shared.raise_chain(CHUNK, 6).wait().expect("it is higher");
+    let newest = shared.on_chain(6);
+    let written = newest.write_if(CHUNK, 0, [1; 10], raised).wait().expect("both are right");
+    let cleared = newest.clear_if(CHUNK, zero, written).wait().expect("both are right");
+    newest.finish_if(CHUNK, 9000, cleared).wait().expect("both are right");
+    newest.put(ChunkId(9), &bytes).expect("a fresh name");
+    assert_eq!(shared.stat(ChunkId(9)).wait().expect("it is there").chain, 6);
+    assert_eq!(shared.read(ChunkId(9), 0, 9000).wait().expect("whoever asks"), bytes);
+    shared.delete(CHUNK).wait().expect("a delete names none");
+    drop(newest);
+    shared.close();
     server.stop();
 }
 
@@ -133,7 +185,7 @@ fn what_is_cleared_reads_as_zeros_and_what_is_asked_for_again_is_done_once() {
     .into_iter()
     .enumerate()
     {
-        let terms = Terms { version: Some(version), stamp: 70 + at as u64 };
+        let terms = Terms { version: Some(version), stamp: 70 + at as u64, chain: 0 };
         version = clear_on(&mut client, terms, clear).expect("it is the newest");
         assert_eq!(clear_on(&mut client, terms, clear), Ok(version), "it was done");
     }

@@ -121,7 +121,7 @@ fn an_unfinished_chunk_is_not_located_and_a_finished_one_is() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&with_memory(dir.path(), 16));
     let mut client = Client::connect(server.addr);
-    let kind = NewChunk { resident: true, unfinished: true };
+    let kind = NewChunk { resident: true, unfinished: true, chain: 0 };
     let op = client.chunks.start_create_as(&mut client.endpoint, CHUNK, None, kind);
     assert!(matches!(client.wait(op), Ok(Output::Changed(Method::Create, _))));
     client.write(CHUNK, 0, &[6; 5000]).expect("room");

@@ -15,6 +15,21 @@ pub struct Terms {
     /// What the change is told by from all others, which the chunk keeps as long as it is the last
     /// one; zero for nothing.
     pub stamp: u64,
+    /// The chain version that the chunk must have; 0 where it has none.
+    pub chain: u32,
+}
+
+/// What kind of chunk is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewChunk {
+    /// It is not whole before a finish: until then it is not read, and the server removes it when
+    /// nobody writes to it for a while.
+    pub unfinished: bool,
+    /// The server keeps its slices in memory as well, which clients read by themselves.
+    pub resident: bool,
+    /// The chain version of a chunk that is one replica of several, which changes must name
+    /// ([`Terms::chain`]); at most [`CHAIN_MAX`](crate::limits::CHAIN_MAX). 0 of any other chunk.
+    pub chain: u32,
 }
 
 /// Which bytes of a chunk go, and what becomes of them.

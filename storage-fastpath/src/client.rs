@@ -32,16 +32,6 @@ pub struct Done {
     pub result: Result<Output, ClientError>,
 }
 
-/// What kind of chunk is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NewChunk {
-    /// It is not whole before a finish: until then it is not read, and the server removes it when
-    /// nobody writes to it for a while.
-    pub unfinished: bool,
-    /// The server keeps its slices in memory as well, which clients read by themselves.
-    pub resident: bool,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Op {
     id: OpId,

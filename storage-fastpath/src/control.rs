@@ -43,6 +43,9 @@ pub struct CreateRequest {
     /// What the change is told by from all others; 0 for nothing.
     #[prost(fixed64, tag = "5")]
     pub stamp: u64,
+    /// The chain version of one replica of several; 0 of any other chunk.
+    #[prost(uint32, tag = "6")]
+    pub chain: u32,
 }
 
 /// Says that an unfinished chunk is whole. The reply is a
@@ -56,6 +59,29 @@ pub struct FinishRequest {
     #[prost(uint64, tag = "2")]
     pub byte_len: u64,
     /// The version that it must have; none where it may have any.
+    #[prost(uint64, optional, tag = "3")]
+    pub version: Option<u64>,
+    /// What the change is told by from all others; 0 for nothing.
+    #[prost(fixed64, tag = "4")]
+    pub stamp: u64,
+    /// The chain version that it must have; 0 where it has none.
+    #[prost(uint32, tag = "5")]
+    pub chain: u32,
+}
+
+/// Raises the chain version of a chunk: changes that name a lower one are refused from then on. A
+/// chunk that has this one already stays as it is. The reply is a
+/// [`ChangeReply`](crate::wire::ChangeReply).
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct ChainRequest {
+    /// The chunk.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Name,
+    /// The chain version that it gets; not lower than the one that it has.
+    #[prost(uint32, tag = "2")]
+    pub chain: u32,
+    /// The version that it must have, unless it has that chain version already; none where it may
+    /// have any.
     #[prost(uint64, optional, tag = "3")]
     pub version: Option<u64>,
     /// What the change is told by from all others; 0 for nothing.
@@ -131,6 +157,9 @@ pub struct ChunkInfo {
     /// Its slices are to be kept in memory that clients read by themselves.
     #[prost(bool, tag = "6")]
     pub resident: bool,
+    /// The chain version that changes of it must name; 0 where it has none.
+    #[prost(uint32, tag = "7")]
+    pub chain: u32,
 }
 
 /// Asks where the slices of a chunk lie in memory.

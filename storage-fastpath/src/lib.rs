@@ -72,8 +72,8 @@ mod verify;
 pub mod wire;
 
 pub use blocking::BlockingClient;
-pub use change::{Clear, Terms};
-pub use client::{ChunkClient, Done, NewChunk, OpId, TIMEOUT_DEFAULT, io_bytes_max};
+pub use change::{Clear, NewChunk, Terms};
+pub use client::{ChunkClient, Done, OpId, TIMEOUT_DEFAULT, io_bytes_max};
 pub use config::ClientConfig;
 pub use error::{ClientError, ErrorKind, OpenError, TransferError};
 pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};

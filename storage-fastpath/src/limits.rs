@@ -34,6 +34,10 @@ pub const LIST_MAX: usize = 1024;
 /// limit of an rpc body.
 pub const HEALTH_LINKS_MAX: usize = 256;
 
+/// The highest chain version: the map of a store has 24 bits for it, and it rises only when the
+/// layout of its chunk changes, so that one change a minute takes 30 years.
+pub const CHAIN_MAX: u32 = (1 << 24) - 1;
+
 /// Damaged slices that one scrub reply names; the count says how many there were.
 pub const SCRUB_NAMED_MAX: usize = 256;
 

@@ -238,7 +238,8 @@ fn control_output(asked: &Asked, body: &[u8]) -> Result<Output, ErrorKind> {
     let bad = |_| WireError::Protobuf;
     match method {
         // A read's reply is taken apart elsewhere.
-        Method::Create
+        Method::Chain
+        | Method::Create
         | Method::Delete
         | Method::Finish
         | Method::Read

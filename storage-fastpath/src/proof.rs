@@ -112,7 +112,9 @@ pub fn demand(request: &StorageRequest, tenant: u32) -> Option<Demand> {
         }
         StorageRequest::Create { chunk, .. } => changes(Rights::CREATE, *chunk),
         StorageRequest::Delete { chunk, .. } => changes(Rights::DELETE, *chunk),
-        StorageRequest::Finish { chunk, .. } => changes(Rights::WRITE, *chunk),
+        StorageRequest::Finish { chunk, .. } | StorageRequest::Chain { chunk, .. } => {
+            changes(Rights::WRITE, *chunk)
+        }
         StorageRequest::Read(ReadHeader { chunk, offset, length, .. }) => {
             bytes(on(Rights::READ, *chunk), *offset, ends(*offset, (*length).into()))
         }

@@ -6,11 +6,11 @@
 //! A read's data is read by the store straight into a send buffer of the endpoint
 //! ([`Endpoint::alloc`]), which then goes to [`read_reply`] and belongs to the endpoint.
 
-use crate::change::Terms;
+use crate::change::{NewChunk, Terms};
 use crate::control::{
-    ChunkInfo, ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoReply, InfoRequest,
-    ListReply, ListRequest, LocateReply, LocateRequest, RevokeRequest, ScrubReply, ScrubRequest,
-    SessionRequest,
+    ChainRequest, ChunkInfo, ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoReply,
+    InfoRequest, ListReply, ListRequest, LocateReply, LocateRequest, RevokeRequest, ScrubReply,
+    ScrubRequest, SessionRequest,
 };
 use crate::digest::{DigestReply, DigestRequest, SketchReply, SketchRequest, SliceRange};
 use crate::health::{HealthReply, HealthRequest};
@@ -22,7 +22,7 @@ use crate::slice::{ChunkId, SLICE_BYTES, Span};
 use crate::verify::{Coverage, verify_slices};
 use crate::wire::{
     ChangeReply, ClearHeader, ErrorReply, Method, ReadHeader, ReadReplyHeader, Sender, Why,
-    WireError, WriteHeader, emit_crcs,
+    WireError, WriteHeader, check_chain, emit_crcs,
 };
 use prost::Message;
 use smallvec::SmallVec;
@@ -42,10 +42,20 @@ pub enum StorageRequest {
         chunk: ChunkId,
         /// The length that it may reach; none for the most a chunk can have.
         limit_bytes: Option<u64>,
-        /// It is not whole before a finish.
-        unfinished: bool,
-        /// Its slices are kept in memory as well.
-        resident: bool,
+        /// Of which kind.
+        kind: NewChunk,
+        /// See [`Terms::stamp`].
+        stamp: u64,
+    },
+    /// Raise the chain version of a chunk.
+    Chain {
+        /// Its name.
+        chunk: ChunkId,
+        /// The chain version that it gets.
+        chain: u32,
+        /// The version that it must have, unless it has that chain version already; none where it
+        /// may have any.
+        version: Option<u64>,
         /// See [`Terms::stamp`].
         stamp: u64,
     },
@@ -216,11 +226,7 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
         return Err(WireError::DataLength { expected: 0, found: data_len });
     }
     Ok(match method {
-        Method::Create => {
-            let CreateRequest { chunk, limit_bytes, unfinished, resident, stamp } = decode(body)?;
-            let chunk = chunk.into();
-            StorageRequest::Create { chunk, limit_bytes, unfinished, resident, stamp }
-        }
+        Method::Create => create(body)?,
         Method::Write => {
             let (header, crcs) = WriteHeader::parse(body)?;
             if header.length as usize != data_len {
@@ -252,11 +258,7 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
         }
         Method::Info => decode::<InfoRequest>(body).map(|_| StorageRequest::Info)?,
         Method::Health => decode::<HealthRequest>(body).map(|_| StorageRequest::Health)?,
-        Method::Finish => {
-            let FinishRequest { chunk, byte_len, version, stamp } = decode(body)?;
-            let terms = Terms { version, stamp };
-            StorageRequest::Finish { chunk: chunk.into(), byte_len, terms }
-        }
+        Method::Finish => finish(body)?,
         Method::Locate => {
             let LocateRequest { chunk, first_slice } = decode(body)?;
             StorageRequest::Locate { chunk: chunk.into(), first_slice }
@@ -276,7 +278,20 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
             let SessionRequest { high, low, epoch } = decode(body)?;
             StorageRequest::Session { id: u128::from(high) << 64 | u128::from(low), epoch }
         }
+        Method::Chain => chain(body)?,
     })
+}
+
+fn create(body: &[u8]) -> Result<StorageRequest, WireError> {
+    let CreateRequest { chunk, limit_bytes, unfinished, resident, stamp, chain } = decode(body)?;
+    let kind = NewChunk { unfinished, resident, chain: check_chain(chain.into())? };
+    Ok(StorageRequest::Create { chunk: chunk.into(), limit_bytes, kind, stamp })
+}
+
+fn finish(body: &[u8]) -> Result<StorageRequest, WireError> {
+    let FinishRequest { chunk, byte_len, version, stamp, chain } = decode(body)?;
+    let terms = Terms { version, stamp, chain: check_chain(chain.into())? };
+    Ok(StorageRequest::Finish { chunk: chunk.into(), byte_len, terms })
 }
 
 fn digest(body: &[u8]) -> Result<StorageRequest, WireError> {
@@ -289,6 +304,12 @@ fn sketch(body: &[u8]) -> Result<StorageRequest, WireError> {
     let SketchRequest { chunk, offset, length, seed } = decode(body)?;
     let range = SliceRange::new(offset, length)?;
     Ok(StorageRequest::Sketch { chunk: chunk.into(), range, seed })
+}
+
+fn chain(body: &[u8]) -> Result<StorageRequest, WireError> {
+    let ChainRequest { chunk, chain, version, stamp } = decode(body)?;
+    let (chunk, chain) = (chunk.into(), check_chain(chain.into())?);
+    Ok(StorageRequest::Chain { chunk, chain, version, stamp })
 }
 
 fn decode<M: Message + Default>(body: &[u8]) -> Result<M, WireError> {

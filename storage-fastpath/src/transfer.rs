@@ -1,8 +1,8 @@
 //! Many operations in a row: whole files, and ranges longer than one operation.
 
 use crate::blocking::BlockingClient;
-use crate::change::Terms;
-use crate::client::{Done, NewChunk, OpId, io_bytes_max};
+use crate::change::{NewChunk, Terms};
+use crate::client::{Done, OpId, io_bytes_max};
 use crate::error::{ClientError, ErrorKind, TransferError};
 use crate::output::{Output, ReadData};
 use crate::run::{crc_of_pages, range_crc};
@@ -68,7 +68,7 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         source: &mut impl Read,
         progress: impl FnMut(u64),
     ) -> Result<Transferred, TransferError> {
-        let kind = NewChunk { unfinished: true, resident: true };
+        let kind = NewChunk { unfinished: true, resident: true, chain: 0 };
         self.put_as(chunk, kind, source, progress)
     }
 

@@ -139,7 +139,7 @@ fn mutated_requests_leave_the_server_answering() {
     let data = pattern(5000, 2);
     let mut refused = 0;
     for _ in 0..3000 {
-        let method = prng.below(18) as u16;
+        let method = prng.below(23) as u16;
         let mut body = match prng.below(3) {
             0 => write_body(prng.below(9000), &data),
             1 => CreateRequest {
@@ -148,6 +148,7 @@ fn mutated_requests_leave_the_server_answering() {
                 unfinished: true,
                 resident: true,
                 stamp: 9,
+                chain: 3,
             }
             .encode_to_vec(),
             _ => pattern(prng.below(100) as usize, 3),

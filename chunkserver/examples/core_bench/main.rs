@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use towpath_base::Prng;
 use towpath_chunkserver::store::core::{Client, CoreConfig, DriverConfig, StoreCore, StoreThread};
 use towpath_chunkserver::store::{
-    ChunkId, Completion, Reply, Request, SLICE_BYTES, Terms, writer_crcs,
+    ChunkId, Completion, NewChunk, Reply, Request, SLICE_BYTES, Terms, writer_crcs,
 };
 use towpath_disk::{NewFile, Options, open};
 use towpath_memory::{Buf, Pool};
@@ -148,11 +148,8 @@ fn fill(settings: &Arguments) -> Outcome<()> {
     }
     let mut answers = Vec::new();
     if store.0.stat(CHUNK).is_none() {
-        let (limit_bytes, unfinished, resident) = (None, false, false);
-        store.ask(
-            0,
-            Request::Create { chunk: CHUNK, limit_bytes, unfinished, resident, stamp: 0 },
-        )?;
+        let (limit_bytes, kind) = (None, NewChunk::default());
+        store.ask(0, Request::Create { chunk: CHUNK, limit_bytes, kind, stamp: 0 })?;
         store.answers(&mut answers)?;
     }
     let mut prng = Prng::new(1);

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::error::DaemonError;
 use super::stopped::{cannot, dirs_arg, dirs_of, each, flag};
 use super::store::open_disk;
-use crate::store::ChunkId;
 use crate::store::core::{DISK_NAME, DumpRow, DumpWanted, dump_core};
+use crate::store::{ChunkId, ChunkStat};
 
 /// Rows unless more are asked for: some screens.
 const ROWS_DEFAULT: &str = "1000";
@@ -208,17 +208,7 @@ fn object(row: &DumpRow) -> Value {
             "extents": extents,
             "offset": offset,
         }),
-        DumpRow::Chunk(stat, slices) => json!({
-            "row": "chunk",
-            "chunk": stat.chunk.to_string(),
-            "byte_len": stat.byte_len,
-            "limit_bytes": stat.limit_bytes,
-            "version": stat.version,
-            "slices": slices,
-            "unfinished": stat.unfinished,
-            "resident": stat.resident,
-            "suspect": stat.suspect,
-        }),
+        DumpRow::Chunk(stat, slices) => chunk_object(stat, *slices),
         DumpRow::Slice { slice, page, offset, crc } => json!({
             "row": "slice",
             "slice": slice,
@@ -227,6 +217,21 @@ fn object(row: &DumpRow) -> Value {
             "crc": format!("{crc:08x}"),
         }),
     }
+}
+
+fn chunk_object(stat: &ChunkStat, slices: u64) -> Value {
+    json!({
+        "row": "chunk",
+        "chunk": stat.chunk.to_string(),
+        "byte_len": stat.byte_len,
+        "limit_bytes": stat.limit_bytes,
+        "version": stat.version,
+        "chain_version": stat.chain,
+        "slices": slices,
+        "unfinished": stat.unfinished,
+        "resident": stat.resident,
+        "suspect": stat.suspect,
+    })
 }
 
 #[cfg(test)]

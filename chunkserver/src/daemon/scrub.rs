@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::service::ScrubProgress;
     use crate::store::core::{Client, CoreConfig, DriverConfig, StoreCore};
-    use crate::store::{Terms, writer_crcs};
+    use crate::store::{NewChunk, Terms, writer_crcs};
 
     const CONFIG: CoreConfig = CoreConfig {
         log_pages: 128,
@@ -246,13 +246,8 @@ mod tests {
             let data = vec![chunk.0 as u8; 10 * SLICE_BYTES];
             let crcs = writer_crcs(chunk, 0, &data);
             let client = Client { asker: 0, token: 0 };
-            let create = Request::Create {
-                chunk,
-                limit_bytes: None,
-                unfinished: false,
-                resident: false,
-                stamp: 0,
-            };
+            let create =
+                Request::Create { chunk, limit_bytes: None, kind: NewChunk::default(), stamp: 0 };
             core.submit(client, create);
             let (data, verified, terms) = (vec![data], true, Terms::default());
             let (offset, staged) = (0, None);

@@ -136,5 +136,6 @@ pub(super) fn chunk_info(stat: &ChunkStat) -> ChunkInfo {
         version: stat.version,
         unfinished: stat.unfinished,
         resident: stat.resident,
+        chain: stat.chain,
     }
 }

@@ -1,6 +1,5 @@
 //! Requests on their way to the store, and what is kept of them for the answer.
 
-use towpath_fastpath::NewChunk;
 use towpath_fastpath::digest::SliceRange;
 use towpath_fastpath::limits::RUNS_MAX;
 use towpath_fastpath::qos::wire::JoinRequest;
@@ -15,11 +14,13 @@ use super::scrub::Scrub;
 use super::spare::Spare;
 use super::trace::Place;
 use crate::store::disks::Target;
-use crate::store::{ChunkId, Clear, Request, SLICE_BYTES, Terms};
+use crate::store::{ChunkId, Clear, NewChunk, Request, SLICE_BYTES, Terms};
 
 /// A request as the service keeps it until its answer is there.
 #[derive(Debug)]
 pub(super) enum Ask {
+    /// A higher chain version for a chunk.
+    Chain { chunk: ChunkId, chain: u32, version: Option<u64>, stamp: u64 },
     /// Bytes of a chunk less.
     Clear(ClearHeader),
     /// A new chunk, with its size limit, of which kind, and with its stamp.
@@ -59,9 +60,12 @@ impl Ask {
     /// From what a client asks for; none where it is not the store that is asked, or a write.
     pub(super) fn new(request: StorageRequest) -> Option<Self> {
         Some(match request {
+            StorageRequest::Chain { chunk, chain, version, stamp } => {
+                Self::Chain { chunk, chain, version, stamp }
+            }
             StorageRequest::Clear(header) => Self::Clear(header),
-            StorageRequest::Create { chunk, limit_bytes, unfinished, resident, stamp } => {
-                Self::Create(chunk, limit_bytes, NewChunk { unfinished, resident }, stamp)
+            StorageRequest::Create { chunk, limit_bytes, kind, stamp } => {
+                Self::Create(chunk, limit_bytes, kind, stamp)
             }
             StorageRequest::Finish { chunk, byte_len, terms } => {
                 Self::Finish(chunk, byte_len, terms)
@@ -98,6 +102,7 @@ impl Ask {
 
     pub(super) fn method(&self) -> Method {
         match self {
+            Self::Chain { .. } => Method::Chain,
             Self::Clear(header) => header.clear.method(),
             Self::Create(..) => Method::Create,
             Self::Finish(..) => Method::Finish,
@@ -128,7 +133,10 @@ impl Ask {
                 }
                 Clear::Truncate { byte_len } => (header.chunk, byte_len, 0),
             },
-            Self::Create(chunk, ..) | Self::Delete(chunk, _) | Self::Stat(chunk) => (*chunk, 0, 0),
+            Self::Chain { chunk, .. }
+            | Self::Create(chunk, ..)
+            | Self::Delete(chunk, _)
+            | Self::Stat(chunk) => (*chunk, 0, 0),
             Self::Digest(chunk, range) | Self::Sketch(chunk, range, _) => {
                 (*chunk, range.offset, range.length.into())
             }
@@ -143,7 +151,8 @@ impl Ask {
     pub(super) fn is_change(&self) -> bool {
         matches!(
             self,
-            Self::Clear(_)
+            Self::Chain { .. }
+                | Self::Clear(_)
                 | Self::Create(..)
                 | Self::Delete(..)
                 | Self::Finish(..)
@@ -166,7 +175,8 @@ impl Ask {
     pub(super) fn target(&self) -> Option<Target> {
         Some(match self {
             Self::Create(chunk, ..) => Target::New(*chunk),
-            Self::Clear(ClearHeader { chunk, .. })
+            Self::Chain { chunk, .. }
+            | Self::Clear(ClearHeader { chunk, .. })
             | Self::Delete(chunk, _)
             | Self::Digest(chunk, _)
             | Self::Finish(chunk, ..)
@@ -189,11 +199,14 @@ impl Ask {
         spare: &mut Spare,
     ) -> Option<Request<Piece, Buf>> {
         Some(match self {
+            &mut Self::Chain { chunk, chain, version, stamp } => {
+                Request::Chain { chunk, chain, version, stamp }
+            }
             &mut Self::Clear(ClearHeader { chunk, clear, terms, .. }) => {
                 Request::Clear { chunk, clear, terms }
             }
-            &mut Self::Create(chunk, limit_bytes, NewChunk { unfinished, resident }, stamp) => {
-                Request::Create { chunk, limit_bytes, unfinished, resident, stamp }
+            &mut Self::Create(chunk, limit_bytes, kind, stamp) => {
+                Request::Create { chunk, limit_bytes, kind, stamp }
             }
             &mut Self::Finish(chunk, byte_len, terms) => Request::Finish { chunk, byte_len, terms },
             &mut Self::Delete(chunk, version) => Request::Delete { chunk, version },

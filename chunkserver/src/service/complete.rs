@@ -10,7 +10,9 @@ use towpath_transport::{Buf, Device, LinkId, Region};
 
 use super::answer::{Answer, chunk_info};
 use super::ask::Ask;
-use super::errors::{of_create, of_delete, of_finish, of_look, of_read, of_suspect, of_write};
+use super::errors::{
+    of_chain, of_create, of_delete, of_finish, of_look, of_read, of_suspect, of_write,
+};
 use super::scrubbing::{ScrubBoard, ScrubProgress};
 use super::server::{Asked, ChunkServer, Job};
 use super::sketch::sketched;
@@ -63,15 +65,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         trace.answer(now, flush_ns);
         pass.iter().for_each(|pass| pass.end());
         self.tenants.done(tokens);
+        let chunk = ask.place().map(|place| place.chunk).unwrap_or_default();
         let answer = match (reply, ask) {
-            (Reply::Create(result), _) => done(result.map_err(of_create)),
-            (Reply::Clear(result), Ask::Clear(header)) => {
-                done(result.map_err(|error| of_write(header.chunk, error)))
-            }
-            (Reply::Finish(result), Ask::Finish(chunk, ..)) => {
-                done(result.map_err(|error| of_finish(chunk, error)))
-            }
-            (Reply::Delete(result), _) => done(result.map_err(of_delete)),
+            (Reply::Chain(result), _) => done(result.map_err(|error| of_chain(chunk, error))),
+            (Reply::Create(result), _) => done(result.map_err(|error| of_create(chunk, error))),
+            (Reply::Clear(result), _) => done(result.map_err(|error| of_write(chunk, error))),
+            (Reply::Finish(result), _) => done(result.map_err(|error| of_finish(chunk, error))),
+            (Reply::Delete(result), _) => done(result.map_err(|error| of_delete(chunk, error))),
             (Reply::Digest(digest), _) => digested(digest),
             (Reply::List(stats), Ask::List(_, count)) => Answer::List(list(&stats, count)),
             (Reply::Locate(found), Ask::Locate(chunk, _)) => {

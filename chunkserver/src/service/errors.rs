@@ -5,22 +5,33 @@ use towpath_fastpath::wire::Why;
 
 use crate::store::disks::{Target, Unsent};
 use crate::store::{
-    ChunkId, CreateError, DeleteError, FinishError, LookError, ReadError, Refused, WriteError,
+    ChainError, ChunkId, CreateError, DeleteError, FinishError, LookError, ReadError, Refused,
+    WriteError,
 };
 
-pub(super) fn of_create(error: CreateError) -> ErrorReply {
+pub(super) fn of_chain(chunk: ChunkId, error: ChainError) -> ErrorReply {
     match error {
+        ChainError::Limit(_) => ErrorReply::BadRequest { why: Why::Chain },
+        ChainError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
+        ChainError::Refused(refused) => of_refused(chunk, refused),
+        ChainError::Suspect(chunk) => of_suspect(chunk),
+    }
+}
+
+pub(super) fn of_create(chunk: ChunkId, error: CreateError) -> ErrorReply {
+    match error {
+        CreateError::Chain(_) => ErrorReply::BadRequest { why: Why::Chain },
         CreateError::Exists(chunk) => ErrorReply::ChunkExists { chunk },
         CreateError::Limit(_) => ErrorReply::BadRequest { why: Why::Limit },
-        CreateError::Refused(refused) => of_refused(refused),
+        CreateError::Refused(refused) => of_refused(chunk, refused),
         CreateError::TooManyChunks(max) => ErrorReply::TooManyChunks { max },
     }
 }
 
-pub(super) fn of_delete(error: DeleteError) -> ErrorReply {
+pub(super) fn of_delete(chunk: ChunkId, error: DeleteError) -> ErrorReply {
     match error {
         DeleteError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
-        DeleteError::Refused(refused) => of_refused(refused),
+        DeleteError::Refused(refused) => of_refused(chunk, refused),
     }
 }
 
@@ -28,7 +39,7 @@ pub(super) fn of_finish(chunk: ChunkId, error: FinishError) -> ErrorReply {
     match error {
         FinishError::Length { byte_len: length } => ErrorReply::WrongLength { chunk, length },
         FinishError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
-        FinishError::Refused(refused) => of_refused(refused),
+        FinishError::Refused(refused) => of_refused(chunk, refused),
         FinishError::Suspect(chunk) => of_suspect(chunk),
     }
 }
@@ -57,7 +68,7 @@ pub(super) fn of_write(chunk: ChunkId, error: WriteError) -> ErrorReply {
             tracing::error!(error = %damaged, "a write met a damaged slice");
             ErrorReply::SliceCorrupt { chunk: damaged.chunk, slice: damaged.slice }
         }
-        WriteError::Refused(refused) => of_refused(refused),
+        WriteError::Refused(refused) => of_refused(chunk, refused),
         WriteError::Suspect(chunk) => of_suspect(chunk),
         WriteError::WireCorrupt { slice } => ErrorReply::WireCorrupt { chunk, slice },
     }
@@ -97,10 +108,11 @@ pub(super) fn of_unsent(target: Option<Target>, unsent: Unsent) -> ErrorReply {
     }
 }
 
-fn of_refused(refused: Refused) -> ErrorReply {
+fn of_refused(chunk: ChunkId, refused: Refused) -> ErrorReply {
     match refused {
         Refused::Damaged | Refused::Failed(_) => ErrorReply::StoreFailed,
         Refused::NoSpace => ErrorReply::NoSpace,
+        Refused::OtherChain { chain } => ErrorReply::OtherChain { chunk, chain },
         Refused::OtherVersion { version } => ErrorReply::OtherVersion { version },
         Refused::ResidentFull { left_bytes: left } => ErrorReply::ResidentFull { left },
         Refused::Undecided(_) => ErrorReply::CommitFailed,

@@ -69,7 +69,11 @@ impl Tenants {
             Ask::Read(header) => (header.length, read),
             Ask::Sketch(_, range, _) => (range.length, read),
             Ask::Write(header, ..) => (header.length, write),
-            Ask::Clear(_) | Ask::Create(..) | Ask::Delete(..) | Ask::Finish(..) => (0, write),
+            Ask::Chain { .. }
+            | Ask::Clear(_)
+            | Ask::Create(..)
+            | Ask::Delete(..)
+            | Ask::Finish(..) => (0, write),
             Ask::Scrub(scrub) => {
                 let cost = u32::try_from(scrub.step()).unwrap_or(u32::MAX);
                 return Price { tenant: TenantId::SCRUB, cost, weight: 1 };

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::limits::CHAIN_MAX;
 use super::media::MediaError;
 use super::old::HeaderError;
 use super::slice::ChunkId;
@@ -159,6 +160,13 @@ pub enum Refused {
         /// The version that it has.
         version: u64,
     },
+    /// The chunk has another chain version than the change names. Nothing was changed, and this
+    /// chain version is on stable media.
+    #[error("the chunk has chain version {chain}: get the newest layout")]
+    OtherChain {
+        /// The chain version that it has.
+        chain: u32,
+    },
     /// No room on the medium or within the configured capacity. Nothing was changed; reads and
     /// deletes still work.
     #[error("no space: delete chunks or raise the capacity")]
@@ -178,6 +186,9 @@ pub enum Refused {
 /// Why a chunk was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CreateError {
+    /// No chunk can have that chain version.
+    #[error("a chunk cannot have the chain version {0}: the highest is {CHAIN_MAX}")]
+    Chain(u32),
     /// The chunk exists already.
     #[error("chunk {0} exists already: delete it first, or use another name")]
     Exists(ChunkId),
@@ -222,6 +233,23 @@ pub enum FinishError {
     #[error("a change of chunk {0} is lost to damage: delete the chunk, then write it anew")]
     Suspect(ChunkId),
     /// Not now.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+/// Why the chain version of a chunk was not raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ChainError {
+    /// No chunk can have it.
+    #[error("a chunk cannot have the chain version {0}: the highest is {CHAIN_MAX}")]
+    Limit(u32),
+    /// The chunk is not there.
+    #[error("no chunk {0}")]
+    NoSuchChunk(ChunkId),
+    /// An earlier change of the chunk is lost: delete it, and make it anew.
+    #[error("a change of chunk {0} is lost to damage: delete the chunk, then write it anew")]
+    Suspect(ChunkId),
+    /// Not now, or the chunk has a higher one.
     #[error(transparent)]
     Refused(#[from] Refused),
 }

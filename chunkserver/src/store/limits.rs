@@ -10,6 +10,8 @@ pub const WRITE_BYTES_MAX: u64 = 16 << 20;
 /// Most bytes of one chunk: slice indexes stay within 28 bits, far inside the `u32` of the map.
 pub const CHUNK_BYTES_MAX: u64 = 1 << 40;
 
+pub use towpath_fastpath::limits::CHAIN_MAX;
+
 /// Most slices that one write can touch: a full one that is aligned to nothing.
 pub const WRITE_SLICES_MAX: u64 = WRITE_BYTES_MAX / SLICE_BYTES as u64 + 1;
 

@@ -48,8 +48,8 @@ pub use check::{BadSlice, CheckReport, SliceRun};
 pub use clear::{ClearBody, Length, SlicePut};
 pub use damage::{Damage, DamageKind, LostRecords};
 pub use error::{
-    ApplyError, CommitStep, CreateError, DeleteError, FinishError, FlushFailed, LookError,
-    OpenError, ReadError, ReadOnly, Refused, SliceCorrupt, WriteError,
+    ApplyError, ChainError, CommitStep, CreateError, DeleteError, FinishError, FlushFailed,
+    LookError, OpenError, ReadError, ReadOnly, Refused, SliceCorrupt, WriteError,
 };
 pub use fence::{Fenced, Fences, Pass};
 pub use media::{MediaError, MediaOp};
@@ -57,7 +57,7 @@ pub use record::{
     Body, Extent, Frame, LogKey, RECORD_ALIGN, RECORD_HEADER_BYTES, Record, RecordError, WriteBody,
     parse_frame, parse_record,
 };
-pub use request::{Clear, Completion, Reply, Request, Terms};
+pub use request::{Clear, Completion, NewChunk, Reply, Request, Terms};
 pub use residence::{Located, Residence, SlicePlace, Slots};
 pub use results::{ChunkStat, ReadDone, ScrubReport, Ticket};
 pub use slice::{

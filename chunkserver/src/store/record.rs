@@ -5,7 +5,8 @@ use towpath_base::crc::crc32c;
 
 use super::bytes::{array, u32_at, u64_at};
 use super::clear::{self, ClearBody};
-use super::limits::{CHUNK_BYTES_MAX, RECORD_BODY_BYTES_MAX, WRITE_BYTES_MAX};
+use super::limits::{CHAIN_MAX, CHUNK_BYTES_MAX, RECORD_BODY_BYTES_MAX, WRITE_BYTES_MAX};
+use super::request::NewChunk;
 use super::slice::{ChunkId, Span};
 
 /// Bytes of a record's header.
@@ -50,6 +51,7 @@ mod kind {
     pub(super) const FINISH: u8 = 5;
     pub(super) const VOID: u8 = 6;
     pub(super) const CLEAR: u8 = 7;
+    pub(super) const CHAIN: u8 = 8;
 }
 
 /// What the headers of the records of one log are made with, so that nobody who does not know the
@@ -117,10 +119,13 @@ pub enum Body<'a> {
     Create {
         /// Longest length that the chunk may reach, in bytes.
         limit_bytes: u64,
-        /// The chunk is not whole before a finish.
-        unfinished: bool,
-        /// Its slices are to be kept in memory as well.
-        resident: bool,
+        /// Of which kind it is.
+        kind: NewChunk,
+    },
+    /// Raises the chain version of a chunk.
+    Chain {
+        /// The chain version that it has then, not 0.
+        chain: u32,
     },
     /// Says that an unfinished chunk is whole.
     Finish,
@@ -272,7 +277,7 @@ fn frame(header: &[u8]) -> Frame {
 fn parse_stamp<'a>(header: &[u8], body: &'a [u8]) -> Result<(u64, &'a [u8]), &'static str> {
     match (header[field::FLAGS], header[field::KIND]) {
         (0, _) => Ok((0, body)),
-        (STAMPED, kind::CREATE | kind::WRITE | kind::FINISH | kind::CLEAR) => {
+        (STAMPED, kind::CREATE | kind::WRITE | kind::FINISH | kind::CLEAR | kind::CHAIN) => {
             let (stamp, body) = body.split_at_checked(STAMP_BYTES).ok_or("body_len")?;
             match u64_at(stamp, 0) {
                 0 => Err("stamp"),
@@ -288,25 +293,36 @@ fn parse_body<'a>(header: &[u8], body: &'a [u8]) -> Result<Body<'a>, &'static st
         return Err("reserved");
     }
     match (header[field::KIND], body.len()) {
-        (kind::CREATE, 8) => {
+        (kind::CREATE, 8 | 16) => {
             let limit = u64_at(body, 0);
+            let chain = if body.len() > 8 { parse_chain(body, 8)? } else { 0 };
             let (unfinished, resident) = (limit & UNFINISHED != 0, limit & RESIDENT != 0);
             match limit & !(UNFINISHED | RESIDENT) {
                 limit_bytes @ 1..=CHUNK_BYTES_MAX => {
-                    Ok(Body::Create { limit_bytes, unfinished, resident })
+                    let kind = NewChunk { unfinished, resident, chain };
+                    Ok(Body::Create { limit_bytes, kind })
                 }
                 _ => Err("limit_bytes"),
             }
         }
         (kind::FINISH, 0) => Ok(Body::Finish),
+        (kind::CHAIN, 8) => Ok(Body::Chain { chain: parse_chain(body, 0)? }),
         (kind::WRITE, _) => parse_write(body).map(Body::Write),
         (kind::CLEAR, _) => clear::parse(body).map(Body::Clear),
         (kind::DELETE, 0) => Ok(Body::Delete),
         (kind::SEAL, 0) => Ok(Body::Seal),
         (kind::VOID, _) if body.iter().all(|byte| *byte == 0) => Ok(Body::Void),
-        (kind::CREATE | kind::DELETE | kind::SEAL | kind::FINISH, _) => Err("body_len"),
+        (kind::CREATE | kind::DELETE | kind::SEAL | kind::FINISH | kind::CHAIN, _) => {
+            Err("body_len")
+        }
         _ => Err("kind"),
     }
+}
+
+/// The chain version that a body has at an offset: one that a chunk can have, and not none.
+fn parse_chain(body: &[u8], at: usize) -> Result<u32, &'static str> {
+    let chain = u32::try_from(u64_at(body, at)).map_err(|_| "chain")?;
+    if (1..=CHAIN_MAX).contains(&chain) { Ok(chain) } else { Err("chain") }
 }
 
 fn parse_write(body: &[u8]) -> Result<WriteBody<'_>, &'static str> {
@@ -357,8 +373,10 @@ fn parse_write(body: &[u8]) -> Result<WriteBody<'_>, &'static str> {
 pub(crate) enum Op<'a> {
     Create {
         limit_bytes: u64,
-        unfinished: bool,
-        resident: bool,
+        kind: NewChunk,
+    },
+    Chain {
+        chain: u32,
     },
     Finish,
     Write {
@@ -381,7 +399,8 @@ impl Op<'_> {
     pub(crate) fn encoded_len(&self) -> usize {
         RECORD_HEADER_BYTES
             + match self {
-                Op::Create { .. } => 8,
+                Op::Create { kind, .. } => 8 + if kind.chain == 0 { 0 } else { 8 },
+                Op::Chain { .. } => 8,
                 Op::Write { extents, crcs, .. } => {
                     (WRITE_FIXED_BYTES + extents.len() * EXTENT_BYTES + crcs.len() * 4)
                         .next_multiple_of(RECORD_ALIGN)
@@ -411,11 +430,18 @@ impl Op<'_> {
             out.extend_from_slice(&stamp.to_le_bytes());
         }
         let kind = match *self {
-            Op::Create { limit_bytes, unfinished, resident } => {
+            Op::Create { limit_bytes, kind: NewChunk { unfinished, resident, chain } } => {
                 let unfinished = if unfinished { UNFINISHED } else { 0 };
                 let resident = if resident { RESIDENT } else { 0 };
                 out.extend_from_slice(&(limit_bytes | unfinished | resident).to_le_bytes());
+                if chain != 0 {
+                    out.extend_from_slice(&u64::from(chain).to_le_bytes());
+                }
                 kind::CREATE
+            }
+            Op::Chain { chain } => {
+                out.extend_from_slice(&u64::from(chain).to_le_bytes());
+                kind::CHAIN
             }
             Op::Write { offset, byte_len, extents, crcs } => {
                 out.extend_from_slice(&offset.to_le_bytes());

@@ -1,11 +1,13 @@
 //! What a store is asked, and what it answers.
 
-use super::error::{CreateError, DeleteError, FinishError, LookError, ReadError, WriteError};
+use super::error::{
+    ChainError, CreateError, DeleteError, FinishError, LookError, ReadError, WriteError,
+};
 use super::residence::Located;
 use super::results::{ChunkStat, ReadDone, ScrubReport, Ticket};
 use super::slice::ChunkId;
 use super::stats::StoreStats;
-pub use towpath_fastpath::change::{Clear, Terms};
+pub use towpath_fastpath::change::{Clear, NewChunk, Terms};
 use towpath_fastpath::digest::{DigestReply, SliceRange};
 
 /// What a store is asked; buffers come back with the answer, whatever it is.
@@ -17,10 +19,19 @@ pub enum Request<W, R = W> {
         chunk: ChunkId,
         /// The length that it may reach; none for the most a chunk can have.
         limit_bytes: Option<u64>,
-        /// It is not whole before a finish.
-        unfinished: bool,
-        /// Its slices are kept in memory as well.
-        resident: bool,
+        /// Of which kind.
+        kind: NewChunk,
+        /// See [`Terms::stamp`].
+        stamp: u64,
+    },
+    /// Raise the chain version of a chunk: changes that name a lower one are refused from then on.
+    Chain {
+        /// Its name.
+        chunk: ChunkId,
+        /// The chain version that it gets. A chunk that has it already stays as it is.
+        chain: u32,
+        /// The version that it must have; none where it may have any.
+        version: Option<u64>,
         /// See [`Terms::stamp`].
         stamp: u64,
     },
@@ -150,6 +161,8 @@ pub enum Request<W, R = W> {
 /// The answer to a [`Request`].
 #[derive(Debug)]
 pub enum Reply<W, R = W> {
+    /// To a raise of the chain version; success means durable.
+    Chain(Result<Ticket, ChainError>),
     /// To a create; success means durable.
     Create(Result<Ticket, CreateError>),
     /// To a clear; success means durable.
@@ -215,7 +228,8 @@ impl<W, R> Reply<W, R> {
     pub(super) fn is_change(&self) -> bool {
         matches!(
             self,
-            Self::Create(Ok(_))
+            Self::Chain(Ok(_))
+                | Self::Create(Ok(_))
                 | Self::Clear(Ok(_))
                 | Self::Delete(Ok(_))
                 | Self::Finish(Ok(_))

@@ -21,6 +21,8 @@ pub struct ChunkStat {
     pub unfinished: bool,
     /// Its slices are to be kept in memory as well.
     pub resident: bool,
+    /// The chain version that changes of it must name; 0 where it has none.
+    pub chain: u32,
 }
 
 /// The number of a staged change: it is acknowledged when the next commit succeeds.

@@ -6,8 +6,8 @@ use prost::Message;
 use std::mem::discriminant;
 use towpath_base::crc::crc32c;
 use towpath_fastpath::control::{
-    ChunkInfo, ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoReply, ListReply,
-    ListRequest, LocateReply, LocateRequest, RevokeRequest, ScrubReply, ScrubRequest,
+    ChainRequest, ChunkInfo, ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoReply,
+    ListReply, ListRequest, LocateReply, LocateRequest, RevokeRequest, ScrubReply, ScrubRequest,
     SessionRequest,
 };
 use towpath_fastpath::digest::{
@@ -121,6 +121,7 @@ fn requests(body: &[u8]) -> u64 {
         decoded::<JoinRequest>(body),
         decoded::<DigestRequest>(body),
         decoded::<SketchRequest>(body),
+        decoded::<ChainRequest>(body),
     ])
 }
 
@@ -242,7 +243,7 @@ mod tests {
     fn the_seeds_of_storage_wire_are_as_made() {
         let chunk = ChunkId(7);
         let sender = Sender { epoch: 3, tenant: tenant_number("web"), class: 2 };
-        let terms = Terms { version: Some(9), stamp: 0x1234 };
+        let terms = Terms { version: Some(9), stamp: 0x1234, chain: 3 };
         let write = WriteHeader { chunk, offset: 4096, length: 8192, sender, terms };
         let write = [&write.emit()[..], &[0x5a; 8]].concat();
         let read = ReadHeader { chunk, offset: 100, length: 5000, sender }.emit();
@@ -260,6 +261,7 @@ mod tests {
         };
         let read_reply = [&header.emit()[..], &[0x5a; 4]].concat();
         let error = ErrorReply::NoSuchChunk { chunk }.emit();
+        let raise = ChainRequest { chunk: chunk.into(), chain: 3, version: Some(9), stamp: 4 };
         let list = ListRequest::default().encode_to_vec();
         let push = towpath_rpc::Header {
             kind: towpath_rpc::Kind::Push,
@@ -294,6 +296,8 @@ mod tests {
             ("truncate", with(8, &truncate)),
             ("changed", with(9, &changed)),
             ("error", with(4, &error)),
+            ("other_chain", with(4, &ErrorReply::OtherChain { chunk, chain: 3 }.emit())),
+            ("chain", with(5, &raise.encode_to_vec())),
             ("list", with(5, &list)),
             ("join", with(5, &join.encode_to_vec())),
             ("qos", with(6, &qos.encode_to_vec())),

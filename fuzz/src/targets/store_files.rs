@@ -5,6 +5,7 @@
 
 use crate::class;
 use towpath_base::crc::crc32c;
+use towpath_chunkserver::store::limits::CHAIN_MAX;
 use towpath_chunkserver::store::old::{
     CheckpointError, FILE_HEADER_BYTES, FileHeader, FileKind, parse_checkpoint,
 };
@@ -23,9 +24,15 @@ pub(crate) fn record(input: &[u8]) -> u64 {
             assert_eq!(framed, Some(record.frame), "a sound record has a sound frame");
             assert!(taken <= bytes.len() && taken.is_multiple_of(RECORD_ALIGN));
             match record.body {
-                Body::Create { limit_bytes, unfinished, resident } => {
+                Body::Create { limit_bytes, kind } => {
                     let zeros = u64::from(limit_bytes.leading_zeros());
-                    class(&[1, zeros, unfinished.into(), resident.into()])
+                    assert!(kind.chain <= CHAIN_MAX);
+                    let chain = u64::from(kind.chain != 0);
+                    class(&[1, zeros, kind.unfinished.into(), kind.resident.into(), chain])
+                }
+                Body::Chain { chain } => {
+                    assert!((1..=CHAIN_MAX).contains(&chain));
+                    class(&[7, u64::from(record.stamp != 0)])
                 }
                 Body::Finish => class(&[5]),
                 Body::Write(write) => {

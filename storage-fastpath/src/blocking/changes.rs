@@ -1,8 +1,8 @@
 //! Changes of chunks by the blocking client.
 
 use super::{BlockingClient, wrong};
-use crate::change::{Clear, Terms};
-use crate::client::{NewChunk, OpId};
+use crate::change::{Clear, NewChunk, Terms};
+use crate::client::OpId;
 use crate::error::ClientError;
 use crate::output::Output;
 use crate::slice::ChunkId;
@@ -70,6 +70,18 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
         let client = self.client.primary_mut();
         let op = client.start_finish_on(&mut self.endpoint, terms, chunk, byte_len)?;
         self.version_of(op, Method::Finish)
+    }
+
+    /// Raises the chain version of a chunk, so that changes that name a lower one are refused from
+    /// then on; gives the version that the chunk has then. A chunk that has this one already stays
+    /// as it is.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn raise_chain(&mut self, chunk: ChunkId, chain: u32) -> Result<u64, ClientError> {
+        let client = self.client.primary_mut();
+        let op = client.start_raise_chain(&mut self.endpoint, (chunk, chain), None, 0)?;
+        self.version_of(op, Method::Chain)
     }
 
     /// Deletes a chunk.

@@ -1,10 +1,10 @@
 //! Operations that move no data.
 
-use super::{ChunkClient, NewChunk, OpId};
-use crate::change::{Clear, Terms};
+use super::{ChunkClient, OpId};
+use crate::change::{Clear, NewChunk, Terms};
 use crate::control::{
-    ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoRequest, ListRequest,
-    LocateRequest, RevokeRequest, ScrubRequest, SessionRequest,
+    ChainRequest, ChunkRequest, CreateRequest, DeleteRequest, FinishRequest, InfoRequest,
+    ListRequest, LocateRequest, RevokeRequest, ScrubRequest, SessionRequest,
 };
 use crate::digest::{DigestRequest, SketchRequest};
 use crate::error::{ClientError, ErrorKind};
@@ -54,10 +54,11 @@ impl ChunkClient {
         endpoint: &mut Endpoint<D>,
         chunk: ChunkId,
         limit_bytes: Option<u64>,
-        NewChunk { unfinished, resident }: NewChunk,
+        NewChunk { unfinished, resident, chain }: NewChunk,
         stamp: u64,
     ) -> Result<OpId, ClientError> {
-        let body = CreateRequest { chunk: chunk.into(), limit_bytes, unfinished, resident, stamp };
+        let name = chunk.into();
+        let body = CreateRequest { chunk: name, limit_bytes, unfinished, resident, stamp, chain };
         self.start_control(endpoint, Method::Create, Some(chunk), &body)
     }
 
@@ -97,12 +98,29 @@ impl ChunkClient {
     pub fn start_finish_on<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
-        Terms { version, stamp }: Terms,
+        Terms { version, stamp, chain }: Terms,
         chunk: ChunkId,
         byte_len: u64,
     ) -> Result<OpId, ClientError> {
-        let body = FinishRequest { chunk: chunk.into(), byte_len, version, stamp };
+        let body = FinishRequest { chunk: chunk.into(), byte_len, version, stamp, chain };
         self.start_control(endpoint, Method::Finish, Some(chunk), &body)
+    }
+
+    /// Raises the chain version of a chunk: changes that name a lower one are refused from then on.
+    /// A chunk that has this one already stays as it is, whatever its version; of another it may
+    /// be asked that it has a version. Under a stamp a raise that is asked for again is known.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_raise_chain<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        (chunk, chain): (ChunkId, u32),
+        version: Option<u64>,
+        stamp: u64,
+    ) -> Result<OpId, ClientError> {
+        let body = ChainRequest { chunk: chunk.into(), chain, version, stamp };
+        self.start_control(endpoint, Method::Chain, Some(chunk), &body)
     }
 
     /// Takes a chunk away.

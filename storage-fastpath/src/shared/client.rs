@@ -16,8 +16,8 @@ use towpath_transport::{Device, Endpoint, Region, RoceUdp};
 use super::pending::{Given, Pending, Place};
 use super::request::{Counters, ReadBy, Request, Task};
 use super::worker::Worker;
-use crate::change::{Clear, Terms};
-use crate::client::{NewChunk, io_bytes_max};
+use crate::change::{Clear, NewChunk, Terms};
+use crate::client::io_bytes_max;
 use crate::config::ClientConfig;
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use crate::digest::{Digest, Sketches};
@@ -75,6 +75,8 @@ pub struct Client {
     shared: Arc<Shared>,
     /// Nobody else changes the chunks that it changes.
     alone: bool,
+    /// The chain version that its changes name.
+    chain: u32,
 }
 
 /// What a [`Client`] counts; each only grows, but for `open`.
@@ -149,14 +151,21 @@ impl Client {
             server_bytes: OnceLock::new(),
             stamp: AtomicU64::new(random() as u64),
         };
-        Ok(Self { shared: Arc::new(shared), alone: false })
+        Ok(Self { shared: Arc::new(shared), alone: false, chain: 0 })
     }
 
     /// The same client, for chunks that nobody else changes: every change is asked for again until
     /// it is known to be done, as [`put`](Self::put) does.
     #[must_use]
     pub fn sole_writer(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), alone: true }
+        Self { alone: true, ..self.clone() }
+    }
+
+    /// The same client, for chunks that have that chain version: every write, clear and finish
+    /// names it, and a [`put`](Self::put) makes its chunk with it. It is 0 at first.
+    #[must_use]
+    pub fn on_chain(&self, chain: u32) -> Self {
+        Self { chain, ..self.clone() }
     }
 
     /// Creates a chunk that may grow to `limit_bytes`, or to the largest size of a chunk.
@@ -167,7 +176,7 @@ impl Client {
 
     /// Finishes an unfinished chunk, which must have `byte_len` bytes: it can be read from now on.
     pub fn finish(&self, chunk: ChunkId, byte_len: u64) -> Pending<()> {
-        let terms = Terms::default();
+        let terms = self.any_terms();
         self.ask(Request::Finish { chunk, byte_len, terms }, false, done)
     }
 
@@ -190,13 +199,21 @@ impl Client {
 
     /// Takes bytes of a chunk away, of a range at most 2^32 - 1.
     pub fn clear(&self, chunk: ChunkId, clear: Clear) -> Pending<()> {
-        self.ask(Request::Clear { chunk, clear, terms: Terms::default() }, false, done)
+        self.ask(Request::Clear { chunk, clear, terms: self.any_terms() }, false, done)
     }
 
     /// As [`clear`](Self::clear), where the chunk has that version; gives the one that it has then.
     pub fn clear_if(&self, chunk: ChunkId, clear: Clear, version: u64) -> Pending<u64> {
         let terms = self.terms(version);
         self.ask(Request::Clear { chunk, clear, terms }, false, changed)
+    }
+
+    /// Raises the chain version of a chunk, so that changes that name a lower one are refused from
+    /// then on; gives the version that the chunk has then. A chunk that has this one already stays
+    /// as it is. It is repeated whatever breaks.
+    pub fn raise_chain(&self, chunk: ChunkId, chain: u32) -> Pending<u64> {
+        let stamp = self.stamp();
+        self.ask(Request::Chain { chunk, chain, stamp }, false, changed)
     }
 
     /// The state of a chunk.
@@ -279,7 +296,7 @@ impl Client {
     /// [`op_bytes_max`](Self::op_bytes_max). They are copied once, into a send buffer; who cannot
     /// afford that uses [`ChunkClient::start_write`](crate::ChunkClient::start_write).
     pub fn write(&self, chunk: ChunkId, offset: u64, bytes: impl Into<Vec<u8>>) -> Pending<()> {
-        let (bytes, terms) = (bytes.into(), Terms::default());
+        let (bytes, terms) = (bytes.into(), self.any_terms());
         self.ask(Request::Write { chunk, offset, bytes, terms }, false, done)
     }
 
@@ -298,7 +315,12 @@ impl Client {
 
     /// The terms of a change that is meant for a version.
     fn terms(&self, version: u64) -> Terms {
-        Terms { version: Some(version), stamp: self.stamp() }
+        Terms { version: Some(version), stamp: self.stamp(), ..self.any_terms() }
+    }
+
+    /// The terms of a change that is meant for no version.
+    fn any_terms(&self) -> Terms {
+        Terms { chain: self.chain, ..Terms::default() }
     }
 
     /// A number that no other change has: the first is drawn at random.
@@ -337,7 +359,7 @@ impl Client {
     /// [`ClientError`]. The chunk may be there, unfinished: then it is not read, and the server
     /// removes it after a while.
     pub fn put(&self, chunk: ChunkId, bytes: &[u8]) -> Result<(), ClientError> {
-        let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+        let kind = NewChunk { unfinished: true, resident: false, chain: self.chain };
         let op_bytes = self.op_bytes_max()?.min(self.shared.op_bytes);
         let (limit_bytes, stamp) = (None, self.stamp());
         self.ask(Request::Create { chunk, limit_bytes, kind, stamp }, true, done).wait()?;
@@ -353,14 +375,14 @@ impl Client {
                 break;
             }
             let offset = (index * op_bytes) as u64;
-            let (bytes, terms) = (part.to_vec(), Terms::default());
+            let (bytes, terms) = (part.to_vec(), self.any_terms());
             let write = Request::Write { chunk, offset, bytes, terms };
             under_way.push_back(self.ask(write, true, done));
         }
         // All of them, whatever came of one: none comes after the caller has gone on.
         let written = under_way.into_iter().map(Pending::wait).fold(written, Result::and);
         written?;
-        let (byte_len, terms) = (bytes.len() as u64, Terms::default());
+        let (byte_len, terms) = (bytes.len() as u64, self.any_terms());
         self.ask(Request::Finish { chunk, byte_len, terms }, true, done).wait()
     }
 

@@ -130,7 +130,7 @@ mod tests {
         let exists = ErrorKind::Refused(ErrorReply::ChunkExists { chunk: CHUNK });
         let absent = ErrorKind::Refused(ErrorReply::NoSuchChunk { chunk: CHUNK });
         let create = |alone| {
-            let kind = crate::client::NewChunk::default();
+            let kind = crate::change::NewChunk::default();
             task(Request::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 }, alone)
         };
         let delete = |alone| task(Request::Delete { chunk: CHUNK, version: None }, alone);
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn a_change_that_the_server_makes_once_is_repeated_whoever_changes_the_chunk() {
-        let kind = crate::client::NewChunk::default();
-        let terms = Terms { version: Some(3), stamp: 4 };
+        let kind = crate::change::NewChunk::default();
+        let terms = Terms { version: Some(3), stamp: 4, chain: 0 };
         let clear = crate::change::Clear::Truncate { byte_len: 9 };
         let requests: [fn(Terms) -> Request; 2] =
             [write_on, |terms| Request::Finish { chunk: CHUNK, byte_len: 9, terms }];
@@ -158,6 +158,7 @@ mod tests {
             Request::Clear { chunk: CHUNK, clear, terms },
             Request::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 4 },
             Request::Delete { chunk: CHUNK, version: Some(3) },
+            Request::Chain { chunk: CHUNK, chain: 2, stamp: 4 },
         ]);
         for request in requests {
             let mut task = task(request, false);
@@ -175,7 +176,8 @@ mod tests {
             assert_eq!(next(&task, &absent), gone);
         }
         // A stamp alone does not keep a write from being made twice.
-        for terms in [Terms { version: None, stamp: 4 }, Terms { version: Some(3), stamp: 0 }] {
+        for (version, stamp) in [(None, 4), (Some(3), 0)] {
+            let terms = Terms { version, stamp, chain: 0 };
             let task = task(write_on(terms), false);
             assert_eq!(next(&task, &gone(Fate::Unknown)), Next::Fenced { again: false });
         }

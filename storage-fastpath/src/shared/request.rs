@@ -8,8 +8,8 @@ use towpath_rpc::Fate;
 use towpath_transport::{Device, Endpoint, Region, Time};
 
 use super::pending::{Given, Place};
-use crate::change::{Clear, Terms};
-use crate::client::{NewChunk, OpId};
+use crate::change::{Clear, NewChunk, Terms};
+use crate::client::OpId;
 use crate::error::{ClientError, ErrorKind};
 use crate::hedge::HedgedClient;
 use crate::output::Output;
@@ -30,6 +30,7 @@ pub(super) enum ReadBy {
 /// What is asked for.
 #[derive(Debug)]
 pub(super) enum Request {
+    Chain { chunk: ChunkId, chain: u32, stamp: u64 },
     Clear { chunk: ChunkId, clear: Clear, terms: Terms },
     Create { chunk: ChunkId, limit_bytes: Option<u64>, kind: NewChunk, stamp: u64 },
     Delete { chunk: ChunkId, version: Option<u64> },
@@ -49,6 +50,7 @@ pub(super) enum Request {
 impl Request {
     pub(super) fn method(&self) -> Method {
         match self {
+            Self::Chain { .. } => Method::Chain,
             Self::Clear { clear, .. } => clear.method(),
             Self::Create { .. } => Method::Create,
             Self::Delete { .. } => Method::Delete,
@@ -77,6 +79,9 @@ impl Request {
         }
         let client = client.primary_mut();
         match *self {
+            Self::Chain { chunk, chain, stamp } => {
+                client.start_raise_chain(endpoint, (chunk, chain), None, stamp)
+            }
             Self::Clear { chunk, clear, terms } => {
                 client.start_clear(endpoint, terms, chunk, clear)
             }
@@ -109,9 +114,10 @@ impl Request {
     }
 
     /// Whether the server makes it once at most, however often it is asked for: it is meant for a
-    /// version, or for a chunk that is not there.
+    /// version, for a chunk that is not there, or for one with a lower chain version.
     pub(super) fn is_made_once(&self) -> bool {
         match self {
+            Self::Chain { .. } => true,
             Self::Create { stamp, .. } => *stamp != 0,
             Self::Delete { version, .. } => version.is_some(),
             Self::Clear { terms, .. } | Self::Finish { terms, .. } | Self::Write { terms, .. } => {
@@ -136,7 +142,8 @@ impl Request {
 
     fn place(&self) -> (Option<ChunkId>, Option<u64>) {
         match *self {
-            Self::Clear { chunk, .. }
+            Self::Chain { chunk, .. }
+            | Self::Clear { chunk, .. }
             | Self::Create { chunk, .. }
             | Self::Delete { chunk, .. }
             | Self::Finish { chunk, .. }

@@ -39,10 +39,13 @@ pub enum Why {
     /// Over which link it says that it goes.
     #[error("it names another tenant or class than its link has")]
     Sender = 8,
+    /// A chain version.
+    #[error("no chunk can have the chain version that it names")]
+    Chain = 9,
 }
 
 impl Why {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Other,
         Self::Header,
         Self::Version,
@@ -52,6 +55,7 @@ impl Why {
         Self::Protobuf,
         Self::Limit,
         Self::Sender,
+        Self::Chain,
     ];
 }
 
@@ -63,6 +67,7 @@ impl From<WireError> for Why {
             WireError::CrcCount { .. } => Self::CrcCount,
             WireError::BodyLength { .. } | WireError::DataLength { .. } => Self::Lengths,
             WireError::Protobuf => Self::Protobuf,
+            WireError::Chain(_) => Self::Chain,
             WireError::Short { .. }
             | WireError::Kind { .. }
             | WireError::Reserved(_)
@@ -191,6 +196,17 @@ pub enum ErrorReply {
         /// The version that it has.
         version: u64,
     },
+    /// The chunk has another chain version than the change names, or than it was to be raised to.
+    #[error(
+        "chunk {chunk} has chain version {chain}, another than the layout has (it is older, as a \
+         rule): get the newest layout"
+    )]
+    OtherChain {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The chain version that it has.
+        chain: u32,
+    },
     /// The server has no tenant of that name.
     #[error("the server has no such tenant: see `towpath qos`, or its file of tenants")]
     NoSuchTenant,
@@ -293,6 +309,7 @@ impl ErrorReply {
             Self::NoReservations => (23, none, 0, 0, 0),
             Self::TenantLimit { max } => (24, none, 0, max, 0),
             Self::Denied { why } => (25, none, 0, 0, why as u16),
+            Self::OtherChain { chunk, chain } => (26, chunk, 0, chain.into(), 0),
             Self::DiskFailed { chunk, disk } => (40, chunk, 0, disk, 0),
         }
     }
@@ -327,6 +344,7 @@ impl ErrorReply {
             23 => Self::NoReservations,
             24 => Self::TenantLimit { max: value },
             25 => Self::Denied { why: Denied::from_code(why) },
+            26 => Self::OtherChain { chunk, chain: u32::try_from(value).ok()? },
             40 => Self::DiskFailed { chunk, disk: value },
             _ => return None,
         })

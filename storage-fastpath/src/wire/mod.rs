@@ -18,6 +18,7 @@ pub use error_reply::{ErrorReply, Why};
 pub use io::{ChangeReply, ReadReplyHeader, emit_crcs};
 pub use request::{ClearHeader, ReadHeader, Sender, WriteHeader, class_number, tenant_number};
 
+use crate::limits::CHAIN_MAX;
 use towpath_base::crc::crc32c;
 use towpath_transport::AppProtocol;
 
@@ -72,11 +73,13 @@ pub enum Method {
     Digest = 19,
     /// Sketches of slices.
     Sketch = 20,
+    /// Raise the chain version of a chunk.
+    Chain = 22,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -97,6 +100,7 @@ impl Method {
         Self::Revoke,
         Self::Digest,
         Self::Sketch,
+        Self::Chain,
     ];
 
     /// Whether it changes anything: then its caller wants to know whether it was done, even when
@@ -112,6 +116,7 @@ impl Method {
                 | Self::Trim
                 | Self::Zero
                 | Self::Truncate
+                | Self::Chain
         )
     }
 
@@ -145,6 +150,7 @@ impl core::fmt::Display for Method {
             Self::Revoke => "revoke",
             Self::Digest => "digest",
             Self::Sketch => "sketch",
+            Self::Chain => "chain",
         })
     }
 }
@@ -216,6 +222,9 @@ pub enum WireError {
     /// An error code that there is not.
     #[error("no error has the code {0}")]
     Code(u16),
+    /// A chain version beyond the highest.
+    #[error("no chunk has the chain version {0}: the highest is {CHAIN_MAX}")]
+    Chain(u64),
     /// A header of another method than the request's.
     #[error("the header does not belong to a {0}")]
     Method(Method),
@@ -253,6 +262,12 @@ fn check_version(raw: u16) -> Result<(), WireError> {
         VERSION => Ok(()),
         other => Err(WireError::Version(other)),
     }
+}
+
+/// A chain version, if it is one that a chunk can have.
+pub(crate) fn check_chain(chain: u64) -> Result<u32, WireError> {
+    let known = u32::try_from(chain).ok().filter(|chain| *chain <= CHAIN_MAX);
+    known.ok_or(WireError::Chain(chain))
 }
 
 fn check_zero(value: u32, what: &'static str) -> Result<(), WireError> {

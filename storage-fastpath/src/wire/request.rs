@@ -2,7 +2,7 @@
 
 use super::head::{Head, HeadRaw, crc_count};
 use super::io::crcs;
-use super::{WireError, check_zero, open, seal};
+use super::{WireError, check_chain, check_zero, open, seal};
 use crate::change::{Clear, Terms};
 use crate::limits::IO_HEADER_BYTES;
 use crate::slice::{ChunkId, Span};
@@ -150,6 +150,7 @@ impl Common {
             class: sender.class,
             expected: terms.version.unwrap_or(0).to_le(),
             stamp: terms.stamp.to_le(),
+            chain_version: u64::from(terms.chain).to_le(),
             ..RequestRaw::zeroed()
         });
         seal(&mut bytes);
@@ -169,7 +170,6 @@ impl Common {
         for (is_zero, what) in [
             (is_zero(&raw.reserved_0) && raw.reserved_1 == [0; 5], "a reserved byte"),
             (raw.reserved_2 == 0, "a reserved byte"),
-            (raw.chain_version == 0, "a chain version"),
             (raw.expected == 0 || flags & FLAG_VERSION != 0, "a version without its flag"),
         ] {
             if !is_zero {
@@ -179,10 +179,11 @@ impl Common {
         let expected = u64::from_le(raw.expected);
         let version = (flags & FLAG_VERSION != 0).then_some(expected);
         let tenant = u32::from_le(raw.tenant);
+        let chain = check_chain(u64::from_le(raw.chain_version))?;
         let common = Self {
             head,
             sender: Sender { epoch: u64::from_le(raw.epoch), tenant, class: raw.class },
-            terms: Terms { version, stamp: u64::from_le(raw.stamp) },
+            terms: Terms { version, stamp: u64::from_le(raw.stamp), chain },
         };
         common.check()?;
         Ok(common)

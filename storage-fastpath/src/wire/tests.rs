@@ -3,7 +3,7 @@
 use super::*;
 use crate::change::{Clear, Terms};
 use crate::limits::{
-    CHANGE_REPLY_BYTES, ERROR_BYTES, IO_BYTES_MAX, IO_HEADER_BYTES, READ_REPLY_BYTES,
+    CHAIN_MAX, CHANGE_REPLY_BYTES, ERROR_BYTES, IO_BYTES_MAX, IO_HEADER_BYTES, READ_REPLY_BYTES,
 };
 use crate::slice::ChunkId;
 use towpath_base::Prng;
@@ -18,7 +18,11 @@ const WRITE: WriteHeader = WriteHeader {
     offset: 0x1fff,
     length: 0x1002,
     sender: SENDER,
-    terms: Terms { version: Some(0xa1a2_a3a4_a5a6_a7a8), stamp: 0xb1b2_b3b4_b5b6_b7b8 },
+    terms: Terms {
+        version: Some(0xa1a2_a3a4_a5a6_a7a8),
+        stamp: 0xb1b2_b3b4_b5b6_b7b8,
+        chain: 0xc3_c2c1,
+    },
 };
 
 #[rustfmt::skip]
@@ -27,10 +31,10 @@ const WRITE_GOLDEN: [u8; IO_HEADER_BYTES + 12] = [
     0xff, 0x1f, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x10, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00,
     0x02, 0x00, 0x01, 0x00, 0x01, 0x00, 0x00, 0x00, 0x88, 0x87, 0x86, 0x85, 0x84, 0x83, 0x82, 0x81,
     0x94, 0x93, 0x92, 0x91, 0x02, 0x00, 0x00, 0x00, 0xa8, 0xa7, 0xa6, 0xa5, 0xa4, 0xa3, 0xa2, 0xa1,
-    0xb8, 0xb7, 0xb6, 0xb5, 0xb4, 0xb3, 0xb2, 0xb1, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+    0xb8, 0xb7, 0xb6, 0xb5, 0xb4, 0xb3, 0xb2, 0xb1, 0xc1, 0xc2, 0xc3, 0x00, 0x00, 0x00, 0x00, 0x00,
     0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
     0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xb9, 0xc1, 0x94, 0x0c,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x24, 0xaf, 0xb3, 0x36,
     0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x31, 0x32, 0x33, 0x34,
 ];
 
@@ -55,7 +59,7 @@ const ZERO: ClearHeader = ClearHeader {
     chunk: CHUNK,
     clear: Clear::Zero { offset: 0x0102_0304_0506_0708, byte_len: 0xf1f2_f3f4 },
     sender: Sender { epoch: 0, tenant: 0, class: 0 },
-    terms: Terms { version: Some(7), stamp: 8 },
+    terms: Terms { version: Some(7), stamp: 8, chain: 0 },
 };
 
 #[rustfmt::skip]
@@ -129,7 +133,7 @@ fn every_clear_survives_the_wire() {
         Clear::Truncate { byte_len: 0 },
         Clear::Truncate { byte_len: u64::MAX },
     ] {
-        for terms in [Terms::default(), Terms { version: Some(0), stamp: 0 }, ZERO.terms] {
+        for terms in [Terms::default(), WRITE.terms, ZERO.terms] {
             let header = ClearHeader { clear, terms, sender: SENDER, ..ZERO };
             assert_eq!(ClearHeader::parse(&header.emit()), Ok(header));
         }
@@ -159,9 +163,8 @@ fn each_wrong_field_is_named() {
     for at in [53, 55, 80, 103, 104, 119, 120, 123] {
         assert_eq!(write(at, 1), WireError::Reserved("a reserved byte"));
     }
-    for at in [72, 79] {
-        assert_eq!(write(at, 1), WireError::Reserved("a chain version"));
-    }
+    assert_eq!(write(75, 1), WireError::Chain(0x01c3_c2c1));
+    assert_eq!(write(79, 1), WireError::Chain(0x0100_0000_00c3_c2c1));
     assert_eq!(write(28, 2), WireError::CrcCount { expected: 3, found: 2 });
     assert_eq!(write(27, 0xff), WireError::Length(0xff00_1002));
     let read = |at: usize, byte: u8| {
@@ -170,6 +173,7 @@ fn each_wrong_field_is_named() {
     };
     assert_eq!(read(36, 1), WireError::Reserved("a term of a read"));
     assert_eq!(read(64, 1), WireError::Reserved("a term of a read"));
+    assert_eq!(read(72, 1), WireError::Reserved("a term of a read"));
     let zero = |at: usize, byte: u8| {
         let bytes = resealed::<IO_HEADER_BYTES>(&ZERO_GOLDEN, |header| header[at] = byte);
         ClearHeader::parse(&bytes).expect_err("a wrong field")
@@ -228,13 +232,14 @@ fn every_error_survives_the_wire_and_every_rule_has_its_number() {
         ErrorReply::BadRequest { why: Why::Limit },
         ErrorReply::CommitFailed,
         ErrorReply::OtherVersion { version: u64::MAX },
+        ErrorReply::OtherChain { chunk, chain: CHAIN_MAX },
     ] {
         assert_eq!(ErrorReply::parse(&error.emit()), Ok(error));
         let known = error != ErrorReply::CommitFailed;
         let fate = if known { Fate::DidNotHappen } else { Fate::Unknown };
         assert_eq!(error.fate(), fate, "{error}");
     }
-    for code in 0..=8 {
+    for code in 0..=9 {
         let bytes = resealed::<ERROR_BYTES>(&ERROR_GOLDEN, |header| {
             header[34] = 13;
             header[36] = code;

@@ -298,7 +298,9 @@ impl Service {
             }
             StorageRequest::Join(_) => Answer::Error(ErrorReply::NoReservations),
             StorageRequest::Qos => Answer::Reply(qos_reply(endpoint, &QosReply::default())),
-            StorageRequest::Finish { .. } => Answer::Reply(changed_reply(endpoint, 9)),
+            StorageRequest::Finish { .. } | StorageRequest::Chain { .. } => {
+                Answer::Reply(changed_reply(endpoint, 9))
+            }
             // One link at a time: there is no older one to refuse.
             StorageRequest::Session { .. } => Answer::Reply(done_reply(endpoint)),
             StorageRequest::Clear(_)
@@ -331,6 +333,7 @@ fn info(chunk: ChunkId, stored: &StoredChunk) -> ChunkInfo {
         version,
         unfinished: false,
         resident: false,
+        chain: 0,
     }
 }
 

@@ -13,6 +13,7 @@ use super::write::write_failed;
 use crate::store::error::{CommitStep, FinishError, FlushFailed, Refused};
 use crate::store::place::slices_in;
 use crate::store::record::{Body, Frame, Op as RecordOp, Record, parse_record};
+use crate::store::request::NewChunk;
 use crate::store::residence::SlicePlace;
 use crate::store::slice::{ChunkId, SLICE_BYTES, hole_crc};
 
@@ -174,10 +175,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 continue;
             }
             head = match member.change {
-                Change::Create { limit_bytes, resident, .. } => {
+                Change::Create { limit_bytes, kind: NewChunk { resident, chain, .. } } => {
                     let has_slots = resident && is_resident;
-                    Some(Head { limit_bytes, has_slots, ..Head::default() })
+                    Some(Head { limit_bytes, has_slots, chain, ..Head::default() })
                 }
+                Change::Chain { chain } => head.map(|head| Head { chain, ..head }),
                 Change::Delete => None,
                 _ => {
                     let byte_len = member.change.byte_len(byte_len);
@@ -281,7 +283,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 self.counts.deletes += 1;
                 self.watch.iter_mut().for_each(|watch| watch.deleted(record.chunk));
             }
-            Body::Clear(_) | Body::Finish | Body::Seal | Body::Void => {}
+            Body::Chain { .. } | Body::Clear(_) | Body::Finish | Body::Seal | Body::Void => {}
         }
     }
 
@@ -291,7 +293,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let chunk = self.map.chunks.get(&id);
         let Some(residence) = &mut self.residence else { return };
         match (&record.body, chunk) {
-            (Body::Create { resident: true, .. }, _) => residence.place(id),
+            (Body::Create { kind: NewChunk { resident: true, .. }, .. }, _) => residence.place(id),
             (Body::Write(_) | Body::Clear(_), Some(chunk)) if residence.holds(id) => {
                 let slices = slices_in(chunk.head.byte_len);
                 residence.shrink(id, slices);

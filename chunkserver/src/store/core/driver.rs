@@ -20,7 +20,7 @@ use super::told::Condition;
 use crate::store::error::{CommitStep, FlushFailed};
 use crate::store::fence::Fences;
 use crate::store::limits::{FULL_SAID_EVERY, MARK_AFTER, SWEEP_EVERY};
-use crate::store::request::{Completion, Request};
+use crate::store::request::{Completion, NewChunk, Request};
 use crate::store::stats::StoreStats;
 use crate::store::unfinished::Unfinished;
 
@@ -277,7 +277,7 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
     /// Follows what becomes of unfinished chunks.
     fn note(&mut self, request: &Request<W, Buf>) {
         match request {
-            Request::Create { chunk, unfinished: true, .. } => {
+            Request::Create { chunk, kind: NewChunk { unfinished: true, .. }, .. } => {
                 self.unfinished.touch(*chunk, Instant::now());
             }
             Request::Write { chunk, .. }

@@ -66,9 +66,9 @@ pub enum DumpRow {
         durable_sequence: u64,
         /// The chunk that it changes; zero in a seal.
         chunk: ChunkId,
-        /// What it does: create, write, finish, clear, delete, seal or void.
+        /// What it does: create, write, finish, chain, clear, delete, seal or void.
         kind: &'static str,
-        /// First byte of a write; the limit of a new chunk.
+        /// First byte of a write; the limit of a new chunk; the chain version that a chunk gets.
         at: u64,
         /// Bytes of a write.
         byte_len: u64,
@@ -142,6 +142,7 @@ pub fn dump_core(
             suspect: head.suspect,
             unfinished: head.unfinished,
             resident: head.resident,
+            chain: head.chain,
         };
         if !take(DumpRow::Chunk(stat, found.slices_from(0).count() as u64)) {
             return Ok(());
@@ -202,6 +203,7 @@ fn row_of_record(record: &Record<'_>, offset: u64) -> DumpRow {
             ("write", write.offset, write.byte_len, write.extents().count() as u64)
         }
         Body::Finish => ("finish", 0, 0, 0),
+        Body::Chain { chain } => ("chain", (*chain).into(), 0, 0),
         Body::Clear(clear) => {
             let bytes = |slices: u64| slices.saturating_mul(PAGE_BYTES as u64);
             ("clear", bytes(clear.first), bytes(clear.count), 0)

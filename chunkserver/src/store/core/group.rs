@@ -7,7 +7,7 @@ use super::superblock::LogPoint;
 use crate::store::clear::{ClearBody, Length};
 use crate::store::error::{FinishError, Refused, WriteError};
 use crate::store::record::{Extent, Op};
-use crate::store::request::{Reply, Terms};
+use crate::store::request::{NewChunk, Reply, Terms};
 use crate::store::results::Ticket;
 use crate::store::slice::{ChunkId, SLICE_BYTES, Span};
 use towpath_memory::Buf;
@@ -32,6 +32,8 @@ pub(super) struct Head {
     /// Number and stamp of the change that made it so.
     pub(super) version: u64,
     pub(super) stamp: u64,
+    /// The chain version that changes must name; 0 for none.
+    pub(super) chain: u32,
 }
 
 /// A chunk that changes are under way for.
@@ -49,7 +51,8 @@ pub(super) struct Pending {
 /// What a member does.
 #[derive(Debug)]
 pub(super) enum Change {
-    Create { limit_bytes: u64, unfinished: bool, resident: bool },
+    Create { limit_bytes: u64, kind: NewChunk },
+    Chain { chain: u32 },
     Finish { byte_len: u64 },
     Clear(ClearBody),
     Delete,
@@ -60,9 +63,8 @@ pub(super) enum Change {
 impl Change {
     pub(super) fn op(&self) -> Op<'_> {
         match self {
-            &Self::Create { limit_bytes, unfinished, resident } => {
-                Op::Create { limit_bytes, unfinished, resident }
-            }
+            &Self::Create { limit_bytes, kind } => Op::Create { limit_bytes, kind },
+            &Self::Chain { chain } => Op::Chain { chain },
             Self::Finish { .. } => Op::Finish,
             Self::Clear(clear) => Op::Clear(*clear),
             Self::Delete => Op::Delete,
@@ -187,10 +189,11 @@ impl<W> Member<W> {
     }
 
     /// Whether changes that come after it wait until its fate is known: where it takes bytes away
-    /// and may fail, what is left is not known before.
+    /// and may fail, what is left is not known before, and where it raises the chain version and
+    /// may fail, which one the others must name.
     pub(super) fn is_barrier(&self) -> bool {
         match &self.change {
-            Change::Delete => self.terms.version.is_some(),
+            Change::Delete | Change::Chain { .. } => self.terms.version.is_some(),
             Change::Clear(clear) => matches!(clear.length, Length::Exactly(_)),
             _ => false,
         }
@@ -204,6 +207,7 @@ impl<W> Member<W> {
         };
         match (self.change, self.failed) {
             (Change::Create { .. }, _) => Reply::Create(outcome.map_err(Into::into)),
+            (Change::Chain { .. }, _) => Reply::Chain(outcome.map_err(Into::into)),
             (Change::Finish { .. }, Some(Failure::Finish(error))) => Reply::Finish(Err(error)),
             (Change::Finish { .. }, _) => Reply::Finish(outcome.map_err(Into::into)),
             (Change::Write { crcs, .. }, Some(Failure::Write(error))) => {

@@ -10,6 +10,7 @@ use crate::store::error::ApplyError;
 use crate::store::limits::CHUNK_BYTES_MAX;
 use crate::store::place::{LOST_PAGE, SliceRef};
 use crate::store::record::{Body, Record, WriteBody};
+use crate::store::request::NewChunk;
 use crate::store::slice::ChunkId;
 
 /// One block of a chunk.
@@ -200,17 +201,20 @@ impl Map {
     ) -> Result<(), ApplyError> {
         let (id, version, stamp) = (record.chunk, record.frame.sequence, record.stamp);
         match &record.body {
-            &Body::Create { limit_bytes, unfinished, resident } => {
+            &Body::Create { limit_bytes, kind: NewChunk { unfinished, resident, chain } } => {
                 if self.chunks.contains_key(&id) {
                     return Err(ApplyError::ChunkExists(id));
                 }
-                let rest = ChunkHead::default();
-                let head = ChunkHead { limit_bytes, version, stamp, unfinished, resident, ..rest };
-                self.make(id, head)
+                let rest = ChunkHead { unfinished, resident, chain, ..ChunkHead::default() };
+                self.make(id, ChunkHead { limit_bytes, version, stamp, ..rest })
             }
             Body::Finish => {
                 let head = self.chunks.get(&id).ok_or(ApplyError::NoSuchChunk(id))?.head;
                 self.set_head(id, ChunkHead { unfinished: false, version, stamp, ..head })
+            }
+            &Body::Chain { chain } => {
+                let head = self.chunks.get(&id).ok_or(ApplyError::NoSuchChunk(id))?.head;
+                self.set_head(id, ChunkHead { chain, version, stamp, ..head })
             }
             Body::Write(write) => self.apply_write(id, (version, stamp), write, freed),
             Body::Clear(clear) => self.apply_clear(id, (version, stamp), clear, freed),

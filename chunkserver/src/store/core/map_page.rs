@@ -2,7 +2,7 @@
 
 use super::page::{HEAD_BYTES, Kind, PAGE_BYTES, PageBytes, PageError, PageHead, open, put, seal};
 use crate::store::bytes::{array, u32_at, u64_at};
-use crate::store::limits::CHUNK_BYTES_MAX;
+use crate::store::limits::{CHAIN_MAX, CHUNK_BYTES_MAX};
 use crate::store::place::SliceRef;
 use crate::store::slice::{ChunkId, SLICE_BYTES};
 
@@ -30,6 +30,9 @@ mod field {
 const UNFINISHED: u32 = 1;
 const RESIDENT: u32 = 2;
 const SUSPECT: u32 = 4;
+/// In the flags as well, from this bit on, so that a chunk without one is as it ever was.
+const CHAIN_SHIFT: u32 = 8;
+const _: () = assert!(CHAIN_MAX == u32::MAX >> CHAIN_SHIFT);
 
 /// What is known of a chunk beside its slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub(crate) struct ChunkHead {
     pub(crate) resident: bool,
     /// A change of it is lost: what the map says of it may be old, or too short.
     pub(crate) suspect: bool,
+    /// The chain version that changes of it must name; 0 where it has none.
+    pub(crate) chain: u32,
 }
 
 /// Slices of one block.
@@ -84,7 +89,8 @@ pub(crate) fn encode<'a>(
         let flag = |is: bool, bit: u32| if is { bit } else { 0 };
         let flags = flag(head.unfinished, UNFINISHED)
             | flag(head.resident, RESIDENT)
-            | flag(head.suspect, SUSPECT);
+            | flag(head.suspect, SUSPECT)
+            | (head.chain << CHAIN_SHIFT);
         put(bytes, field::CHUNK, &chunk.0.to_le_bytes());
         put(bytes, field::INDEX, &index.to_le_bytes());
         put(bytes, field::FLAGS, &flags.to_le_bytes());
@@ -128,13 +134,14 @@ fn decode_block(bytes: &[u8]) -> Result<Option<BlockImage>, PageError> {
         unfinished: flags & UNFINISHED != 0,
         resident: flags & RESIDENT != 0,
         suspect: flags & SUSPECT != 0,
+        chain: flags >> CHAIN_SHIFT,
     };
     let index = u32_at(bytes, field::INDEX);
     let blocks_max = CHUNK_BYTES_MAX / (SLICE_BYTES * BLOCK_SLICES) as u64;
     if head.byte_len > head.limit_bytes
         || head.limit_bytes > CHUNK_BYTES_MAX
         || u64::from(index) >= blocks_max
-        || flags & !(UNFINISHED | RESIDENT | SUSPECT) != 0
+        || flags & !(UNFINISHED | RESIDENT | SUSPECT | (CHAIN_MAX << CHAIN_SHIFT)) != 0
     {
         return Err(PageError::Impossible);
     }
@@ -168,6 +175,7 @@ mod tests {
                 unfinished: prng.chance(0.5),
                 resident: prng.chance(0.5),
                 suspect: prng.chance(0.5),
+                chain: prng.below(1 + u64::from(CHAIN_MAX)) as u32,
             };
             let slice = |_| SliceRef { page: prng.next_u32(), crc: prng.next_u32() };
             let slices = Box::new(std::array::from_fn(slice));

@@ -5,9 +5,9 @@ use super::map::blocks_of;
 use super::map_page::ChunkHead;
 use super::page::PAGE_BYTES;
 use super::state::{Asked, StoreCore};
-use crate::store::error::{CreateError, DeleteError, FinishError, Refused};
-use crate::store::limits::CHUNK_BYTES_MAX;
-use crate::store::request::{Reply, Request, Terms};
+use crate::store::error::{ChainError, CreateError, DeleteError, FinishError, Refused};
+use crate::store::limits::{CHAIN_MAX, CHUNK_BYTES_MAX};
+use crate::store::request::{NewChunk, Reply, Request, Terms};
 use crate::store::results::Ticket;
 use crate::store::slice::{ChunkId, SLICE_BYTES};
 use towpath_memory::Buf;
@@ -59,6 +59,7 @@ pub(super) struct Staged {
 fn chunk_of<W>(request: &Request<W, Buf>) -> ChunkId {
     match request {
         Request::Create { chunk, .. }
+        | Request::Chain { chunk, .. }
         | Request::Finish { chunk, .. }
         | Request::Clear { chunk, .. }
         | Request::Delete { chunk, .. }
@@ -77,9 +78,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         let Asked { to, request } = asked;
         match request {
-            Request::Create { chunk, limit_bytes, unfinished, resident, stamp } => {
-                let staged = self.stage_create(chunk, limit_bytes, (unfinished, resident), stamp);
+            Request::Create { chunk, limit_bytes, kind, stamp } => {
+                let staged = self.stage_create(chunk, limit_bytes, kind, stamp);
                 self.settle_stage(Asked { to, request }, staged, Reply::Create);
+            }
+            Request::Chain { chunk, chain, version, stamp } => {
+                let staged = self.stage_chain(chunk, chain, version, stamp);
+                self.settle_stage(Asked { to, request }, staged, Reply::Chain);
             }
             Request::Finish { chunk, byte_len, terms } => {
                 let staged = self.stage_finish(chunk, byte_len, terms);
@@ -130,7 +135,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         &mut self,
         chunk: ChunkId,
         limit_bytes: Option<u64>,
-        (unfinished, resident): (bool, bool),
+        kind: NewChunk,
         stamp: u64,
     ) -> Result<Staged, Stop<CreateError>> {
         self.check_usable().map_err(Stop::widen)?;
@@ -138,25 +143,62 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         if limit_bytes == 0 || limit_bytes > CHUNK_BYTES_MAX {
             return Err(Stop::Refuse(CreateError::Limit(limit_bytes)));
         }
-        let terms = Terms { version: None, stamp };
-        if self.head(chunk).is_some() {
-            self.check_terms(chunk, terms).map_err(Stop::widen)?;
+        if kind.chain > CHAIN_MAX {
+            return Err(Stop::Refuse(CreateError::Chain(kind.chain)));
+        }
+        let terms = Terms { stamp, ..Terms::default() };
+        if let Some(Head { chain, .. }) = self.head(chunk) {
+            self.check_terms(chunk, Terms { chain, ..terms }).map_err(Stop::widen)?;
             return Err(Stop::Refuse(CreateError::Exists(chunk)));
         }
         let chunks = (self.map.chunks.len() as u64).saturating_add_signed(self.pending_chunks);
         if chunks >= self.chunks_max {
             return Err(Stop::Refuse(CreateError::TooManyChunks(self.chunks_max)));
         }
+        let NewChunk { resident, chain, .. } = kind;
         if resident {
             // Without room for its first slice it could only be written to in vain.
             self.check_slots(1).map_err(Stop::widen)?;
         }
-        let change = Change::Create { limit_bytes, unfinished, resident };
+        let change = Change::Create { limit_bytes, kind };
         self.check_group(change.op().encoded_len_with(stamp)).map_err(Stop::widen)?;
         self.check_blocks(1).map_err(Stop::widen)?;
         let has_slots = resident && self.residence.is_some();
-        let head = Some(Head { limit_bytes, has_slots, ..Head::default() });
+        let head = Some(Head { limit_bytes, has_slots, chain, ..Head::default() });
         Ok(Staged { change, terms, head, slots: 0, blocks: 1 })
+    }
+
+    /// Raises the chain version. A chunk that has it already stays as it is, whatever the version
+    /// that the raise is meant for: what it is to bring about is so.
+    fn stage_chain(
+        &mut self,
+        chunk: ChunkId,
+        chain: u32,
+        version: Option<u64>,
+        stamp: u64,
+    ) -> Result<Staged, Stop<ChainError>> {
+        self.check_usable().map_err(Stop::widen)?;
+        if chain > CHAIN_MAX {
+            return Err(Stop::Refuse(ChainError::Limit(chain)));
+        }
+        let head = self.head(chunk).ok_or(Stop::Refuse(ChainError::NoSuchChunk(chunk)))?;
+        if self.is_suspect(chunk) {
+            return Err(Stop::Refuse(ChainError::Suspect(chunk)));
+        }
+        let terms = Terms { version, stamp, chain: head.chain };
+        if chain <= head.chain {
+            // What is said of the chunk is durable.
+            return Err(match self.pending.contains_key(&chunk) {
+                true => Stop::Hold,
+                false if chain == head.chain => Stop::Known(head.version),
+                false => Stop::Refuse(Refused::OtherChain { chain: head.chain }.into()),
+            });
+        }
+        self.check_terms(chunk, terms).map_err(Stop::widen)?;
+        let change = Change::Chain { chain };
+        self.check_group(change.op().encoded_len_with(stamp)).map_err(Stop::widen)?;
+        let head = Some(Head { chain, ..head });
+        Ok(Staged { change, terms, head, slots: 0, blocks: 0 })
     }
 
     fn stage_finish(
@@ -185,10 +227,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         version: Option<u64>,
     ) -> Result<Staged, Stop<DeleteError>> {
         self.check_usable().map_err(Stop::widen)?;
-        if self.head(chunk).is_none() {
+        let Some(Head { chain, .. }) = self.head(chunk) else {
             return Err(Stop::Refuse(DeleteError::NoSuchChunk(chunk)));
-        }
-        let terms = Terms { version, stamp: 0 };
+        };
+        // Nothing is left that could differ between replicas: a delete names no chain version.
+        let terms = Terms { version, stamp: 0, chain };
         self.check_terms(chunk, terms).map_err(Stop::widen)?;
         let change = Change::Delete;
         self.check_group(change.op().encoded_len()).map_err(Stop::widen)?;
@@ -197,21 +240,22 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// Whether a change that is made on these terms is made now. One for a version waits until
     /// nothing of the chunk is under way: the number of a change is not known before its group
-    /// closes. Only then is it said that there is another version, or that the change was made
-    /// before: that is durable then.
+    /// closes. Only then is it said that there is another version or chain version, or that the
+    /// change was made before: that is durable then.
     pub(super) fn check_terms(&self, chunk: ChunkId, terms: Terms) -> Result<(), Stop<Refused>> {
-        let Some(Head { version, stamp, .. }) = self.head(chunk) else { return Ok(()) };
+        let Some(Head { version, stamp, chain, .. }) = self.head(chunk) else { return Ok(()) };
         #[cfg(test)]
-        if self.bug == Some(super::tests::Bug::AnyVersion) {
-            return Ok(());
-        }
+        let terms = self.mistaken(terms, chain);
         let is_known = terms.stamp != 0 && terms.stamp == stamp;
         let is_other = terms.version.is_some_and(|expected| expected != version);
+        let is_other_chain = terms.chain != chain;
         let is_pending = self.pending.contains_key(&chunk);
-        match is_known || is_other || (is_pending && terms.version.is_some()) {
+        let waits = is_pending && terms.version.is_some();
+        match is_known || is_other || is_other_chain || waits {
             false => Ok(()),
             true if is_pending => Err(Stop::Hold),
             true if is_known => Err(Stop::Known(version)),
+            true if is_other_chain => Err(Refused::OtherChain { chain }.into()),
             true => Err(Refused::OtherVersion { version }.into()),
         }
     }
@@ -321,10 +365,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     pub(super) fn committed_head(&self, chunk: ChunkId) -> Option<Head> {
-        let ChunkHead { byte_len, limit_bytes, version, stamp, resident, .. } =
+        let ChunkHead { byte_len, limit_bytes, version, stamp, resident, chain, .. } =
             self.map.chunks.get(&chunk)?.head;
         let has_slots = self.has_slots(chunk, resident);
-        Some(Head { byte_len, limit_bytes, has_slots, version, stamp })
+        Some(Head { byte_len, limit_bytes, has_slots, version, stamp, chain })
     }
 
     /// Whether a change of the chunk is lost, and none under way deletes the chunk.
@@ -424,5 +468,18 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// The ticket of a record.
     pub(super) fn ticket(sequence: u64) -> Ticket {
         Ticket(sequence)
+    }
+}
+
+#[cfg(test)]
+impl<W> StoreCore<W> {
+    /// The terms as a mistake that a test makes has them.
+    fn mistaken(&self, terms: Terms, chain: u32) -> Terms {
+        use super::tests::Bug;
+        match self.bug {
+            Some(Bug::AnyVersion) => Terms { version: None, ..terms },
+            Some(Bug::AnyChain) => Terms { chain, ..terms },
+            _ => terms,
+        }
     }
 }

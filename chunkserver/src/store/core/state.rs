@@ -124,6 +124,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let Asked { to, request } = asked;
         let reply = match request {
             Request::Create { .. }
+            | Request::Chain { .. }
             | Request::Finish { .. }
             | Request::Clear { .. }
             | Request::Delete { .. }
@@ -248,6 +249,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 suspect: found.head.suspect,
                 unfinished: found.head.unfinished,
                 resident: found.head.resident,
+                chain: found.head.chain,
             }),
             // What made it may be lost.
             None if self.map.may_miss_chunks => Some(ChunkStat { suspect: true, ..nothing }),

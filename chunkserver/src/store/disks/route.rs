@@ -35,6 +35,7 @@ impl Target {
             Request::Create { chunk, .. } => Self::New(*chunk),
             Request::Clear { chunk, .. }
             | Request::Delete { chunk, .. }
+            | Request::Chain { chunk, .. }
             | Request::Digest { chunk, .. }
             | Request::Finish { chunk, .. }
             | Request::Locate { chunk, .. }

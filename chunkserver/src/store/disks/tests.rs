@@ -12,7 +12,7 @@ use towpath_memory::Pool;
 use super::*;
 use crate::store::core::{CoreConfig, DiskState, DriverConfig, StoreCore};
 use crate::store::slice::{SLICE_BYTES, writer_crcs};
-use crate::store::{ChunkStat, ReadError, Terms, WriteError};
+use crate::store::{ChunkStat, NewChunk, ReadError, Terms, WriteError};
 
 type Hold = Disks<Vec<u8>>;
 
@@ -136,13 +136,8 @@ impl Rig {
 
     fn create(&mut self, name: u128) -> Result<usize, Unsent> {
         let chunk = ChunkId(name);
-        let request = Request::Create {
-            chunk,
-            limit_bytes: None,
-            unfinished: false,
-            resident: false,
-            stamp: 0,
-        };
+        let request =
+            Request::Create { chunk, limit_bytes: None, kind: NewChunk::default(), stamp: 0 };
         let Reply::Create(made) = self.ask(request)? else { panic!("another answer") };
         made.expect("it is made");
         Ok(self.holds[0].disk_of(chunk))

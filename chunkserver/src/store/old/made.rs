@@ -11,6 +11,7 @@ use super::map::{Chunk, ChunkMap};
 use crate::store::limits::CHUNK_BYTES_MAX;
 use crate::store::place::LOST_PAGE;
 use crate::store::record::{Extent, Frame, LogKey, Op, RESIDENT, UNFINISHED, parse_record};
+use crate::store::request::NewChunk;
 use crate::store::results::ChunkStat;
 use crate::store::slice::{ChunkId, SLICE_BYTES, slice_crc};
 
@@ -61,7 +62,8 @@ impl OldStore {
 
     pub(crate) fn create(&mut self, chunk: ChunkId, limit_bytes: Option<u64>, unfinished: bool) {
         let limit_bytes = limit_bytes.unwrap_or(CHUNK_BYTES_MAX);
-        self.push(chunk, &Op::Create { limit_bytes, unfinished, resident: false });
+        let kind = NewChunk { unfinished, ..NewChunk::default() };
+        self.push(chunk, &Op::Create { limit_bytes, kind });
     }
 
     /// Writes from the beginning of slice `first` on, over whatever was there.
@@ -95,6 +97,7 @@ impl OldStore {
             suspect: false,
             unfinished: found.unfinished,
             resident: found.resident,
+            chain: 0,
         };
         self.map.chunks.iter().map(stat).collect()
     }

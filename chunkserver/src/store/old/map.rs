@@ -8,6 +8,7 @@ use crate::store::error::ApplyError;
 use crate::store::limits::CHUNK_BYTES_MAX;
 use crate::store::place::{LOST_PAGE, SliceRef};
 use crate::store::record::{Body, Record, WriteBody};
+use crate::store::request::NewChunk;
 use crate::store::slice::ChunkId;
 
 /// Slices in one block of the map: a sparse chunk pays for 256 KiB around each byte it has.
@@ -106,9 +107,10 @@ impl ChunkMap {
         let id = record.chunk;
         let version = record.frame.sequence;
         match &record.body {
-            &Body::Create { limit_bytes, unfinished, resident } => match self.chunks.entry(id) {
+            &Body::Create { limit_bytes, kind } => match self.chunks.entry(id) {
                 Entry::Occupied(_) => return Err(ApplyError::ChunkExists(id)),
                 Entry::Vacant(vacant) => {
+                    let NewChunk { unfinished, resident, .. } = kind;
                     let fresh = Chunk::new(limit_bytes, version);
                     vacant.insert(Chunk { unfinished, resident, ..fresh });
                 }
@@ -131,7 +133,7 @@ impl ChunkMap {
                 }
             }
             // No record of this format does.
-            Body::Clear(_) => return Err(ApplyError::NoSuchChunk(id)),
+            Body::Chain { .. } | Body::Clear(_) => return Err(ApplyError::NoSuchChunk(id)),
             Body::Seal | Body::Void => {}
         }
         Ok(())

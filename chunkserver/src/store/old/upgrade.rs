@@ -14,7 +14,7 @@ use crate::store::core::{Client, CoreConfig, StoreCore};
 use crate::store::error::{
     CreateError, DeleteError, FinishError, FlushFailed, OpenError, WriteError,
 };
-use crate::store::request::{Completion, Reply, Request, Terms};
+use crate::store::request::{Completion, NewChunk, Reply, Request, Terms};
 use crate::store::slice::{ChunkId, SLICE_BYTES, writer_crcs};
 
 /// Slices of one write: 1 MiB.
@@ -111,8 +111,7 @@ impl Copying {
         self.ask(Request::Create {
             chunk: id,
             limit_bytes: Some(chunk.limit_bytes),
-            unfinished: true,
-            resident: chunk.resident,
+            kind: NewChunk { unfinished: true, resident: chunk.resident, chain: 0 },
             stamp: 0,
         })?;
         match self.slices(id, chunk)? {

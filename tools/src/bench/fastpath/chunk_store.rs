@@ -6,7 +6,7 @@ use std::thread;
 use slab::Slab;
 use towpath_chunkserver::daemon::{DaemonConfig, open_store};
 use towpath_chunkserver::store::core::StoreThread;
-use towpath_chunkserver::store::{Completion, Reply, Request, Terms};
+use towpath_chunkserver::store::{Completion, NewChunk, Reply, Request, Terms};
 use towpath_fastpath::baseline::{SliceOp, SliceOutcome, SliceStore, Verdict};
 
 use towpath_memory::{Buf, Pool};
@@ -40,8 +40,7 @@ impl ChunkStore {
         let create = Request::Create {
             chunk: CHUNK,
             limit_bytes: None,
-            unfinished: false,
-            resident: false,
+            kind: NewChunk::default(),
             stamp: 0,
         };
         store.try_send(0, create).map_err(|_| failed("it ended at once".into()))?;

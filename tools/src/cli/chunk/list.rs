@@ -66,13 +66,18 @@ pub(crate) fn stat(
     if args.server.link.json {
         return print_json(&report);
     }
-    let ChunkReport { chunk, bytes, limit_bytes, version, unfinished, resident } = report;
+    let ChunkReport { chunk, bytes, limit_bytes, version, unfinished, resident, .. } = report;
     let state =
         if unfinished { "unfinished: its put is under way or was interrupted" } else { "whole" };
     let kept = if resident { "on the disk and in memory" } else { "on the disk" };
+    let chain = match report.chain_version {
+        0 => String::from("none: it is no replica"),
+        chain => chain.to_string(),
+    };
     print_text(&format!(
         "chunk    {chunk}\nbytes    {bytes} ({})\n\
-         limit    {limit_bytes} ({})\nversion  {version}\nstate    {state}\nkept     {kept}\n",
+         limit    {limit_bytes} ({})\nversion  {version}\nstate    {state}\nkept     {kept}\n\
+         chain    {chain}\n",
         show_size(bytes),
         show_size(limit_bytes)
     ))

@@ -116,6 +116,7 @@ struct ChunkReport {
     version: u64,
     unfinished: bool,
     resident: bool,
+    chain_version: u32,
 }
 
 impl TransferReport {
@@ -144,7 +145,8 @@ impl From<ChunkInfo> for ChunkReport {
     fn from(info: ChunkInfo) -> Self {
         let chunk = ChunkId::from(info.chunk).to_string();
         let ChunkInfo { byte_len, limit_bytes, version, unfinished, resident, .. } = info;
-        Self { chunk, bytes: byte_len, limit_bytes, version, unfinished, resident }
+        let (bytes, chain_version) = (byte_len, info.chain);
+        Self { chunk, bytes, limit_bytes, version, unfinished, resident, chain_version }
     }
 }
 

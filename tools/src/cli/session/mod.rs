@@ -87,7 +87,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     /// # Errors
     /// [`SessionError`].
     pub(crate) fn create(&mut self, chunk: ChunkId, resident: bool) -> Result<(), SessionError> {
-        let kind = NewChunk { unfinished: true, resident };
+        let kind = NewChunk { unfinished: true, resident, chain: 0 };
         self.one(|client, endpoint| client.start_create_as(endpoint, chunk, None, kind)).map(drop)
     }
 

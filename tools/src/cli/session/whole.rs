@@ -152,7 +152,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         let (endpoint, client) = (&mut self.endpoint, self.client.primary_mut());
         Some(match storing.step {
             Step::Create => {
-                let kind = NewChunk { unfinished: true, resident };
+                let kind = NewChunk { unfinished: true, resident, chain: 0 };
                 client.start_create_as(endpoint, *chunk, None, kind)
             }
             Step::Write => {

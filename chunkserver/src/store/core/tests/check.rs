@@ -86,7 +86,7 @@ fn after_a_repair_the_store_takes_changes_and_serves_nothing_wrong() {
                 let known = |chunk: &ChunkId| core.stat(*chunk).is_some();
                 let known: Vec<_> = model.chunks.keys().copied().filter(known).collect();
                 let rest = known.iter().map(|chunk| (*chunk, model.chunks[chunk].clone()));
-                let rest = Model { chunks: rest.collect(), ..Model::default() };
+                let rest = Model { chunks: rest.collect(), ..model.clone() };
                 serves_right(&mut core, &rest).unwrap_or_else(|wrong| panic!("{wrong}"));
             }
             for stat in stats_of(&core) {

@@ -164,8 +164,8 @@ fn a_resident_chunk_is_in_memory_as_a_clear_leaves_it_and_gives_its_slots_back()
     let mut core = open(&medium).expect("a new store");
     let arena = Arena::new(10 * 4096).expect("memory");
     core.keep_in(Box::new(arena)).expect("the disk speaks");
-    let (limit_bytes, unfinished, resident, stamp) = (None, false, true, 0);
-    let create = Request::Create { chunk: CHUNK, limit_bytes, unfinished, resident, stamp };
+    let kind = NewChunk { resident: true, ..NewChunk::default() };
+    let create = Request::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 };
     assert!(made(&ask(&mut core, create)).is_some());
     let slots = |core: &Core| core.stats().resident_bytes / 4096;
     write(&mut core, CHUNK, 0, &[1; 8 * 4096]);

@@ -78,7 +78,7 @@ fn go_on(medium: &Medium, acknowledged: Model, seed: u64, batches: u32, bug: Opt
 
 /// What a chunk may hold: what was acknowledged, and then any number of the changes under way in
 /// their order, each wholly there or not at all. Those that are meant for a version are there only
-/// where they came first.
+/// where they came first, and those that name another chain version never.
 fn compare(found: &Model, left: &Left) -> Result<(), String> {
     let mut names: Vec<_> = left.under_way.iter().map(|(_, change)| change.chunk()).collect();
     names.extend(found.chunks.keys().chain(left.acknowledged.chunks.keys()));
@@ -88,18 +88,22 @@ fn compare(found: &Model, left: &Left) -> Result<(), String> {
         let content = found.chunks.get(&chunk);
         let mut expected = left.acknowledged.chunks.get(&chunk).cloned();
         let mut version = left.acknowledged.versions.get(&chunk).copied();
+        let mut chain = left.acknowledged.chains.get(&chunk).copied();
+        let found_chain = found.chains.get(&chunk).copied();
         if !left.under_way.iter().any(|(_, change)| change.chunk() == chunk)
             && version != found.versions.get(&chunk).copied()
         {
             return Err(format!("chunk {chunk}: it had version {version:?}"));
         }
         let mut changes = left.under_way.iter().filter(|(_, change)| change.chunk() == chunk);
-        while content != expected.as_ref() {
+        while content != expected.as_ref() || found_chain != chain {
             let Some((_, change)) = changes.next() else {
                 return Err(format!("chunk {chunk}: something acknowledged is lost, or torn"));
             };
-            if change.wants().is_none_or(|wanted| version == Some(wanted)) {
+            let is_wanted = change.wants().is_none_or(|wanted| version == Some(wanted));
+            if is_wanted && change.suits(chain) {
                 (expected, version) = (change.apply(expected), None);
+                chain = change.chain_after(chain);
             }
         }
     }
@@ -235,6 +239,11 @@ fn the_crash_test_notices_pages_that_are_used_again_too_early() {
 #[test]
 fn the_crash_test_notices_changes_that_are_made_for_another_version() {
     is_noticed(Bug::AnyVersion, 12, 23);
+}
+
+#[test]
+fn the_crash_test_notices_changes_that_are_made_on_another_chain_version() {
+    is_noticed(Bug::AnyChain, 12, 23);
 }
 
 #[test]

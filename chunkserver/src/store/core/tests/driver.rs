@@ -169,12 +169,9 @@ fn an_unfinished_chunk_that_nobody_goes_on_with_is_removed() {
 }
 
 fn unfinished_is_removed(store: StoreThread<Vec<u8>>, mut driver: Driver) {
-    let (chunk, limit_bytes) = (ChunkId(1), None);
-    send(
-        &store,
-        1,
-        Request::Create { chunk, limit_bytes, unfinished: true, resident: false, stamp: 0 },
-    );
+    let chunk = ChunkId(1);
+    let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+    send(&store, 1, Request::Create { chunk, limit_bytes: None, kind, stamp: 0 });
     assert_eq!(fate(&answer(&mut driver, &store).reply), Fate::Done);
     let began = Instant::now();
     loop {

@@ -100,3 +100,19 @@ fn whatever_is_on_a_disk_a_dump_ends_and_says_what_it_can() {
         }
     }
 }
+
+#[test]
+fn a_dump_tells_chain_versions() {
+    let medium = medium(3);
+    let mut core = open(&medium).expect("a new store");
+    let chunk = ChunkId(1);
+    assert!(made(&ask(&mut core, on_chain(4, create_request(chunk)))).is_some());
+    let raise = Request::Chain { chunk, chain: 5, version: None, stamp: 0 };
+    assert!(made(&ask(&mut core, raise)).is_some());
+    drop(core);
+    let all = rows(&medium, DumpWanted { log: true, slices: None }, 1000).expect("it is whole");
+    let raises = |row: &&DumpRow| matches!(row, DumpRow::Record { kind: "chain", at: 5, .. });
+    assert_eq!(all.iter().filter(raises).count(), 1);
+    let Some(DumpRow::Chunk(stat, _)) = all.last() else { panic!("{all:?}") };
+    assert_eq!(stat.chain, 5);
+}

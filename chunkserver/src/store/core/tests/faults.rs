@@ -37,6 +37,9 @@ pub(super) fn serves_right(core: &mut Core, model: &Model) -> Result<bool, Strin
     for (chunk, content) in &model.chunks {
         match core.stat(*chunk) {
             Some(stat) if stat.suspect => is_whole = false,
+            Some(stat) if Some(&stat.chain) != model.chains.get(chunk) => {
+                return Err(format!("chunk {chunk} has chain version {}", stat.chain));
+            }
             Some(stat) if stat.byte_len == content.len() as u64 => {
                 for (at, expected) in content.chunks(SLICE_BYTES).enumerate() {
                     match read(core, *chunk, (at * SLICE_BYTES) as u64, expected.len()) {
@@ -95,7 +98,9 @@ fn one_bad_place_in_log_map_directory_or_superblock_loses_nothing() {
                 let mut core = open(&medium).expect("one place is never all");
                 assert!(!core.is_damaged(), "{:?}", core.damage());
                 assert_eq!(serves_right(&mut core, &model), Ok(true));
-                write(&mut core, *model.chunks.keys().next().expect("some"), 0, &[3; 9]);
+                let (chunk, chain) = model.chains.first_key_value().expect("some");
+                let write = on_chain(*chain, write_request(*chunk, 0, &[3; 9]));
+                assert!(made(&ask(&mut core, write)).is_some());
             }
         }
     }

@@ -19,7 +19,8 @@ fn with_arena(medium: &Medium, slots: u64) -> (Core, SharedMemory, u64) {
 }
 
 fn resident_request(chunk: ChunkId, unfinished: bool) -> Request<Vec<u8>, Buf> {
-    Request::Create { chunk, limit_bytes: None, unfinished, resident: true, stamp: 0 }
+    let kind = NewChunk { unfinished, resident: true, chain: 0 };
+    Request::Create { chunk, limit_bytes: None, kind, stamp: 0 }
 }
 
 fn create_resident(core: &mut Core, chunk: ChunkId) -> Result<(), CreateError> {

@@ -37,8 +37,8 @@ fn fill(core: &mut Core) {
     for first in (0..SLICES).step_by(WRITE_SLICES as usize) {
         let chunk = ChunkId(u128::from(first / CHUNK_SLICES));
         if first % CHUNK_SLICES == 0 {
-            let limit_bytes = 1 << 40;
-            apply(core, chunk, &Op::Create { limit_bytes, unfinished: false, resident: false });
+            let (limit_bytes, kind) = (1 << 40, NewChunk::default());
+            apply(core, chunk, &Op::Create { limit_bytes, kind });
         }
         let extents = [Extent { page: first as u32 + 1, count: WRITE_SLICES as u32 }];
         let crcs: Vec<u32> = (0..WRITE_SLICES as u32).map(|at| at ^ first as u32).collect();

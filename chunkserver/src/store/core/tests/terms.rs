@@ -1,7 +1,8 @@
 //! Changes that are meant for a version, and changes that are asked for twice.
 
 use super::*;
-use crate::store::error::{CreateError, WriteError};
+use crate::store::error::{ChainError, CreateError, WriteError};
+use crate::store::limits::CHAIN_MAX;
 use towpath_disk::PageNumber;
 
 const CHUNK: ChunkId = ChunkId(5);
@@ -21,7 +22,9 @@ fn with_stamp(stamp: u64, mut request: Request<Vec<u8>, Buf>) -> Request<Vec<u8>
         Request::Write { terms, .. }
         | Request::Clear { terms, .. }
         | Request::Finish { terms, .. } => terms.stamp = stamp,
-        Request::Create { stamp: place, .. } => *place = stamp,
+        Request::Create { stamp: place, .. } | Request::Chain { stamp: place, .. } => {
+            *place = stamp;
+        }
         _ => panic!("it has no stamp"),
     }
     request
@@ -195,6 +198,143 @@ fn what_is_asked_for_again_while_the_first_is_under_way_is_made_once() {
         assert!(versions[0].is_some() && versions.iter().all(|version| *version == versions[0]));
     }
     assert_eq!(core.stats().writes, 10);
+}
+
+fn create_on(chain: u32) -> Request<Vec<u8>, Buf> {
+    on_chain(chain, create_request(CHUNK))
+}
+
+fn raise(chain: u32) -> Request<Vec<u8>, Buf> {
+    Request::Chain { chunk: CHUNK, chain, version: None, stamp: 0 }
+}
+
+fn chain(core: &Core) -> Option<u32> {
+    core.stat(CHUNK).map(|stat| stat.chain)
+}
+
+#[test]
+fn a_change_names_the_chain_version_of_its_chunk_or_is_refused_with_it() {
+    for kept in [0, 3, CHAIN_MAX] {
+        let medium = medium(21);
+        let mut core = open(&medium).expect("a new store");
+        done(&mut core, create_on(kept));
+        done(&mut core, on_chain(kept, write_request(CHUNK, 0, &[1; 8192])));
+        let version = core.stat(CHUNK).map(|stat| stat.version);
+        for wrong in [0, 1, 2, 4, CHAIN_MAX].into_iter().filter(|wrong| *wrong != kept) {
+            for request in changes().into_iter().take(5) {
+                let found = refusal(&mut core, on_chain(wrong, request));
+                assert_eq!(found, Some(Refused::OtherChain { chain: kept }), "{wrong}");
+            }
+        }
+        assert_eq!(core.stat(CHUNK).map(|stat| stat.version), version);
+        // The last one deletes, and names none.
+        for request in changes() {
+            done(&mut core, on_chain(kept, request));
+        }
+        assert_eq!(core.stat(CHUNK), None);
+    }
+}
+
+#[test]
+fn a_chain_version_rises_and_stays_and_fences_what_names_an_older_one() {
+    let medium = medium(22);
+    let mut core = open(&medium).expect("a new store");
+    let absent = ask(&mut core, raise(1));
+    assert!(matches!(absent, Reply::Chain(Err(ChainError::NoSuchChunk(CHUNK)))));
+    let created = done(&mut core, create_request(CHUNK));
+    let write = |named| on_chain(named, write_request(CHUNK, 0, &[named as u8; 100]));
+    assert_eq!(done(&mut core, raise(0)), created, "it has none, and gets none");
+    let mut version = done(&mut core, write(0));
+    for (at, (before, next)) in [(0, 1), (1, 2), (2, 9), (9, CHAIN_MAX)].into_iter().enumerate() {
+        let raised =
+            done(&mut core, only_if(version, with_stamp(50 + u64::from(next), raise(next))));
+        assert!(raised > version);
+        assert_eq!(done(&mut core, raise(next)), raised, "nothing is to be done");
+        assert_eq!(done(&mut core, only_if(version, raise(next))), raised);
+        match at % 3 {
+            0 => checkpoint(&mut core),
+            1 => {
+                drop(core);
+                core = open(&medium).expect("it was left whole");
+            }
+            _ => {}
+        }
+        let other = Some(Refused::OtherChain { chain: next });
+        assert_eq!(chain(&core), Some(next));
+        assert_eq!(refusal(&mut core, write(before)), other);
+        assert_eq!(refusal(&mut core, raise(before)), other);
+        version = done(&mut core, with_stamp(7, write(next)));
+        assert_eq!(refusal(&mut core, only_if(raised, write(before))), other);
+        let again = done(&mut core, with_stamp(7, write(before)));
+        assert_eq!(again, version, "what was made is known, whatever it names");
+    }
+    assert_eq!(read(&mut core, CHUNK, 0, 100).expect("as written"), [CHAIN_MAX as u8; 100]);
+    let beyond = ask(&mut core, raise(CHAIN_MAX + 1));
+    assert!(matches!(beyond, Reply::Chain(Err(ChainError::Limit(_)))));
+    delete(&mut core, CHUNK);
+    let beyond = ask(&mut core, create_on(CHAIN_MAX + 1));
+    assert!(matches!(beyond, Reply::Create(Err(CreateError::Chain(_)))));
+}
+
+#[test]
+fn changes_that_are_under_way_with_a_raise_are_made_before_it_or_name_the_new_chain_version() {
+    for seed in 0..20 {
+        println!("seed {seed}");
+        let medium = medium(seed);
+        let mut core = open(&medium).expect("a new store");
+        done(&mut core, create_on(1));
+        let write = |named, at: u64| on_chain(named, write_request(CHUNK, at * 4096, &[1; 4096]));
+        let asked = [write(1, 0), raise(2), write(1, 1), write(2, 2), raise(1), raise(2)];
+        for (token, request) in (0..).zip(asked) {
+            core.submit(Client { asker: 0, token }, request);
+            if seed % 2 == 0 {
+                core.turn(None).expect("it speaks");
+            }
+        }
+        settle(&mut core);
+        for (_, Completion { token, reply, .. }) in core.take_answers() {
+            let is_late = token == 2 || token == 4;
+            let other = is_late.then_some(Refused::OtherChain { chain: 2 });
+            assert_eq!((refused(&reply), made(&reply).is_some()), (other, !is_late), "{token}");
+        }
+        assert_eq!(chain(&core), Some(2));
+    }
+}
+
+#[test]
+fn a_raise_on_a_version_that_does_not_come_about_does_not_happen_either() {
+    for seed in 0..20 {
+        println!("seed {seed}");
+        let medium = medium(seed);
+        let mut core = open(&medium).expect("a new store");
+        let version = done(&mut core, create_on(1));
+        let first = core.layout.data_page(1);
+        medium.fail(towpath_disk::What::Write, PageNumber(first.0), 1);
+        let to = |token| Client { asker: 0, token };
+        let write = |named, at: u64| on_chain(named, write_request(CHUNK, at * 4096, &[1; 4096]));
+        core.submit(to(0), only_if(version, write(1, 0)));
+        core.submit(to(1), only_if(version + 1, raise(2)));
+        core.submit(to(2), write(1, 1));
+        core.submit(to(3), write(2, 2));
+        if seed % 2 == 0 {
+            core.turn(None).expect("it speaks");
+        }
+        settle(&mut core);
+        for (_, Completion { token, reply, .. }) in core.take_answers() {
+            match token {
+                0 => {
+                    assert!(matches!(
+                        reply,
+                        Reply::Write { result: Err(WriteError::Media(_)), .. }
+                    ));
+                }
+                1 => assert_eq!(refused(&reply), Some(Refused::OtherVersion { version })),
+                2 => assert!(made(&reply).is_some()),
+                _ => assert_eq!(refused(&reply), Some(Refused::OtherChain { chain: 1 })),
+            }
+        }
+        assert_eq!(chain(&core), Some(1));
+    }
 }
 
 /// The versions that a store gives, one after another, over a restart.
