@@ -183,6 +183,17 @@ impl Process {
         let pid = self.child.id().to_string();
         let done = Command::new("kill").args(["-s", name, &pid]).status();
         assert!(done.expect("there is a kill command").success());
+        // On a busy machine its threads run on for a while.
+        while name == "STOP" && !self.is_stopped() {}
+    }
+
+    /// Whether none of its threads runs.
+    fn is_stopped(&self) -> bool {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let tasks = std::fs::read_dir(tasks).expect("the server is there").flatten();
+        let mut stats =
+            tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+        stats.all(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
     }
 
     /// Kilobytes of memory in use.
