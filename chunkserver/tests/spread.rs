@@ -12,9 +12,10 @@ use tempfile::TempDir;
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_ec::ShardSet;
-use towpath_fastpath::{Client, ClientConfig};
+use towpath_fastpath::{ChunkId, Clear, Client, ClientConfig, Pending};
 use towpath_spread::{
-    Layout, LayoutError, Node, NodeState, Policy, PutOptions, Servers, SpreadError,
+    Layout, LayoutError, Node, NodeState, PartError, Policy, PutOptions, Scrubbed, Servers,
+    SpreadError,
 };
 use towpath_transport::Nanos;
 
@@ -144,30 +145,176 @@ fn a_file_is_read_whichever_servers_are_gone_and_made_whole_again() {
     }
 }
 
+/// Changes a part, as somebody does who knows nothing of its file; gives the version that it has
+/// then.
+fn change(layout: &Layout, part: usize, change: impl FnOnce(&Client, ChunkId)) -> u64 {
+    let Node { server, chunk, .. } = layout.nodes[part];
+    let client = Client::connect(server, ClientConfig::new()).expect("it runs");
+    change(&client, chunk);
+    let version = client.stat(chunk).wait().expect("it is there").version;
+    client.close();
+    version
+}
+
 #[test]
-fn a_part_that_was_changed_counts_as_lost_and_is_replaced() {
+fn a_part_that_was_changed_counts_as_lost_and_is_mended_where_it_is() {
     let fleet = Fleet::new(3);
     let servers = servers();
     let bytes = pattern(50_000, 3);
     let layout = put(&servers, &fleet, &options("rs:2+1"), &bytes);
-    let client = Client::connect(fleet.places[0], ClientConfig::new()).expect("it runs");
-    client.write(layout.nodes[0].chunk, 0, vec![1; 4_096]).wait().expect("it is open to all");
-    client.close();
+    let write = |client: &Client, chunk| client.write(chunk, 0, vec![1; 4_096]).wait();
+    change(&layout, 0, |client, chunk| write(client, chunk).expect("it is open to all"));
     let states = servers.stat(&layout).expect("a layout");
     assert!(matches!(states[0], NodeState::Changed(_)), "{states:?}");
     assert!(get(&servers, &layout).expect("the others are enough") == bytes);
     let repaired = servers.repair(&layout, ShardSet::NONE, &[], |_| {}).expect("it is enough");
-    assert_eq!(repaired.layout.nodes[0].server, fleet.places[0]);
-    assert_ne!(repaired.layout.nodes[0].chunk, layout.nodes[0].chunk);
-    assert_eq!(repaired.bytes_read, 2 * repaired.bytes_written);
+    assert_eq!((repaired.mended, repaired.parts), (ShardSet::from_bits(1), ShardSet::NONE));
+    assert_eq!((repaired.replaced, repaired.made), (vec![], vec![]));
+    let (before, after) = (layout.nodes[0], repaired.layout.nodes[0]);
+    assert_eq!((after.server, after.chunk), (before.server, before.chunk));
+    assert!(after.version > before.version && repaired.layout.generation == 1);
     assert!(get(&servers, &repaired.layout).expect("it is whole") == bytes);
-    let states = servers.stat(&layout).expect("a layout");
-    assert!(matches!(states[0], NodeState::Changed(_)), "nothing is deleted yet: {states:?}");
-    assert_eq!((&repaired.replaced[..], repaired.made.len()), (&layout.nodes[..1], 1));
-    assert_eq!(servers.discard(&repaired.replaced), []);
-    let states = servers.stat(&layout).expect("a layout");
-    assert_eq!(states[0], NodeState::Missing);
-    assert!(get(&servers, &repaired.layout).expect("it is whole") == bytes);
+    assert!(get(&servers, &layout).expect("the others are enough") == bytes, "as before");
+}
+
+type ChangeIt<'a> = dyn Fn(&Client, ChunkId) -> Pending<()> + 'a;
+
+/// Of a part of which little differs, little moves, whatever it is.
+#[test]
+fn a_part_is_brought_up_to_date_by_the_slices_that_differ() {
+    let fleet = Fleet::new(5);
+    let servers = servers();
+    let bytes = pattern(400_000, 16);
+    for (policy, sources, patient) in [("flat:3", 1, 1), ("rs:3+2", 3, 0), ("rs:3+2", 3, 4)] {
+        let mut layout = put(&servers, &fleet, &options(policy), &bytes);
+        let first = layout.nodes[patient];
+        let mut part = Vec::new();
+        change(&layout, patient, |client, chunk| {
+            let byte_len = client.stat(chunk).wait().expect("it is there").byte_len;
+            part = (0..byte_len / 4_096)
+                .flat_map(|slice| client.read(chunk, slice * 4_096, 4_096).wait().expect("whole"))
+                .collect();
+        });
+        let end = part.len() as u64;
+        let same = part[..4_096].to_vec();
+        // What is done to it, and how many slices differ then.
+        let changes: [(&ChangeIt<'_>, u64); 6] = [
+            (&|client, chunk| client.write(chunk, 8_192, vec![1; 4_096]), 1),
+            (&|client, chunk| client.write(chunk, 4_095, vec![0xa5, 0x5a]), 2),
+            (&|client, chunk| client.clear(chunk, cut(end - 8_193)), 3),
+            (&|client, chunk| client.clear(chunk, cut(0)), end / 4_096),
+            (&|client, chunk| client.write(chunk, end, vec![1; 10_000]), 0),
+            (&|client, chunk| client.write(chunk, 0, same.clone()), 0),
+        ];
+        for (number, (change_it, slices)) in changes.into_iter().enumerate() {
+            let told = format!("{policy}, part {patient}, change {number}");
+            change(&layout, patient, |client, chunk| {
+                change_it(client, chunk).wait().expect("open");
+            });
+            let repaired = servers.repair(&layout, ShardSet::NONE, &[], |_| {}).expect("enough");
+            assert_eq!(repaired.mended, [patient].into_iter().collect(), "{told}");
+            assert_eq!(repaired.bytes_written, slices * 4_096, "{told}");
+            assert_eq!(repaired.bytes_read, sources * slices * 4_096, "{told}");
+            let all = layout.nodes.len() as u64 * (end / 4_096) * 4;
+            assert!((1..=all).contains(&repaired.bytes_compared), "{told}: {repaired:?}");
+            layout = repaired.layout;
+            assert_eq!(layout.nodes[patient].chunk, first.chunk);
+            assert!(get(&servers, &layout).expect("it is whole") == bytes, "{told}");
+            let found = servers.scrub_by_reading(&layout, |_| {}).expect("a layout");
+            assert_eq!((found.bad, found.torn), (ShardSet::NONE, 0), "{told}");
+        }
+    }
+}
+
+fn cut(byte_len: u64) -> Clear {
+    Clear::Truncate { byte_len }
+}
+
+/// A slice that its disk has lost, of each kind of policy.
+#[test]
+fn a_damaged_slice_is_mended_alone() {
+    let fleet = Fleet::new(3);
+    let servers = servers();
+    for policy in ["flat:2", "rs:2+1"] {
+        let bytes = pattern(300_000, 17);
+        let layout = put(&servers, &fleet, &options(policy), &bytes);
+        // Of the first part it is the sixth slice under one, and the fourth under the other.
+        let disk = fleet.folders.path().join("0").join("disk");
+        flip_where(&disk, &bytes[5 * 4_096..][..4_096]);
+        let found = servers.scrub(&layout, |_| {}).expect("a layout");
+        assert_eq!((found.bad, found.torn), (ShardSet::from_bits(1), 0), "{policy}");
+        let repaired = servers.repair(&layout, found.bad, &[], |_| {}).expect("enough");
+        assert_eq!((repaired.mended, repaired.bytes_written), (found.bad, 4_096), "{policy}");
+        let found = servers.scrub(&repaired.layout, |_| {}).expect("a layout");
+        assert_eq!((found.bad, found.torn), (ShardSet::NONE, 0), "{policy}");
+        assert!(get(&servers, &repaired.layout).expect("it is whole") == bytes);
+        assert_eq!(servers.remove(&repaired.layout).expect("a layout"), []);
+    }
+}
+
+/// One part is lost, and another one changes again while the first one is made anew.
+#[test]
+fn what_others_change_meanwhile_is_not_overwritten_and_nothing_is_left() {
+    let fleet = Fleet::new(3);
+    let servers = servers();
+    let bytes = pattern(50_000, 18);
+    let layout = put(&servers, &fleet, &options("flat:3"), &bytes);
+    let theirs = vec![7; 4_096];
+    let write = |client: &Client, chunk| client.write(chunk, 0, theirs.clone()).wait();
+    change(&layout, 2, |client, chunk| write(client, chunk).expect("it is open to all"));
+    assert_eq!(servers.discard(&layout.nodes[1..2]), []);
+    let mut version = 0;
+    let repaired = servers.repair(&layout, ShardSet::NONE, &[], |_| {
+        version = change(&layout, 2, |client, chunk| write(client, chunk).expect("open"));
+    });
+    let Err(SpreadError::NotMade { server, source }) = repaired else { panic!("{repaired:?}") };
+    assert_eq!(server, fleet.places[2]);
+    assert!(matches!(*source, PartError::OtherVersion { found, .. } if found == version));
+    change(&layout, 2, |client, chunk| {
+        assert_eq!(client.read(chunk, 0, 4_096).wait().expect("it is there"), theirs);
+    });
+    let client = Client::connect(fleet.places[1], ClientConfig::new()).expect("it runs");
+    assert_eq!(client.info().wait().expect("it runs").chunks, 0);
+    client.close();
+    assert!(get(&servers, &layout).expect("one is enough") == bytes);
+}
+
+/// Checksums tell nothing of such a part.
+#[test]
+fn a_scrub_finds_each_part_that_has_wrong_bytes_with_right_checksums() {
+    let fleet = Fleet::new(5);
+    let servers = servers();
+    let bytes = pattern(300_000, 19);
+    for policy in ["flat:3", "rs:3+2", "flat:2", "rs:2+1"] {
+        let mut layout = put(&servers, &fleet, &options(policy), &bytes);
+        let parts = layout.nodes.len();
+        let others_agree = parts > layout.policy.enough() + 1;
+        for part in 0..parts {
+            let write = |client: &Client, chunk| client.write(chunk, 12_300, vec![part as u8]);
+            let version = change(&layout, part, |client, chunk| {
+                write(client, chunk).wait().expect("it is open to all");
+            });
+            let mut wrong = layout.clone();
+            wrong.nodes[part].version = Some(version);
+            let found = servers.scrub(&wrong, |_| {}).expect("a layout");
+            let expected = match others_agree {
+                true => ([part].into_iter().collect(), 0),
+                false => (ShardSet::NONE, 1),
+            };
+            assert_eq!((found.bad, found.torn), expected, "{policy}, part {part}");
+            let read = servers.scrub_by_reading(&wrong, |_| {}).expect("a layout");
+            assert_eq!((read.bad, read.torn, read.stripes), (found.bad, found.torn, found.stripes));
+            assert_eq!((found.bytes_read * 1_024, found.uncompared), (read.bytes_read, 0));
+            // Where nothing tells the wrong one, its version in the layout before does.
+            let by = if others_agree { &wrong } else { &layout };
+            let repaired = servers.repair(by, found.bad, &[], |_| {}).expect("enough");
+            assert_eq!(repaired.bytes_written, 4_096, "{policy}, part {part}");
+            layout = repaired.layout;
+            let found = servers.scrub(&layout, |_| {}).expect("a layout");
+            assert_eq!((found.bad, found.torn), (ShardSet::NONE, 0), "{policy}, part {part}");
+        }
+        assert!(get(&servers, &layout).expect("it is whole") == bytes);
+    }
 }
 
 /// A layout that says what cannot be, such as one that somebody has written.
@@ -201,7 +348,11 @@ fn parts_with_damage_in_different_places_are_made_of_each_other() {
     assert_eq!(scrubbed.bad, ShardSet::from_bits(3));
     assert_eq!((scrubbed.torn, scrubbed.uncompared), (0, 2), "{scrubbed:?}");
     let repaired = servers.repair(&layout, scrubbed.bad, &[], |_| {}).expect("it can be read");
-    assert_eq!(repaired.parts, ShardSet::from_bits(3));
+    assert_eq!((repaired.parts, repaired.mended), (ShardSet::from_bits(3), ShardSet::NONE));
+    assert_eq!(repaired.replaced, layout.nodes);
+    assert!(get(&servers, &layout).expect("nothing is deleted yet") == bytes);
+    assert_eq!(servers.discard(&repaired.replaced), []);
+    assert_eq!(servers.stat(&layout).expect("a layout"), [NodeState::Missing; 2]);
     let scrubbed = servers.scrub(&repaired.layout, |_| {}).expect("a layout");
     assert_eq!((scrubbed.bad, scrubbed.torn), (ShardSet::NONE, 0));
     assert!(get(&servers, &repaired.layout).expect("it is whole") == bytes);
@@ -341,17 +492,22 @@ fn a_scrub_finds_parts_that_do_not_belong_together() {
         let mut mixed = one.clone();
         mixed.nodes[1] = other.nodes[1];
         let scrubbed = servers.scrub(&mixed, |_| {}).expect("a layout");
-        assert_eq!(scrubbed.bad, ShardSet::NONE);
+        let stripes = scrubbed.stripes;
+        assert!(stripes >= 4 && scrubbed.uncompared == 0, "{scrubbed:?}");
         // All that the last stripe has of a data part may be zeros, in both files.
-        let (stripes, torn) = (scrubbed.stripes, scrubbed.torn);
-        assert!(stripes >= 4 && torn >= stripes - 1, "{scrubbed:?}");
+        let are_torn = |scrubbed: &Scrubbed| (stripes - 1..=stripes).contains(&scrubbed.torn);
+        match policy {
+            // Two agree, and the third is wrong.
+            "flat:3" => assert_eq!((scrubbed.bad, scrubbed.torn), (ShardSet::from_bits(2), 0)),
+            _ => assert!(scrubbed.bad.is_empty() && are_torn(&scrubbed), "{scrubbed:?}"),
+        }
         // Two copies are compared without the third; of a code nothing is left over.
         mixed.nodes[2].version = None;
         let scrubbed = servers.scrub(&mixed, |_| {}).expect("a layout");
         let compared = if policy == "flat:3" { (stripes, 0) } else { (0, stripes) };
         assert_eq!((scrubbed.stripes, scrubbed.uncompared), compared);
         assert_eq!(scrubbed.bad, ShardSet::from_bits(4));
-        assert_eq!(scrubbed.torn, if policy == "flat:3" { torn } else { 0 });
+        assert!(if policy == "flat:3" { are_torn(&scrubbed) } else { scrubbed.torn == 0 });
     }
 }
 

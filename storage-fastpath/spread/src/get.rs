@@ -1,13 +1,13 @@
 //! Files read, whole or without some servers.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::Write;
 use std::time::Instant;
 
-use towpath_ec::{Code, Decoder, ShardSet};
+use towpath_ec::ShardSet;
 use towpath_fastpath::{ClientError, ReadData};
 
+use crate::coder::{Coder, Units};
 use crate::error::{PartError, SpreadError};
 use crate::layout::Layout;
 use crate::race::Race;
@@ -28,27 +28,6 @@ pub struct Got {
     pub decoded: u64,
     /// Parts that were not whole, or late at least once.
     pub without: ShardSet,
-}
-
-/// Units of a stripe, by part.
-pub(crate) struct Units {
-    pub(crate) of: Vec<Option<Vec<u8>>>,
-}
-
-impl Units {
-    fn new(parts: usize) -> Self {
-        Self { of: vec![None; parts] }
-    }
-
-    /// The parts whose units are here.
-    pub(crate) fn present(&self) -> ShardSet {
-        self.of
-            .iter()
-            .enumerate()
-            .filter(|(_, unit)| unit.is_some())
-            .map(|(part, _)| part)
-            .collect()
-    }
 }
 
 /// A unit that was asked for.
@@ -78,8 +57,7 @@ pub(crate) struct Reader<'a> {
     servers: &'a Servers,
     layout: &'a Layout,
     parts: Vec<Part>,
-    code: Option<Code>,
-    decoders: HashMap<(ShardSet, ShardSet), Decoder>,
+    pub(crate) coder: Coder,
     race: Race<Ask, ReadData>,
     fetches: VecDeque<Fetch>,
     /// Parts that were late: they are asked last.
@@ -102,8 +80,7 @@ impl<'a> Reader<'a> {
             servers,
             layout,
             parts,
-            code: layout.policy.code(),
-            decoders: HashMap::new(),
+            coder: Coder::new(layout.policy),
             race: Race::new(),
             fetches: VecDeque::new(),
             late: ShardSet::NONE,
@@ -113,11 +90,21 @@ impl<'a> Reader<'a> {
 
     /// Gives each stripe to `take`, in order, with as many units as are enough.
     pub(crate) fn each(
+        self,
+        take: impl FnMut(&mut Self, Stripe, Units) -> Result<(), SpreadError>,
+    ) -> Result<Got, SpreadError> {
+        let stripes = self.layout.stripes().iter();
+        self.each_of(stripes, take)
+    }
+
+    /// The same of some stripes, or of pieces of some.
+    pub(crate) fn each_of(
         mut self,
+        stripes: impl Iterator<Item = Stripe>,
         mut take: impl FnMut(&mut Self, Stripe, Units) -> Result<(), SpreadError>,
     ) -> Result<Got, SpreadError> {
         self.check_enough()?;
-        let mut rest = self.layout.stripes().iter().enumerate();
+        let mut rest = stripes.enumerate();
         loop {
             while self.fetches.len() < AHEAD
                 && let Some((number, stripe)) = rest.next()
@@ -161,26 +148,6 @@ impl<'a> Reader<'a> {
         units
     }
 
-    /// Whether the units of a stripe belong together; none where there are no more of them than
-    /// are needed to read it.
-    pub(crate) fn fits(
-        &mut self,
-        stripe: Stripe,
-        units: &Units,
-    ) -> Result<Option<bool>, SpreadError> {
-        let enough = self.layout.policy.enough();
-        let present = units.present();
-        let first: ShardSet = present.iter().take(enough).collect();
-        let others = present.without(first);
-        if first.len() < enough || others.is_empty() {
-            return Ok(None);
-        }
-        let of = |part: usize| if first.contains(part) { units.of[part].clone() } else { None };
-        let mut made = Units { of: (0..units.of.len()).map(of).collect() };
-        self.make(stripe, others, &mut made)?;
-        Ok(Some(others.iter().all(|part| made.of[part] == units.of[part])))
-    }
-
     /// The data units of a stripe, put together.
     pub(crate) fn data(
         &mut self,
@@ -188,7 +155,7 @@ impl<'a> Reader<'a> {
         units: &mut Units,
     ) -> Result<Vec<u8>, SpreadError> {
         let k = self.layout.policy.data();
-        if self.code.is_some() {
+        if self.coder.has_code() {
             let missing = (0..k).filter(|part| units.of[*part].is_none()).collect::<ShardSet>();
             if !missing.is_empty() {
                 self.got.decoded += 1;
@@ -212,34 +179,7 @@ impl<'a> Reader<'a> {
         wanted: ShardSet,
         units: &mut Units,
     ) -> Result<(), SpreadError> {
-        let present = units.present();
-        let wanted = wanted.without(present);
-        let Some(code) = &self.code else {
-            let copy = units.of.iter().flatten().next().cloned();
-            wanted.iter().for_each(|part| units.of[part].clone_from(&copy));
-            return Ok(());
-        };
-        let failed = |error: &dyn std::fmt::Display| SpreadError::Code(error.to_string());
-        let key = (present, wanted);
-        let decoder = match self.decoders.entry(key) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
-                let made = Decoder::new(code, present, wanted);
-                place.insert(made.map_err(|error| failed(&error))?)
-            }
-        };
-        let mut made = vec![vec![0; stripe.unit]; wanted.len()];
-        {
-            let from: Vec<&[u8]> = decoder
-                .sources()
-                .iter()
-                .map(|part| units.of[part].as_deref().unwrap_or(&[]))
-                .collect();
-            let mut into: Vec<&mut [u8]> = made.iter_mut().map(Vec::as_mut_slice).collect();
-            decoder.decode(&from, &mut into).map_err(|error| failed(&error))?;
-        }
-        wanted.iter().zip(made).for_each(|(part, unit)| units.of[part] = Some(unit));
-        Ok(())
+        self.coder.make(stripe.unit, wanted, units)
     }
 
     fn check_enough(&self) -> Result<(), SpreadError> {
@@ -265,7 +205,7 @@ impl<'a> Reader<'a> {
         let (part, source) =
             why.map_or((0, PartError::NotWhole), |(part, error)| (*part, error.again()));
         SpreadError::Unreadable {
-            offset: self.got.bytes,
+            offset: front.map_or(0, |front| self.layout.stripes().file_offset(front.stripe.offset)),
             read: front.map_or(0, |front| front.units.present().len()),
             needed: self.layout.policy.enough(),
             server: self.layout.nodes[part].server,

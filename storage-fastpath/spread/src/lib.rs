@@ -28,25 +28,33 @@
 //! | `layout` | where a file is, as a type and as text |
 //! | `stripes` | how a file is cut |
 //! | `servers` | a client for each server |
+//! | `coder` | units of a stripe, made of others |
 //! | `race` | answers of several servers, in the order in which they come |
 //! | `put` | files stored |
 //! | `get` | files read, whole or without some servers |
 //! | `state` | what has become of each part of a file |
+//! | `survey` | parts compared without moving them |
+//! | `scrub` | parts held against each other |
 //! | `repair` | parts made anew |
+//! | `mend` | parts brought up to date where they are |
 //! | `error` | what can go wrong, and what to do next |
 
 #![forbid(unsafe_code)]
 
+mod coder;
 mod error;
 mod get;
 mod layout;
+mod mend;
 mod policy;
 mod put;
 mod race;
 mod repair;
+mod scrub;
 mod servers;
 mod state;
 mod stripes;
+mod survey;
 
 pub use error::{PartError, SpreadError};
 pub use get::Got;
@@ -54,6 +62,7 @@ pub use layout::{Layout, LayoutError, Node};
 pub use policy::{Policy, PolicyError};
 pub use put::PutOptions;
 pub use repair::Repaired;
+pub use scrub::Scrubbed;
 pub use servers::Servers;
-pub use state::{NodeState, Scrubbed};
+pub use state::NodeState;
 pub use towpath_ec::ShardSet;

@@ -1,4 +1,4 @@
-//! Parts made anew.
+//! Parts made anew, or brought up to date.
 
 use std::net::SocketAddr;
 
@@ -7,9 +7,10 @@ use towpath_ec::ShardSet;
 use crate::error::{PartError, SpreadError};
 use crate::get::Reader;
 use crate::layout::{Layout, LayoutError, Node};
+use crate::mend::Mender;
 use crate::put::Writer;
 use crate::servers::Servers;
-use crate::state::{Part, parts};
+use crate::state::{Part, parts, patients};
 
 /// What a repair did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,31 +18,61 @@ use crate::state::{Part, parts};
 pub struct Repaired {
     /// Where the file is now. The layout that was given holds too, until `replaced` are deleted.
     pub layout: Layout,
-    /// The parts that were made anew.
+    /// The parts that were made anew, in chunks of other names.
     pub parts: ShardSet,
+    /// The parts that were brought up to date where they are: only slices that differed were
+    /// written.
+    pub mended: ShardSet,
     /// Chunks of the given layout that the new one does without. Once the new one is kept, they are
     /// to be [discarded](Servers::discard).
     pub replaced: Vec<Node>,
     /// Chunks that were made. Where the new layout is not kept, they are to be
     /// [discarded](Servers::discard) instead.
     pub made: Vec<Node>,
-    /// Bytes that were read for it.
+    /// Bytes of checksums or sketches that came, to know which slices differ.
+    pub bytes_compared: u64,
+    /// Bytes of parts that were read for it.
     pub bytes_read: u64,
     /// Bytes that were written.
     pub bytes_written: u64,
 }
 
+impl Repaired {
+    fn nothing(layout: &Layout) -> Self {
+        Self {
+            layout: layout.clone(),
+            parts: ShardSet::NONE,
+            mended: ShardSet::NONE,
+            replaced: Vec::new(),
+            made: Vec::new(),
+            bytes_compared: 0,
+            bytes_read: 0,
+            bytes_written: 0,
+        }
+    }
+
+    /// Whether there was something to do: then the layout is another one.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        !self.parts.is_empty() || !self.mended.is_empty()
+    }
+}
+
 impl Servers {
-    /// Makes the parts of a file anew that are not whole by their servers, and those that are
-    /// `also` to be made, of which whatever can be read is used: each on its server where that
-    /// answers, else on the next one of `replacements` that has no part of the file. Where nothing
-    /// is to be done, nothing is. `progress` is told how many bytes of the file are done.
+    /// Makes the parts of a file whole that are not so by their servers, and those that are `also`
+    /// to be made so, such as those that a [scrub](Self::scrub) has found bad.
+    ///
+    /// Where the others are enough to read the file, parts that are there are compared with them
+    /// slice by slice, and what differs is written where they are. Other parts are made anew: each
+    /// on its server where that answers, else on the next one of `replacements` that has no part of
+    /// the file; of those that are `also` to be made so, whatever can be read is used. Where
+    /// nothing is to be done, nothing is. `progress` is told how many bytes of the file are done.
     ///
     /// The parts that are whole stay as they are, and nothing is deleted: the caller keeps the
     /// layout that comes back first, and discards what it replaces then.
     ///
     /// # Errors
-    /// [`SpreadError`]; the layout that was given holds as before.
+    /// [`SpreadError`]; by the layout that was given the file is read as before.
     pub fn repair(
         &self,
         layout: &Layout,
@@ -53,28 +84,64 @@ impl Servers {
         let found = parts(self, layout);
         let is_bad = |part: &usize| found[*part].is_err() || also.contains(*part);
         let bad: Vec<usize> = (0..found.len()).filter(is_bad).collect();
-        let mut repaired = Repaired {
-            layout: layout.clone(),
-            parts: bad.iter().copied().collect(),
-            replaced: bad.iter().map(|part| layout.nodes[*part]).collect(),
-            made: Vec::new(),
-            bytes_read: 0,
-            bytes_written: 0,
-        };
+        let mut repaired = Repaired::nothing(layout);
         if bad.is_empty() {
             return Ok(repaired);
         }
         let generation = layout.generation.checked_add(1).ok_or(LayoutError::Generation)?;
-        let places = self.places(layout, &found, &bad, replacements)?;
-        let mut writer = Writer::create(self, &places, bad.len())?;
-        let wanted = repaired.parts;
+        let sources = (0..found.len()).filter(|part| !is_bad(part)).collect::<ShardSet>();
+        // Whoever reads by the layout before does without the parts that are written to.
+        let patients = match sources.len() >= layout.policy.enough() {
+            true => patients(self, layout, &found, &bad),
+            false => Vec::new(),
+        };
+        repaired.mended = patients.iter().map(|(part, _)| *part).collect();
+        let anew: Vec<usize> =
+            bad.iter().copied().filter(|part| !repaired.mended.contains(*part)).collect();
+        let mender = match patients.is_empty() {
+            true => None,
+            false => {
+                let is_damaged = !also.is_empty();
+                let of = (sources, patients);
+                Some(Mender::new(self, layout, &found, of, is_damaged)?)
+            }
+        };
+        if !anew.is_empty() {
+            self.make_anew(layout, found, (&anew, replacements), &mut repaired, &mut progress)?;
+        }
+        if let Some(mender) = mender {
+            let mended = mender.mend(progress).map_err(|error| self.take_back(&repaired, error))?;
+            let (versions, moved) = mended;
+            for (part, version) in versions {
+                repaired.layout.nodes[part].version = Some(version);
+            }
+            repaired.bytes_compared = moved.compared;
+            repaired.bytes_read += moved.read;
+            repaired.bytes_written += moved.written;
+        }
+        repaired.layout.generation = generation;
+        Ok(repaired)
+    }
+
+    /// Makes parts in new chunks.
+    fn make_anew(
+        &self,
+        layout: &Layout,
+        found: Vec<Part>,
+        (anew, replacements): (&[usize], &[SocketAddr]),
+        repaired: &mut Repaired,
+        progress: &mut impl FnMut(u64),
+    ) -> Result<(), SpreadError> {
+        let places = self.places(layout, &found, anew, replacements)?;
+        let mut writer = Writer::create(self, &places, anew.len())?;
+        let wanted: ShardSet = anew.iter().copied().collect();
         let (mut read, mut written, mut done) = (0, 0, 0);
         let made = Reader::with(self, layout, found)
             .each(|reader, stripe, mut units| {
                 read += (units.present().len() * stripe.unit) as u64;
                 reader.make(stripe, wanted, &mut units)?;
                 let made: Vec<&[u8]> =
-                    bad.iter().map(|part| units.of[*part].as_deref().unwrap_or(&[])).collect();
+                    anew.iter().map(|part| units.of[*part].as_deref().unwrap_or(&[])).collect();
                 written += (made.len() * stripe.unit) as u64;
                 writer.write(stripe.offset, &made).map_err(not_made)?;
                 done += stripe.bytes as u64;
@@ -86,12 +153,21 @@ impl Servers {
             return Err(writer.give_up(error));
         }
         repaired.made = writer.nodes();
-        for (part, node) in bad.iter().zip(&repaired.made) {
+        for (part, node) in anew.iter().zip(&repaired.made) {
+            repaired.replaced.push(layout.nodes[*part]);
             repaired.layout.nodes[*part] = *node;
         }
-        repaired.layout.generation = generation;
-        (repaired.bytes_read, repaired.bytes_written) = (read, written);
-        Ok(repaired)
+        (repaired.parts, repaired.bytes_read, repaired.bytes_written) = (wanted, read, written);
+        Ok(())
+    }
+
+    /// Deletes what was made, after this error; what is left is added to it.
+    fn take_back(&self, repaired: &Repaired, error: SpreadError) -> SpreadError {
+        let left = self.discard(&repaired.made);
+        match left.is_empty() {
+            true => error,
+            false => SpreadError::Left { left, source: Box::new(error) },
+        }
     }
 
     /// Where parts are made anew.

@@ -2,14 +2,13 @@
 
 use std::net::SocketAddr;
 
-use towpath_ec::ShardSet;
 use towpath_fastpath::control::ChunkInfo;
 use towpath_fastpath::{Client, ErrorKind, ErrorReply, Pending};
 
 use crate::error::{PartError, SpreadError};
-use crate::get::Reader;
 use crate::layout::{Layout, Node};
 use crate::servers::Servers;
+use crate::survey::Subject;
 
 /// What has become of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,21 +26,6 @@ pub enum NodeState {
     Unreachable,
     /// The server answers, and does not give it.
     Refused,
-}
-
-/// What a scrub found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Scrubbed {
-    /// Stripes of which more units were read than are enough, and that were compared.
-    pub stripes: u64,
-    /// Stripes of which no more units were read than are enough, so that nothing could be compared.
-    pub uncompared: u64,
-    /// Parts of which a piece is missing or damaged.
-    pub bad: ShardSet,
-    /// Stripes whose parts are each whole and do not belong together. Nothing tells which of them
-    /// are wrong, so that no repair mends them.
-    pub torn: u64,
 }
 
 /// A part that is whole, as far as its server says, or why it is not.
@@ -90,6 +74,33 @@ pub(crate) fn parts(servers: &Servers, layout: &Layout) -> Vec<Part> {
     told.collect()
 }
 
+/// Parts that are there and are not what the layout says, as they are now, asked for at once; the
+/// others are to be made anew.
+pub(crate) fn patients(
+    servers: &Servers,
+    layout: &Layout,
+    found: &[Part],
+    bad: &[usize],
+) -> Vec<(usize, Subject)> {
+    let is_there = |part: &&usize| match &found[**part] {
+        Ok(_) => true,
+        Err(error) => {
+            matches!(error, PartError::OtherVersion { .. } | PartError::OtherLength { .. })
+        }
+    };
+    let ask = |part: &usize| {
+        let node = layout.nodes[*part];
+        let client = servers.client(node.server).ok()?;
+        Some((*part, node.chunk, client.stat(node.chunk), client))
+    };
+    let asked: Vec<_> = bad.iter().filter(is_there).filter_map(ask).collect();
+    let told = asked.into_iter().filter_map(|(part, chunk, stat, client)| {
+        let ChunkInfo { version, byte_len, unfinished, .. } = stat.wait().ok()?;
+        (!unfinished).then_some((part, Subject { client, chunk, version, byte_len }))
+    });
+    told.collect()
+}
+
 impl NodeState {
     fn of(part: &Part) -> Self {
         match part {
@@ -117,42 +128,6 @@ impl Servers {
     pub fn stat(&self, layout: &Layout) -> Result<Vec<NodeState>, SpreadError> {
         layout.check()?;
         Ok(parts(self, layout).iter().map(NodeState::of).collect())
-    }
-
-    /// Reads every byte of every part that there is and compares what belongs together. `progress`
-    /// is told how many bytes of the file are done.
-    ///
-    /// # Errors
-    /// [`SpreadError::Layout`], [`SpreadError::Code`].
-    pub fn scrub(
-        &self,
-        layout: &Layout,
-        mut progress: impl FnMut(u64),
-    ) -> Result<Scrubbed, SpreadError> {
-        layout.check()?;
-        let (mut scrubbed, mut done) = (Scrubbed::default(), 0);
-        let all: ShardSet = (0..layout.nodes.len()).collect();
-        let mut reader = Reader::new(self, layout, usize::MAX);
-        for stripe in layout.stripes().iter() {
-            let units = reader.all(stripe);
-            scrubbed.bad = scrubbed.bad.with(all.without(units.present()));
-            match reader.fits(stripe, &units)? {
-                Some(fits) => {
-                    scrubbed.stripes += 1;
-                    scrubbed.torn += u64::from(!fits);
-                }
-                None => scrubbed.uncompared += 1,
-            }
-            done += stripe.bytes as u64;
-            progress(done);
-        }
-        // A file without bytes has parts all the same.
-        for (part, state) in self.stat(layout)?.into_iter().enumerate() {
-            if state != NodeState::Whole {
-                scrubbed.bad.insert(part);
-            }
-        }
-        Ok(scrubbed)
     }
 
     /// Deletes all parts; gives those that are left, since their servers do not answer or refuse

@@ -53,6 +53,21 @@ impl Stripes {
         (0..self.count()).map(move |index| self.at(index))
     }
 
+    /// The bytes of each part, in windows of whole units, of about `most` bytes.
+    pub(crate) fn windows(self, most: u64) -> impl Iterator<Item = (u64, u64)> {
+        let (unit, end) = (self.unit as u64, self.part_bytes());
+        let window = (most / unit).max(1) * unit;
+        (0..end.div_ceil(window)).map(move |index| {
+            let offset = index * window;
+            (offset, (end - offset).min(window))
+        })
+    }
+
+    /// The first byte of the file in the stripe in which this byte of each part is.
+    pub(crate) fn file_offset(&self, part_offset: u64) -> u64 {
+        part_offset / self.unit as u64 * self.stripe_bytes() as u64
+    }
+
     fn count(&self) -> u64 {
         self.bytes.div_ceil(self.stripe_bytes() as u64)
     }
@@ -67,6 +82,15 @@ impl Stripes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_cut_into_windows_of_whole_units() {
+        let windows = |most| Stripes::new(100_000, 3, 8_192).windows(most).collect::<Vec<_>>();
+        assert_eq!(windows(20_000), [(0, 16_384), (16_384, 16_384), (32_768, 4_096)]);
+        assert_eq!(windows(1), windows(8_192), "a unit at least");
+        assert_eq!(windows(1 << 40), [(0, 36_864)]);
+        assert_eq!(Stripes::new(0, 3, 8_192).windows(4_096).count(), 0);
+    }
 
     #[test]
     fn a_file_is_cut_into_stripes_whose_last_one_is_short() {
