@@ -133,12 +133,27 @@ fn damage_is_repaired_and_the_layout_keeps_its_permissions() {
     fs::set_permissions(&path, Permissions::from_mode(0o640)).expect("ours");
     fleet.damage(0, &bytes[8_192..][..4_096]);
     let run = |args: &[&str]| fleet.bench.run(args);
-    fails(&mut run(&["scrub", "film.layout"]), 1, &["repair --scrub"]);
+    let slice = 4_096;
+    for (words, came) in
+        [(&["scrub", "film.layout"][..], 4), (&["scrub", "--read", "film.layout"], slice)]
+    {
+        fails(&mut run(words), 1, &["repair --scrub"]);
+        let output = run(&[words, &["--json"]].concat()).output().expect("it runs");
+        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(found["bad_parts"], json!([0]));
+        let bytes_read = found["bytes_read"].as_u64().expect("a number");
+        // 3 parts of 62 slices, less what is with the damaged slice in one piece.
+        assert!((170 * came..186 * came).contains(&bytes_read), "{bytes_read}");
+    }
     let repaired = succeeds(&mut run(&["repair", "film.layout", "--scrub", "--json"]));
     let repaired: Value = serde_json::from_str(&repaired).expect("JSON");
-    assert_eq!((&repaired["made"], &repaired["left"]), (&json!([0]), &json!([])));
+    let stable = ["made", "mended", "bytes_read", "bytes_written", "generation", "left"];
+    let told = stable.map(|name| repaired[name].clone());
+    let expected = [json!([]), json!([0]), json!(2 * slice), json!(slice), json!(1), json!([])];
+    assert_eq!(told, expected, "{repaired}");
+    assert_eq!(repaired["bytes_compared"], json!(4 * (3 * 62 - 1)));
     assert_eq!(path.metadata().expect("there").permissions().mode() & 0o777, 0o640);
-    assert_eq!(fleet.chunks(), [1, 1, 1], "what was replaced is removed");
+    assert_eq!(fleet.chunks(), [1, 1, 1]);
     succeeds(&mut run(&["scrub", "film.layout"]));
     succeeds(&mut run(&["get", "film.layout", "copy"]));
     assert!(fleet.bench.read("copy") == bytes);

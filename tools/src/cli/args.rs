@@ -10,7 +10,7 @@ use super::bytes::parse_size;
 use super::cap::CapArgs;
 use super::qos::QosArgs;
 use super::sim::SimArgs;
-use super::spread::RepairArgs;
+use super::spread::{RepairArgs, ScrubArgs};
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
 use crate::bench::{classes, haechi};
@@ -85,8 +85,11 @@ pub(crate) enum Command {
     ///
     /// Run one scrub of a server at a time. Two at once each check a part of the slices; then the
     /// exit code is 5.
-    Scrub(ServerArgs),
-    /// Make the parts of a file anew that servers have lost
+    ///
+    /// Of a layout, as `towpath put --servers` makes it, all servers of the file do that, and the
+    /// parts are compared by 4 bytes of each slice.
+    Scrub(ScrubArgs),
+    /// Make the parts of a file whole that servers have lost, or that are damaged or out of date
     ///
     /// Takes a layout, as `towpath put --servers` makes it.
     Repair(RepairArgs),

@@ -109,9 +109,7 @@ fn run(command: Command) -> Result<(), CliError> {
             spread::refuse_flags(server.server.is_some())?;
             return spread::rm(&path, &server.link);
         }
-        Command::Scrub(args) if args.layout().is_some() => {
-            return args.layout().map_or(Ok(()), |path| spread::scrub(path, &args.link));
-        }
+        Command::Scrub(args) if args.is_for_layout() => return spread::scrub(&args),
         Command::Repair(args) => return spread::repair(&args),
         command => command,
     };
@@ -127,7 +125,7 @@ fn run(command: Command) -> Result<(), CliError> {
             with_chunk(&args.what, |chunk| chunk::stat(&args, chunk, &interrupt))
         }
         Command::Rm(args) => with_chunk(&args.what, |chunk| chunk::rm(&args, chunk, &interrupt)),
-        Command::Scrub(args) => chunk::scrub(&args, &interrupt),
+        Command::Scrub(args) => chunk::scrub(&args.server, &interrupt),
         Command::Info(args) => chunk::info(&args, &interrupt),
         Command::Health(args) => chunk::health(&args, &interrupt),
         Command::Cap(args) => cap::run(&args, &interrupt),

@@ -20,7 +20,7 @@ use towpath_fastpath::cap::Grant;
 use towpath_spread::{Layout, Node, NodeState, PutOptions, Repaired, Servers, ShardSet};
 use towpath_transport::Nanos;
 
-use super::args::{LinkArgs, PutArgs};
+use super::args::{LinkArgs, PutArgs, ServerArgs};
 use super::bytes::{gbps, show_size};
 use super::chunk::{Output, capability};
 use super::error::{CliError, FileVerb, SpreadFailed};
@@ -41,11 +41,28 @@ pub(crate) struct RepairArgs {
     /// Servers for parts whose own do not answer, with commas between
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     replacements: Vec<String>,
-    /// Read every byte first, and make parts anew that have damaged slices as well
+    /// Have servers read every byte first, and make parts whole that have damaged slices as well
     #[arg(long)]
     scrub: bool,
     #[command(flatten)]
     link: LinkArgs,
+}
+
+/// What is checked.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct ScrubArgs {
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+    /// Of a layout: read every byte of all parts, and compare the bytes themselves
+    #[arg(long)]
+    read: bool,
+}
+
+impl ScrubArgs {
+    /// Whether it is of a layout, or means to be.
+    pub(super) fn is_for_layout(&self) -> bool {
+        self.read || self.server.layout().is_some()
+    }
 }
 
 /// What a layout is used with.
@@ -334,23 +351,34 @@ pub(crate) fn rm(path: &Path, link: &LinkArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Reads all of a file and compares.
-pub(crate) fn scrub(path: &Path, link: &LinkArgs) -> Result<(), CliError> {
+/// Compares all parts of a file: by sketches, or by all of their bytes.
+pub(crate) fn scrub(args: &ScrubArgs) -> Result<(), CliError> {
+    let ScrubArgs { server: ServerArgs { link, .. }, read } = args;
+    let Some(path) = args.server.layout() else {
+        return Err(CliError::Put("--read is for a layout: a server reads every slice anyway"));
+    };
     let Opened { layout, servers, .. } = Opened::new(path, link)?;
     let mut progress = Progress::bytes("scrub", layout.bytes);
-    let found = servers.scrub(&layout, |done| progress.at(done)).map_err(SpreadFailed::from)?;
+    let found = match *read {
+        true => servers.scrub_by_reading(&layout, |done| progress.at(done)),
+        false => servers.scrub(&layout, |done| progress.at(done)),
+    };
+    let found = found.map_err(SpreadFailed::from)?;
     drop(progress);
     let bad: Vec<usize> = found.bad.iter().collect();
     if link.json {
         print_json(&serde_json::json!({
             "stripes": found.stripes, "uncompared_stripes": found.uncompared, "bad_parts": bad,
-            "torn_stripes": found.torn,
+            "torn_stripes": found.torn, "bytes_read": found.bytes_read,
         }))?;
     } else {
         print_text(&format!(
             "{} stripes compared, {} of them do not belong together; {} stripes have nothing to \
-             compare with; parts with damage: {bad:?}\n",
-            found.stripes, found.torn, found.uncompared
+             compare with; parts that are damaged, missing or wrong: {bad:?}; {} came for it\n",
+            found.stripes,
+            found.torn,
+            found.uncompared,
+            show_size(found.bytes_read)
         ))?;
     }
     match (bad.len(), found.torn) {
@@ -360,7 +388,7 @@ pub(crate) fn scrub(path: &Path, link: &LinkArgs) -> Result<(), CliError> {
     }
 }
 
-/// Makes parts anew.
+/// Makes parts whole.
 pub(crate) fn repair(args: &RepairArgs) -> Result<(), CliError> {
     let Opened { layout, servers, signer } = Opened::new(&args.layout, &args.link)?;
     let mut also = ShardSet::NONE;
@@ -378,27 +406,32 @@ pub(crate) fn repair(args: &RepairArgs) -> Result<(), CliError> {
     let repaired = repaired.map_err(SpreadFailed::from)?;
     drop(progress);
     let mut left = Vec::new();
-    if !repaired.parts.is_empty() {
+    if repaired.is_changed() {
         keep_repaired(kept, &servers, &repaired, signer.as_ref())?;
         // Only now: until then the layout before was the one to read the file by.
         left = servers.discard(&repaired.replaced);
     }
     let parts: Vec<usize> = repaired.parts.iter().collect();
+    let mended: Vec<usize> = repaired.mended.iter().collect();
     if args.link.json {
         let left: Vec<String> = left.iter().map(Node::to_string).collect();
         return print_json(&serde_json::json!({
             "made": parts,
+            "mended": mended,
+            "bytes_compared": repaired.bytes_compared,
             "bytes_read": repaired.bytes_read,
             "bytes_written": repaired.bytes_written,
             "generation": repaired.layout.generation,
             "left": left,
         }));
     }
-    if parts.is_empty() {
+    if !repaired.is_changed() {
         return print_text("all parts are whole\n");
     }
     let mut text = format!(
-        "parts {parts:?} made anew: {} read, {} written\n",
+        "parts {parts:?} made anew, parts {mended:?} brought up to date: {} of checksums and \
+         sketches, {} read, {} written\n",
+        show_size(repaired.bytes_compared),
         show_size(repaired.bytes_read),
         show_size(repaired.bytes_written)
     );
