@@ -25,16 +25,24 @@
 //! | `wire` | requests and replies as bytes |
 //! | `execute` | what is done for a request |
 //! | `once` | that a repeated request is carried out once |
+//! | `serve` | connections over TCP, served by few threads |
+//! | `resp` | the front that others' clients speak |
+//! | `daemon` | the program `towpath-kv` |
 //! | `limits` | bounds and their reasons |
 
 #![forbid(unsafe_code)]
 
+pub mod daemon;
 mod execute;
 pub mod limits;
 mod once;
+pub mod resp;
+pub mod serve;
 mod store;
 pub mod wire;
 
 pub use execute::{Caller, OPTION_STORE_BYTES, Service};
 pub use once::Sessions;
-pub use store::{Buckets, Evict, Figures, Held, IncrError, Put, Refused, Step, Store, Table, When};
+pub use store::{
+    Buckets, Bytes, Evict, Figures, Held, IncrError, Put, Refused, Step, Store, Table, When,
+};

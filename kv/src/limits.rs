@@ -1,5 +1,7 @@
 //! Every bound of the key-value store, with its reason.
 
+use towpath_base::Nanos;
+
 /// The longest key. The study has 64 bytes; the keys of other stores' users, like URLs, fit in
 /// this, and a request for one still fits in one datagram.
 pub const KEY_BYTES_MAX: usize = 512;
@@ -7,8 +9,8 @@ pub const KEY_BYTES_MAX: usize = 512;
 /// The longest value: the copies of one are held for as long as a connection takes to send them.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// What an entry of the table costs beside the bytes of its key and value: the table's share (an
-/// eighth of it may be free, and it doubles), the entry, and the heads of three allocations.
+/// What an entry of the table costs beside the bytes of its key and value: the entry, with room for
+/// a short key and value, the table's share (it doubles), and its place in the ring.
 pub const ENTRY_COST_BYTES: u64 = 192;
 
 /// The least that a store may be bounded to: room for a few of the longest values.
@@ -35,5 +37,59 @@ pub const UNDER_WAY_MAX: usize = 32;
 /// some 1.5 KiB for the replies of each.
 pub const SESSIONS_MAX: usize = 1 << 16;
 
+/// Words of one command: a client that asks for more keys asks twice.
+pub const WORDS_MAX: usize = 1024;
+
+/// Bytes of one request: the longest value with its key, or as many of the longest keys as there
+/// are words, with their lengths.
+pub const REQUEST_BYTES_MAX: usize = VALUE_BYTES_MAX + (64 << 10);
+
+/// The longest line that a person types; it is looked through from its begin each time it grows.
+pub const INLINE_BYTES_MAX: usize = 4 << 10;
+
+/// Bytes of one reply. Only those to several keys may have more than a value.
+pub const REPLY_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes that wait to be sent before no more requests of that connection are carried out: enough
+/// to fill a socket, and no more than a client makes a server hold by not reading.
+pub const OUTPUT_PAUSE_BYTES: usize = 256 << 10;
+
+/// Bytes that are read at a time: some hundred pipelined requests.
+pub const READ_BYTES: usize = 64 << 10;
+
+/// Connections unless configured.
+pub const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
+
+/// Bytes that all connections together hold of requests that are not whole and replies that are not
+/// sent, unless configured.
+pub const BUFFERS_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// How long a client may take for a request or a reply, unless configured, beside what its bytes
+/// take at [`SLOW_BYTES_PER_SEC`].
+pub const STALL_DEFAULT: Nanos = Nanos::from_secs(60);
+
+/// A client that is not stalled moves this many bytes a second: a modem does.
+pub const SLOW_BYTES_PER_SEC: u64 = 4 << 10;
+
+/// How often slow clients are looked for, where some client is waited for.
+pub const SLOW_CHECK_EVERY: Nanos = Nanos::from_secs(1);
+
+/// How long no connection is accepted after the system had no descriptor for one.
+pub const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
+
+/// Connections that are accepted in one turn, so that those that are there are served between.
+pub const ACCEPTS_MAX: usize = 64;
+
+/// Files that one wait tells of: more are told of by the next.
+pub const EVENTS_MAX: usize = 256;
+
+/// Bytes of replies that a thread gathers before it sends them: a part of what a processor's cache
+/// holds.
+pub const UNSENT_BYTES_MAX: usize = 512 << 10;
+
+/// Threads that serve connections at most: more than any machine has processors.
+pub const WORKERS_MAX: usize = 1024;
+
 const _: () = assert!(STORE_BYTES_MIN > 3 * VALUE_BYTES_MAX as u64);
 const _: () = assert!(LISTING_BYTES_MAX <= VALUE_BYTES_MAX);
+const _: () = assert!(REQUEST_BYTES_MAX >= WORDS_MAX * (KEY_BYTES_MAX + 16));

@@ -22,6 +22,7 @@ mod no_std;
 mod pgo;
 mod process;
 mod promtool;
+mod redis;
 mod source;
 mod stats;
 mod tidy;
@@ -68,6 +69,8 @@ enum Command {
     Dissect,
     /// Have promtool check the alert rules and what a server tells Prometheus.
     Promtool,
+    /// Have the tools of Redis use our key-value store, and compare it with redis-server.
+    Redis(redis::Args),
     /// Run the tests on real libibverbs in a virtual machine with the kernel's rxe.
     VmTest(vm::Args),
 }
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Command::Miri => miri::run(),
         Command::Dissect => dissect::run(),
         Command::Promtool => promtool::run(),
+        Command::Redis(args) => redis::run(&args),
         Command::VmTest(args) => vm::run(&args),
     };
     match outcome {

@@ -3,6 +3,7 @@
 mod base_bitmap;
 mod base_serial;
 mod capability;
+mod kv_resp;
 mod kv_wire;
 mod proto_host;
 mod proto_lane_pair;
@@ -34,6 +35,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "hello", run: proto_wire::hello },
         Target { name: "kv_reply", run: kv_wire::reply },
         Target { name: "kv_requests", run: kv_wire::requests },
+        Target { name: "kv_resp", run: kv_resp::run },
         Target { name: "lane_message", run: proto_wire::lane_message },
         Target { name: "lane_pair", run: proto_lane_pair::run },
         Target { name: "link", run: proto_link::run },

@@ -5,7 +5,7 @@
 //! bytes as the other table does, and evicts nothing.
 
 use super::room::{Claim, Figures, Room, cost};
-use super::{Held, Refused, Step, Store, check};
+use super::{Bytes, Held, Refused, Step, Store, check};
 use crate::limits::BUCKETS;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,7 +32,7 @@ struct Node {
 
 #[derive(Clone, Debug)]
 struct Pair {
-    value: Box<[u8]>,
+    value: Bytes,
     expires: Time,
 }
 
@@ -159,6 +159,7 @@ impl Store for Buckets {
                     return Err(Refused::Full);
                 }
                 claim.keep(old, new);
+                self.room.note_expiry(expires);
                 match pair {
                     Some(pair) => **pair = Pair { value, expires },
                     None => list.push(key, Pair { value, expires }),
@@ -187,8 +188,14 @@ impl Store for Buckets {
     }
 
     fn sweep(&self, now: Time) -> u64 {
-        let gone =
-            self.lists.iter().map(|list| self.remove_where(list, |p| !p.is_there(now))).sum();
+        if !self.room.take_expiring() {
+            return 0;
+        }
+        let is_gone = |pair: &Pair| {
+            self.room.note_expiry(pair.expires);
+            !pair.is_there(now)
+        };
+        let gone = self.lists.iter().map(|list| self.remove_where(list, is_gone)).sum();
         self.room.expired.fetch_add(gone, Relaxed);
         gone
     }

@@ -1,7 +1,8 @@
 //! How many bytes a store has in use, and how many it may have.
 
 use crate::limits::ENTRY_COST_BYTES;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use towpath_base::Time;
 
 /// What a store has come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(super) struct Room {
     bytes: AtomicU64,
     bytes_max: AtomicU64,
     keys: AtomicU64,
+    /// Whether an entry may be there that expires.
+    has_expiring: AtomicBool,
     pub(super) evicted: AtomicU64,
     pub(super) expired: AtomicU64,
     pub(super) refused: AtomicU64,
@@ -43,6 +46,7 @@ impl Room {
             bytes: zero(),
             bytes_max: AtomicU64::new(bytes_max),
             keys: zero(),
+            has_expiring: AtomicBool::new(false),
             evicted: zero(),
             expired: zero(),
             refused: zero(),
@@ -68,6 +72,19 @@ impl Room {
     pub(super) fn forget(&self, cost: u64) {
         self.give_back(cost);
         self.keys.fetch_sub(1, Relaxed);
+    }
+
+    /// An entry that expires then is there.
+    pub(super) fn note_expiry(&self, expires: Time) {
+        if expires != Time::NEVER && !self.has_expiring.load(Relaxed) {
+            self.has_expiring.store(true, Relaxed);
+        }
+    }
+
+    /// Whether entries must be looked through for those that have expired. Who does notes those
+    /// that are left.
+    pub(super) fn take_expiring(&self) -> bool {
+        self.has_expiring.swap(false, Relaxed)
     }
 
     pub(super) fn figures(&self) -> Figures {

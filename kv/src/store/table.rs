@@ -2,7 +2,7 @@
 
 use super::ring::{Ring, Slot};
 use super::room::{Claim, Figures, Room, cost};
-use super::{Evict, Held, Refused, Step, Store, check};
+use super::{Bytes, Evict, Held, Refused, Step, Store, check};
 use crate::limits::{ENTRY_COST_BYTES, LOOKS_MAX, VALUE_BYTES_MAX};
 use papaya::{Compute, HashMap, Operation};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,7 +17,7 @@ const EVICTIONS_MAX: u64 = 2 * (VALUE_BYTES_MAX as u64 / ENTRY_COST_BYTES);
 /// 32 of each thread may be kept until then, beyond the bound.
 #[derive(Debug)]
 pub struct Table {
-    map: HashMap<Box<[u8]>, Entry>,
+    map: HashMap<Bytes, Entry>,
     room: Room,
     /// Where entries may be evicted.
     ring: Option<Ring>,
@@ -25,7 +25,7 @@ pub struct Table {
 
 #[derive(Debug)]
 struct Entry {
-    value: Box<[u8]>,
+    value: Bytes,
     expires: Time,
     /// Of its key, however often the value changes.
     slot: Option<Slot>,
@@ -129,7 +129,10 @@ impl Table {
             }
             let slot = match (held, &self.ring) {
                 (Some(entry), _) => entry.slot,
-                (None, Some(ring)) => Some(*added.get_or_insert_with(|| ring.add(key))),
+                (None, Some(ring)) => {
+                    added = added.or_else(|| ring.add(key));
+                    added
+                }
                 (None, None) => None,
             };
             Operation::Insert(Entry {
@@ -142,10 +145,12 @@ impl Table {
         let made = |entry: &Entry| cost(key, &entry.value);
         match done {
             Compute::Inserted(_, new) => {
+                self.room.note_expiry(new.expires);
                 claim.keep(None, made(new));
                 return Ok(());
             }
             Compute::Updated { old: (_, old), new: (_, new) } => {
+                self.room.note_expiry(new.expires);
                 claim.keep(Some(made(old)), made(new));
             }
             Compute::Removed(_, old) => self.forget(key, old),
@@ -211,9 +216,16 @@ impl Store for Table {
     }
 
     fn sweep(&self, now: Time) -> u64 {
+        if !self.room.take_expiring() {
+            return 0;
+        }
         let map = self.map.pin();
-        let gone = map.iter().filter(|(_, entry)| !entry.is_there(now));
-        gone.map(|(key, _)| u64::from(self.expire(key, now))).sum()
+        let mut gone = 0;
+        for (key, entry) in map.iter() {
+            self.room.note_expiry(entry.expires);
+            gone += u64::from(!entry.is_there(now) && self.expire(key, now));
+        }
+        gone
     }
 
     fn figures(&self) -> Figures {

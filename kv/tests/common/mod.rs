@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
 pub mod linear;
+pub mod process;
 
 use std::sync::Arc;
 use towpath_kv::{Buckets, Evict, Store, Table};

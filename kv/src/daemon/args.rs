@@ -1,0 +1,143 @@
+//! The command line.
+
+use crate::limits::{
+    BUFFERS_BYTES_DEFAULT, CONNECTIONS_MAX_DEFAULT, STALL_DEFAULT, STORE_BYTES_DEFAULT,
+    STORE_BYTES_MIN, WORKERS_MAX,
+};
+use crate::store::Evict;
+use clap::{Parser, ValueEnum};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+/// Which table serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StoreChoice {
+    /// A concurrent hash table whose readers take no lock.
+    Table,
+    /// The baseline: 1,024 lists, a mutex each.
+    Buckets,
+}
+
+/// What becomes of entries when there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EvictChoice {
+    /// They stay, and writes are refused.
+    Never,
+    /// Approximately the least recently used go.
+    Lru,
+}
+
+impl From<EvictChoice> for Evict {
+    fn from(choice: EvictChoice) -> Self {
+        match choice {
+            EvictChoice::Never => Self::Never,
+            EvictChoice::Lru => Self::LeastRecentlyUsed,
+        }
+    }
+}
+
+const AFTER_HELP: &str = "\
+Values are in memory alone: they are gone when the server stops. Everyone who reaches its address
+may read and change them. The server stops on SIGTERM and SIGINT.
+
+Exit codes:
+  0  it was told to stop
+  2  wrong flag
+  3  the address is not of this host, or the port is taken
+  6  memory, threads or descriptors failed";
+
+/// The settings.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "towpath-kv",
+    version,
+    about = "A key-value store in memory, for clients that speak RESP2 (redis-cli and others)",
+    after_help = AFTER_HELP
+)]
+pub struct Args {
+    /// Address and port for clients that speak RESP2
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7500")]
+    pub resp: SocketAddr,
+    /// Memory for entries, in MiB: keys, values, and 192 bytes for each
+    #[arg(long, value_name = "MIB", default_value_t = STORE_BYTES_DEFAULT / MIB,
+        value_parser = clap::value_parser!(u64).range(STORE_BYTES_MIN / MIB..=1 << 30))]
+    pub store_mib: u64,
+    /// What becomes of entries when there is no room; `buckets` evicts none
+    #[arg(long, value_enum, default_value_t = EvictChoice::Never)]
+    pub evict: EvictChoice,
+    /// Which table serves
+    #[arg(long, value_enum, default_value_t = StoreChoice::Table)]
+    pub store: StoreChoice,
+    /// Threads that share all connections; more than half of the processors gain little where
+    /// clients are on the same machine [default: half of the processors, at most 8]
+    #[arg(long, value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
+    pub workers: Option<u16>,
+    /// Threads do not sleep: they ask again and again, each on a processor of its own
+    #[arg(long)]
+    pub poll: bool,
+    /// Connections at a time; more are told so and closed
+    #[arg(long, value_name = "N", default_value_t = CONNECTIONS_MAX_DEFAULT as u32,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub connections_max: u32,
+    /// Memory for requests that are not whole and replies that are not sent, of all connections
+    /// together, in MiB; one that needs more is closed
+    #[arg(long, value_name = "MIB", default_value_t = BUFFERS_BYTES_DEFAULT / MIB,
+        value_parser = clap::value_parser!(u64).range(32..=1 << 30))]
+    pub buffers_mib: u64,
+    /// Seconds that a client may take for one request or reply, beside what its bytes take at 4 KiB
+    /// a second; a slower one is closed
+    #[arg(long, value_name = "S", default_value_t = Duration::from(STALL_DEFAULT).as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub stall_s: u64,
+    /// Print one JSON object on stdout when the server is ready, and one with what it did at the
+    /// end, instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Args {
+    /// Bytes that the store may have.
+    pub(super) fn store_bytes(&self) -> u64 {
+        self.store_mib * MIB
+    }
+
+    /// Bytes that connections may hold.
+    pub(super) fn buffers_bytes(&self) -> u64 {
+        self.buffers_mib * MIB
+    }
+
+    /// Threads.
+    pub(super) fn worker_count(&self) -> usize {
+        let half = || std::thread::available_parallelism().map_or(1, |all| all.get() / 2);
+        self.workers.map_or_else(|| half().clamp(1, 8), usize::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_bounds_is_refused_with_them() {
+        let parse = |args: &[&str]| Args::try_parse_from([&["towpath-kv"], args].concat());
+        let args = parse(&[]).expect("defaults are sound");
+        assert_eq!(args.store_bytes(), STORE_BYTES_DEFAULT);
+        assert!((1..=8).contains(&args.worker_count()));
+        for (flag, wrong) in [
+            ("--store-mib", "3"),
+            ("--workers", "0"),
+            ("--workers", "1025"),
+            ("--connections-max", "0"),
+            ("--buffers-mib", "31"),
+            ("--stall-s", "0"),
+            ("--resp", "localhost"),
+            ("--evict", "some"),
+        ] {
+            let said = parse(&[flag, wrong]).expect_err(wrong).to_string();
+            assert!(said.contains(flag), "{said}");
+        }
+    }
+}

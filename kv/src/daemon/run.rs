@@ -1,0 +1,185 @@
+//! How the program begins, serves and ends.
+
+use super::args::{Args, StoreChoice};
+use crate::resp::{RespDialogue, TOO_MANY_CONNECTIONS};
+use crate::serve::{Counters, Front, Server, ServerConfig, ServerError};
+use crate::store::{Buckets, Store, Table};
+use clap::Parser as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+use std::ffi::OsString;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use towpath_base::Nanos;
+use towpath_clock::Clock;
+
+/// How often what has expired is removed, where nobody asks for it.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Of the time that a sweep took, how much passes before the next: it is a small part of all.
+const SWEEP_REST: u32 = 20;
+
+/// Why the program ended in failure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// Nobody can be served there.
+    #[error("cannot listen on {address}: {source}; set another --resp")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The server does not start.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The system failed otherwise.
+    #[error("the system failed: {0}")]
+    System(#[from] io::Error),
+}
+
+impl DaemonError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Listen { .. } => 3,
+            Self::Server(_) | Self::System(_) => 6,
+        }
+    }
+}
+
+/// Runs the program; the first argument is its name.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(args) {
+        Ok(args) => args,
+        Err(error) => {
+            // It is also how help is printed.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    tracing_subscriber::fmt().with_writer(io::stderr).init();
+    match serve(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("towpath-kv: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn serve(args: &Args) -> Result<(), DaemonError> {
+    let (mut signals, writer) = UnixStream::pair()?;
+    for signal in [SIGTERM, SIGINT] {
+        pipe::register(signal, writer.try_clone()?)?;
+    }
+    raise_descriptors(args.connections_max);
+    let store: Arc<dyn Store> = match args.store {
+        StoreChoice::Table => Arc::new(Table::new(args.store_bytes(), args.evict.into())),
+        StoreChoice::Buckets => Arc::new(Buckets::new(args.store_bytes())),
+    };
+    let counters = Arc::new(Counters::new(args.connections_max as usize));
+    let address = args.resp;
+    let listener =
+        TcpListener::bind(address).map_err(|source| DaemonError::Listen { address, source })?;
+    let address = listener.local_addr()?;
+    let dialogue = {
+        let (store, counters) = (Arc::clone(&store), Arc::clone(&counters));
+        Box::new(move || {
+            let dialogue = RespDialogue::new(Arc::clone(&store), Arc::clone(&counters));
+            Box::new(dialogue) as Box<_>
+        })
+    };
+    let front = Front { listener, dialogue, turned_away: TOO_MANY_CONNECTIONS };
+    let config = ServerConfig {
+        workers: args.worker_count(),
+        polls: args.poll,
+        buffers_bytes_max: args.buffers_bytes(),
+        stall: Nanos::from_secs(args.stall_s),
+    };
+    let clock = Clock::start();
+    let server = Server::start(vec![front], config, counters, &clock)?;
+    say_ready(args, address, config.workers)?;
+    sweep_until(&mut signals, &*store, &clock)?;
+    say_end(args, &server, &*store)?;
+    Ok(server.stop()?)
+}
+
+/// Removes what has expired, now and then, until a signal comes.
+fn sweep_until(signals: &mut UnixStream, store: &dyn Store, clock: &Clock) -> io::Result<()> {
+    let mut rest = SWEEP_EVERY;
+    loop {
+        signals.set_read_timeout(Some(rest))?;
+        match signals.read(&mut [0]) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let began = Instant::now();
+                store.sweep(clock.now());
+                rest = SWEEP_EVERY.max(began.elapsed() * SWEEP_REST);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn say_ready(args: &Args, address: SocketAddr, workers: usize) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match args.json {
+        true => {
+            let ready =
+                json!({ "event": "ready", "resp": address.to_string(), "workers": workers });
+            writeln!(stdout, "{ready}")?;
+        }
+        false => writeln!(stdout, "RESP2 on {address}, {workers} threads")?,
+    }
+    stdout.flush()
+}
+
+fn say_end(args: &Args, server: &Server, store: &dyn Store) -> io::Result<()> {
+    let (counted, figures) = (server.counters().counted(), store.figures());
+    let mut stdout = io::stdout().lock();
+    if !args.json {
+        let (requests, accepted) = (counted.requests, counted.accepted);
+        return writeln!(stdout, "{requests} requests of {accepted} connections");
+    }
+    let end = json!({
+        "event": "end",
+        "requests": counted.requests,
+        "connections": counted.accepted,
+        "turned_away": counted.turned_away,
+        "malformed": counted.malformed,
+        "slow": counted.slow,
+        "crowded": counted.crowded,
+        "keys": figures.keys,
+        "bytes": figures.bytes,
+        "evicted": figures.evicted,
+        "expired": figures.expired,
+        "refused": figures.refused,
+    });
+    writeln!(stdout, "{end}")
+}
+
+/// Raises the soft limit of descriptors to the hard one: each connection has one, and the soft
+/// limit of most systems is 1,024.
+fn raise_descriptors(connections_max: u32) {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of descriptors cannot be raised");
+    }
+    if limit.maximum.is_some_and(|most| most < u64::from(connections_max)) {
+        tracing::warn!(
+            limit = ?limit.maximum,
+            connections_max,
+            "all connections may need more descriptors than the limit: raise it (ulimit -n)"
+        );
+    }
+}

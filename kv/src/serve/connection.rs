@@ -1,0 +1,210 @@
+//! One connection: what came in part, and what is yet to be sent.
+
+use super::{Dialogue, Next};
+use crate::limits::{EVENTS_MAX, READ_BYTES, SLOW_BYTES_PER_SEC};
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use towpath_base::{Nanos, Time};
+
+/// A connection and its dialogue.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) stream: TcpStream,
+    dialogue: Box<dyn Dialogue>,
+    /// Of requests that are not whole, or wait for replies to be sent. Empty for most: then it has
+    /// no memory.
+    input: Vec<u8>,
+    /// With fewer bytes of input there is nothing to do.
+    needed: usize,
+    output: Vec<u8>,
+    sent: usize,
+    /// Requests wait until the replies are sent.
+    is_paused: bool,
+    end: Option<End>,
+    /// Requests that were answered and not yet counted.
+    pub(super) answered: u64,
+    /// Bytes of memory that it is known to hold.
+    pub(super) counted_bytes: u64,
+    /// Since when the client is waited for, and the bytes that it has moved since.
+    waits: Option<(Time, u64)>,
+}
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The client wants it, or has gone.
+    Closed,
+    /// It said what has no meaning.
+    Malformed,
+}
+
+/// What a worker lends to the connections that it serves: most leave nothing behind in them.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    pub(super) input: Box<[u8]>,
+    /// Empty buffers for replies.
+    pub(super) outputs: Vec<Vec<u8>>,
+}
+
+impl Scratch {
+    fn give_back(&mut self, mut output: Vec<u8>) {
+        if output.capacity() <= READ_BYTES && self.outputs.len() < EVENTS_MAX {
+            output.clear();
+            self.outputs.push(output);
+        }
+    }
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, dialogue: Box<dyn Dialogue>) -> Self {
+        Self {
+            stream,
+            dialogue,
+            input: Vec::new(),
+            needed: 1,
+            output: Vec::new(),
+            sent: 0,
+            is_paused: false,
+            end: None,
+            answered: 0,
+            counted_bytes: 0,
+            waits: None,
+        }
+    }
+
+    /// Whether it waits to send, and reads nothing until it has.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sent < self.output.len()
+    }
+
+    /// Bytes of replies that are not sent.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    /// Bytes of memory that it holds.
+    pub(super) fn held_bytes(&self) -> u64 {
+        (self.input.capacity() + self.output.capacity()) as u64
+    }
+
+    /// Whether its client takes longer than it may.
+    pub(super) fn is_slow(&self, now: Time, stall: Nanos) -> bool {
+        self.waits.is_some_and(|(since, moved)| {
+            let for_bytes = Nanos(moved.saturating_mul(1_000_000_000 / SLOW_BYTES_PER_SEC));
+            now.since(since) > stall + for_bytes
+        })
+    }
+
+    /// Whether its client is waited for.
+    pub(super) fn waits(&self) -> bool {
+        self.waits.is_some()
+    }
+
+    /// Reads what has come and carries it out; [`flush`](Self::flush) sends the replies.
+    pub(super) fn receive(&mut self, scratch: &mut Scratch, now: Time) -> Result<(), End> {
+        let count = match self.stream.read(&mut scratch.input) {
+            Ok(0) => return Err(End::Closed),
+            Ok(count) => count,
+            Err(error) if is_passing(&error) => return Ok(()),
+            Err(_) => return Err(End::Closed),
+        };
+        if self.output.capacity() == 0 {
+            self.output = scratch.outputs.pop().unwrap_or_default();
+        }
+        if self.input.is_empty() {
+            let used = self.serve(&scratch.input[..count], now);
+            self.input.extend_from_slice(&scratch.input[used..count]);
+            return Ok(());
+        }
+        self.input.extend_from_slice(&scratch.input[..count]);
+        self.moved(count);
+        if self.input.len() >= self.needed {
+            self.serve_held(now);
+        }
+        Ok(())
+    }
+
+    /// Sends replies, and carries out what waited for that.
+    pub(super) fn flush(&mut self, scratch: &mut Scratch, now: Time) -> Result<(), End> {
+        while self.is_sending() {
+            let is_begun = self.sent > 0;
+            let count = write(&self.stream, &self.output[self.sent..])?;
+            self.sent += count;
+            match self.is_sending() {
+                true if is_begun => {
+                    self.moved(count);
+                    return Ok(());
+                }
+                true => {
+                    self.waits = Some((now, 0));
+                    return Ok(());
+                }
+                false => {}
+            }
+            self.output.clear();
+            self.sent = 0;
+            if let Some(end) = self.end {
+                return Err(end);
+            }
+            // It has taken the replies: what is waited for from here on is the next request.
+            self.waits = (!self.input.is_empty()).then_some((now, 0));
+            if self.is_paused {
+                self.serve_held(now);
+            }
+        }
+        scratch.give_back(std::mem::take(&mut self.output));
+        self.end.map_or(Ok(()), Err)
+    }
+
+    fn serve_held(&mut self, now: Time) {
+        let mut held = std::mem::take(&mut self.input);
+        let used = self.serve(&held, now);
+        if used < held.len() {
+            // Nothing is moved for a client that sends a request byte by byte.
+            held.drain(..used);
+            self.input = held;
+        }
+    }
+
+    /// Carries out what `input` has, as long as there is room for replies.
+    ///
+    /// Returns how many bytes are needed no more.
+    fn serve(&mut self, input: &[u8], now: Time) -> usize {
+        let taken = self.dialogue.take(input, now, &mut self.output);
+        self.answered += taken.requests;
+        self.is_paused = taken.next == Next::Paused;
+        match taken.next {
+            Next::More { needed } => self.needed = needed,
+            Next::Paused => {}
+            Next::Close => self.end = Some(End::Closed),
+            Next::Malformed => self.end = Some(End::Malformed),
+        }
+        if self.end.is_some() {
+            return input.len();
+        }
+        // A request that still is not whole has been waited for since it began.
+        let since = self.waits.filter(|_| taken.requests == 0).unwrap_or((now, 0));
+        self.waits = (taken.used < input.len()).then_some(since);
+        taken.used
+    }
+
+    fn moved(&mut self, bytes: usize) {
+        if let Some((_, moved)) = &mut self.waits {
+            *moved += bytes as u64;
+        }
+    }
+}
+
+/// Whether the same call may do later.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Writes what the system takes; how much that was.
+fn write(mut stream: &TcpStream, bytes: &[u8]) -> Result<usize, End> {
+    match stream.write(bytes) {
+        Ok(count) => Ok(count),
+        Err(error) if is_passing(&error) => Ok(0),
+        Err(_) => Err(End::Closed),
+    }
+}

@@ -1,0 +1,160 @@
+//! Listeners and threads: how a server begins and ends.
+
+use super::Dialogue;
+use super::counters::Counters;
+use super::worker::{Inbox, Worker};
+use crate::limits::{BUFFERS_BYTES_DEFAULT, STALL_DEFAULT, WORKERS_MAX};
+use std::fmt;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use towpath_base::Nanos;
+use towpath_clock::Clock;
+
+/// A listener, and what is said on its connections.
+pub struct Front {
+    /// Where clients come.
+    pub listener: TcpListener,
+    /// Makes the dialogue of a connection.
+    pub dialogue: Box<dyn Fn() -> Box<dyn Dialogue> + Send>,
+    /// What a client is told for which there is no room.
+    pub turned_away: &'static [u8],
+}
+
+impl fmt::Debug for Front {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Front").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}
+
+/// How connections are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Threads that share the connections, 1 to [`WORKERS_MAX`].
+    pub workers: usize,
+    /// They do not sleep: they ask again and again.
+    pub polls: bool,
+    /// Bytes that all connections together may hold.
+    pub buffers_bytes_max: u64,
+    /// How long a client may take, beside the time for its bytes.
+    pub stall: Nanos,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            polls: false,
+            buffers_bytes_max: BUFFERS_BYTES_DEFAULT,
+            stall: STALL_DEFAULT,
+        }
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// No thread, or too many.
+    #[error("a server has 1 to {WORKERS_MAX} threads")]
+    Workers,
+    /// The system has no descriptor or thread for it.
+    #[error("the system refused a descriptor or a thread: {0}")]
+    System(#[from] io::Error),
+}
+
+/// What all threads share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: ServerConfig,
+    pub(super) counters: Arc<Counters>,
+    pub(super) is_stopped: AtomicBool,
+}
+
+impl Shared {
+    /// A connection that held `before` bytes holds `after` now; whether all together hold no more
+    /// than they may.
+    pub(super) fn hold(&self, before: u64, after: u64) -> bool {
+        let buffers = &self.counters.buffers;
+        if after <= before {
+            // Most hold nothing, and ask no other processor's cache about it.
+            if after < before {
+                buffers.fetch_sub(before - after, Relaxed);
+            }
+            return true;
+        }
+        let more = after - before;
+        buffers.fetch_add(more, Relaxed) + more <= self.config.buffers_bytes_max
+    }
+}
+
+/// A server that runs until it is dropped or stopped.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    inboxes: Vec<Arc<Inbox>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Server {
+    /// Starts to serve. Times are those of `clock`.
+    ///
+    /// # Errors
+    /// [`ServerError`]
+    pub fn start(
+        fronts: Vec<Front>,
+        config: ServerConfig,
+        counters: Arc<Counters>,
+        clock: &Clock,
+    ) -> Result<Self, ServerError> {
+        if !(1..=WORKERS_MAX).contains(&config.workers) {
+            return Err(ServerError::Workers);
+        }
+        for front in &fronts {
+            front.listener.set_nonblocking(true)?;
+        }
+        let shared = Arc::new(Shared { config, counters, is_stopped: AtomicBool::new(false) });
+        let workers = (0..config.workers).map(|_| Worker::new(Arc::clone(&shared), clock.clone()));
+        let mut workers = workers.collect::<io::Result<Vec<_>>>()?;
+        let inboxes: Vec<_> = workers.iter().map(Worker::inbox).collect();
+        workers[0].accept_for(fronts, inboxes.clone())?;
+        let mut server = Self { shared, inboxes, threads: Vec::new() };
+        for (number, worker) in workers.into_iter().enumerate() {
+            let name = format!("kv-{number}");
+            let thread = thread::Builder::new().name(name).spawn(move || worker.run())?;
+            server.threads.push(thread);
+        }
+        Ok(server)
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.shared.counters
+    }
+
+    /// Ends all connections and threads.
+    ///
+    /// # Errors
+    /// A thread had failed.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.shared.is_stopped.store(true, Relaxed);
+        self.inboxes.iter().for_each(|inbox| inbox.wake());
+        self.threads.drain(..).try_for_each(|thread| {
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `stop`.
+        let _ = self.end();
+    }
+}

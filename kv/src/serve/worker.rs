@@ -1,0 +1,325 @@
+//! One thread: it waits for its connections and serves those that have something.
+
+use super::connection::{Connection, End, Scratch};
+use super::counters::add;
+use super::server::{Front, Shared};
+use crate::limits::{
+    ACCEPT_PAUSE, ACCEPTS_MAX, EVENTS_MAX, READ_BYTES, SLOW_CHECK_EVERY, UNSENT_BYTES_MAX,
+};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use slab::Slab;
+use std::io::{self, Write as _};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use towpath_base::{Nanos, Time};
+use towpath_clock::Clock;
+use towpath_wake::Bell;
+
+/// Token of the bell; connections have their place, and listeners count down from before it.
+const BELL: u64 = u64::MAX;
+
+/// Connections that were accepted for a worker, and what wakes it.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    arrived: Mutex<Vec<Connection>>,
+    waker: Waker,
+}
+
+impl Inbox {
+    fn put(&self, connection: Connection) {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.waker.wake_by_ref();
+    }
+
+    fn take(&self) -> Vec<Connection> {
+        std::mem::take(&mut *self.arrived.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends a wait.
+    pub(super) fn wake(&self) {
+        self.waker.wake_by_ref();
+    }
+}
+
+/// A thread's part of a server.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    epoll: OwnedFd,
+    bell: Bell,
+    inbox: Arc<Inbox>,
+    connections: Slab<Connection>,
+    /// Connections whose clients are waited for.
+    waiting: usize,
+    /// Connections that were served and not yet flushed, and whether each was sending before.
+    served: Vec<(usize, bool)>,
+    unsent_bytes: usize,
+    /// Requests that were answered and not yet counted.
+    answered: u64,
+    scratch: Scratch,
+    clock: Clock,
+    accepts: Option<Accepts>,
+}
+
+/// What the worker that accepts has more.
+struct Accepts {
+    fronts: Vec<Front>,
+    inboxes: Vec<Arc<Inbox>>,
+    next: usize,
+    /// Until when it does not, because the system had no descriptor.
+    paused_until: Option<Time>,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, clock: Clock) -> io::Result<Self> {
+        let bell = Bell::new()?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN)?;
+        let inbox = Arc::new(Inbox { arrived: Mutex::default(), waker: bell.waker() });
+        let scratch = Scratch { input: vec![0; READ_BYTES].into(), outputs: Vec::new() };
+        Ok(Self {
+            shared,
+            epoll,
+            bell,
+            inbox,
+            connections: Slab::new(),
+            waiting: 0,
+            served: Vec::new(),
+            unsent_bytes: 0,
+            answered: 0,
+            scratch,
+            clock,
+            accepts: None,
+        })
+    }
+
+    pub(super) fn inbox(&self) -> Arc<Inbox> {
+        Arc::clone(&self.inbox)
+    }
+
+    /// Has this worker accept connections, for all in turn.
+    pub(super) fn accept_for(
+        &mut self,
+        fronts: Vec<Front>,
+        inboxes: Vec<Arc<Inbox>>,
+    ) -> io::Result<()> {
+        self.accepts = Some(Accepts { fronts, inboxes, next: 0, paused_until: None });
+        self.listen(true)
+    }
+
+    fn listen(&self, first: bool) -> io::Result<()> {
+        let fronts = self.accepts.iter().flat_map(|accepts| &accepts.fronts);
+        for (front, token) in fronts.zip((0..BELL).rev()) {
+            let data = EventData::new_u64(token);
+            match first {
+                true => epoll::add(&self.epoll, &front.listener, data, EventFlags::IN)?,
+                false => epoll::modify(&self.epoll, &front.listener, data, EventFlags::IN)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves until the server is to stop.
+    ///
+    /// # Errors
+    /// The system refuses to say what has something new.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        let mut checked = self.clock.now();
+        while !self.shared.is_stopped.load(Relaxed) {
+            events.clear();
+            let timeout = self.timeout();
+            let buffer = rustix::buffer::spare_capacity(&mut events);
+            match epoll::wait(&self.epoll, buffer, timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let now = self.clock.now();
+            for event in &events {
+                self.handle(*event, now);
+            }
+            self.flush(now);
+            add(&self.shared.counters.requests, std::mem::take(&mut self.answered));
+            // Their places may be those of connections that an event above was for.
+            for connection in self.inbox.take() {
+                self.enter(connection);
+            }
+            if now.since(checked) >= SLOW_CHECK_EVERY {
+                checked = now;
+                self.close_slow(now);
+            }
+            self.accept_again(now)?;
+        }
+        Ok(())
+    }
+
+    /// How long to wait: without end, unless a client may turn out slow.
+    fn timeout(&self) -> Option<Timespec> {
+        let paused = self.accepts.as_ref().is_some_and(|accepts| accepts.paused_until.is_some());
+        let span = match () {
+            () if self.shared.config.polls => Nanos::ZERO,
+            () if paused => ACCEPT_PAUSE,
+            () if self.waiting > 0 => SLOW_CHECK_EVERY,
+            () => return None,
+        };
+        Timespec::try_from(std::time::Duration::from(span)).ok()
+    }
+
+    fn handle(&mut self, event: Event, now: Time) {
+        match event.data.u64() {
+            BELL => drop(self.bell.clear()),
+            token
+                if let Ok(place) = usize::try_from(token)
+                    && self.connections.contains(place) =>
+            {
+                self.serve(place, event.flags, now);
+            }
+            token => self.accept((BELL - 1 - token) as usize, now),
+        }
+    }
+
+    /// Takes in what a connection has, and notes it as one to flush.
+    fn serve(&mut self, place: usize, flags: EventFlags, now: Time) {
+        let connection = &mut self.connections[place];
+        let is_sending = connection.is_sending();
+        let served = match is_sending {
+            true if flags.intersects(EventFlags::ERR | EventFlags::HUP) => Err(End::Closed),
+            true => Ok(()),
+            false => {
+                self.waiting -= usize::from(connection.waits());
+                let served = connection.receive(&mut self.scratch, now);
+                self.waiting += usize::from(connection.waits());
+                served
+            }
+        };
+        match served {
+            Ok(()) => {
+                self.unsent_bytes += connection.unsent_bytes();
+                self.served.push((place, is_sending));
+                if self.unsent_bytes > UNSENT_BYTES_MAX {
+                    self.flush(now);
+                }
+            }
+            Err(_) => self.close(place),
+        }
+    }
+
+    /// Sends the replies of all connections that were served. Their clients are woken when all is
+    /// carried out, and not one by one while it is: they then find many replies at a time.
+    fn flush(&mut self, now: Time) {
+        self.unsent_bytes = 0;
+        let mut served = std::mem::take(&mut self.served);
+        for (place, was_sending) in served.drain(..) {
+            self.flush_one(place, was_sending, now);
+        }
+        self.served = served;
+    }
+
+    fn flush_one(&mut self, place: usize, was_sending: bool, now: Time) {
+        let connection = &mut self.connections[place];
+        self.waiting -= usize::from(connection.waits());
+        let flushed = connection.flush(&mut self.scratch, now);
+        self.waiting += usize::from(connection.waits());
+        let counters = &self.shared.counters;
+        self.answered += std::mem::take(&mut connection.answered);
+        let held = connection.held_bytes();
+        let fits = self.shared.hold(std::mem::replace(&mut connection.counted_bytes, held), held);
+        let counter = match flushed {
+            Ok(()) if fits => None,
+            Ok(()) => Some(Some(&counters.crowded)),
+            Err(End::Malformed) => Some(Some(&counters.malformed)),
+            Err(End::Closed) => Some(None),
+        };
+        if let Some(counter) = counter {
+            counter.iter().for_each(|counter| add(counter, 1));
+            return self.close(place);
+        }
+        let is_sending = connection.is_sending();
+        if is_sending != was_sending {
+            let flags = if is_sending { EventFlags::OUT } else { EventFlags::IN };
+            let data = EventData::new_u64(place as u64);
+            if epoll::modify(&self.epoll, &connection.stream, data, flags).is_err() {
+                self.close(place);
+            }
+        }
+    }
+
+    fn close(&mut self, place: usize) {
+        let connection = self.connections.remove(place);
+        self.waiting -= usize::from(connection.waits());
+        self.answered += connection.answered;
+        self.shared.hold(connection.counted_bytes, 0);
+        self.shared.counters.connected.fetch_sub(1, Relaxed);
+    }
+
+    fn enter(&mut self, connection: Connection) {
+        let place = self.connections.insert(connection);
+        let data = EventData::new_u64(place as u64);
+        if epoll::add(&self.epoll, &self.connections[place].stream, data, EventFlags::IN).is_err() {
+            self.close(place);
+        }
+    }
+
+    fn close_slow(&mut self, now: Time) {
+        let stall = self.shared.config.stall;
+        let slow = self.connections.iter().filter(|(_, one)| one.is_slow(now, stall));
+        for place in slow.map(|(place, _)| place).collect::<Vec<_>>() {
+            add(&self.shared.counters.slow, 1);
+            self.close(place);
+        }
+    }
+
+    /// Accepts at one listener, for each worker in turn.
+    fn accept(&mut self, number: usize, now: Time) {
+        let Some(accepts) = &mut self.accepts else { return };
+        let Some(front) = accepts.fronts.get(number) else { return };
+        for _ in 0..ACCEPTS_MAX {
+            let stream = match front.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The client is gone already.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "no connection can be accepted for a moment");
+                    accepts.paused_until = Some(now + ACCEPT_PAUSE);
+                    for front in &accepts.fronts {
+                        let _ = epoll::modify(
+                            &self.epoll,
+                            &front.listener,
+                            EventData::new_u64(BELL - 1),
+                            EventFlags::empty(),
+                        );
+                    }
+                    return;
+                }
+            };
+            if !self.shared.counters.connect() {
+                say_and_close(stream, front.turned_away);
+                continue;
+            }
+            if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
+                self.shared.counters.connected.fetch_sub(1, Relaxed);
+                continue;
+            }
+            accepts.inboxes[accepts.next].put(Connection::new(stream, (front.dialogue)()));
+            accepts.next = (accepts.next + 1) % accepts.inboxes.len();
+        }
+    }
+
+    fn accept_again(&mut self, now: Time) -> io::Result<()> {
+        let Some(accepts) = &mut self.accepts else { return Ok(()) };
+        if accepts.paused_until.is_some_and(|until| now >= until) {
+            accepts.paused_until = None;
+            self.listen(false)?;
+        }
+        Ok(())
+    }
+}
+
+fn say_and_close(mut stream: TcpStream, text: &[u8]) {
+    // The socket is new and has room; whoever is gone does not hear it.
+    let _ = stream.set_nonblocking(true).and_then(|()| stream.write(text));
+}

@@ -1,0 +1,61 @@
+//! The program begins, serves and ends as it says.
+
+mod common;
+
+use common::process::Process;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What is answered to these commands.
+fn ask(address: &str, commands: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    stream.write_all(format!("{commands}QUIT\r\n").as_bytes()).expect("it reads");
+    let mut replies = String::new();
+    stream.read_to_string(&mut replies).expect("text");
+    replies.strip_suffix("+OK\r\n").expect("a farewell").to_owned()
+}
+
+#[test]
+fn it_says_when_it_is_ready_and_what_it_did() {
+    let process = Process::start(&["--resp", "127.0.0.1:0", "--workers", "2"]);
+    assert_eq!(process.ready["event"], "ready");
+    assert_eq!(process.ready["workers"], 2);
+    let address = process.address("resp");
+    assert_eq!(ask(&address, "SET k v\r\nGET k\r\nSET e v PX 1\r\n"), "+OK\r\n$1\r\nv\r\n+OK\r\n");
+    // What has expired goes without anybody asking for it.
+    let begin = Instant::now();
+    while !ask(&address, "INFO\r\n").contains("expired_keys:1\r\n") {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nothing sweeps");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (code, end) = process.stop();
+    assert_eq!(code, Some(0));
+    assert_eq!((&end["event"], &end["keys"]), (&"end".into(), &1.into()));
+    assert!(end["requests"].as_u64() >= Some(4) && end["expired"] == 1, "{end}");
+}
+
+#[test]
+fn the_baseline_table_serves_as_well() {
+    let process = Process::start(&["--resp", "127.0.0.1:0", "--store", "buckets"]);
+    let reply = ask(&process.address("resp"), "INCR n\r\nINCR n\r\n");
+    assert_eq!(reply, ":1\r\n:2\r\n");
+    assert_eq!(process.stop().0, Some(0));
+}
+
+#[test]
+fn a_port_that_is_taken_has_an_exit_code_of_its_own() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let run = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_towpath-kv"));
+        let output = command.args(flags).output().expect("it was built");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = run(&["--resp", &address]);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains(&address), "{said}");
+    assert_eq!(run(&["--workers", "0"]).0, Some(2));
+}
