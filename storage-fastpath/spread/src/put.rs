@@ -92,19 +92,19 @@ impl<'a> Writer<'a> {
         places: &[SocketAddr],
         least: usize,
     ) -> Result<Self, SpreadError> {
-        let clients = servers.clients(places);
         let mut race = Race::new();
-        let targets = places.iter().zip(clients).enumerate().map(|(part, (server, client))| {
-            let node = Node { server: *server, chunk: ChunkId::random(), version: None };
+        let node =
+            |server: &SocketAddr| Node { server: *server, chunk: ChunkId::random(), version: None };
+        let nodes: Vec<Node> = places.iter().map(node).collect();
+        let clients = servers.ask_each(places, |part, client| {
             // Nobody else knows the name.
-            let client = client.map(|client| client.sole_writer());
-            if let Ok(client) = &client {
-                let kind = NewChunk { unfinished: true, ..NewChunk::default() };
-                race.add(part, client.create(node.chunk, None, kind));
-            }
-            Target { node, finishing: false, client }
+            let client = client.sole_writer();
+            let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+            race.add(part, client.create(nodes[part].chunk, None, kind));
+            client
         });
-        let targets = targets.collect();
+        let target = |(node, client): (&Node, _)| Target { node: *node, finishing: false, client };
+        let targets = nodes.iter().zip(clients).map(target).collect();
         let mut writer = Self { servers, targets, race, least };
         writer.settle(0);
         Ok(writer)

@@ -135,6 +135,24 @@ impl Servers {
         servers.iter().map(of).collect()
     }
 
+    /// Asks each server for something as soon as there is a client of it: who takes long to connect
+    /// keeps no other one from being asked.
+    pub(crate) fn ask_each<T>(
+        &self,
+        servers: &[SocketAddr],
+        mut ask: impl FnMut(usize, Client) -> T,
+    ) -> Vec<Result<T, PartError>> {
+        let soon = self.clients_soon(servers, 0).into_iter().enumerate();
+        let soon: Vec<Option<T>> =
+            soon.map(|(at, client)| client.ok().map(|client| ask(at, client))).collect();
+        let late = soon.into_iter().zip(self.clients(servers)).enumerate();
+        late.map(|(at, (asked, client))| match asked {
+            Some(asked) => Ok(asked),
+            None => client.map(|client| ask(at, client)),
+        })
+        .collect()
+    }
+
     /// Has a thread make a client: where nobody answers, that takes a while.
     fn connect(&self, server: SocketAddr) -> State {
         let (known, config) = (Arc::clone(&self.known), self.config.clone());

@@ -48,16 +48,13 @@ pub(crate) fn parts_by_layout(servers: &Servers, layout: &Layout, enough: usize)
 /// Asks for the state of all parts at once.
 pub(crate) fn parts(servers: &Servers, layout: &Layout) -> Vec<Part> {
     let places: Vec<SocketAddr> = layout.nodes.iter().map(|node| node.server).collect();
-    let clients = servers.clients(&places);
-    let ask = |(node, client): (&Node, Part)| {
-        let (client, expected) = (client?, node.version.ok_or(PartError::NotWhole)?);
-        Ok((client.stat(node.chunk), client, expected))
-    };
-    type Asked = Result<(Pending<ChunkInfo>, Client, u64), PartError>;
     let part_bytes = layout.stripes().part_bytes();
-    let asked: Vec<Asked> = layout.nodes.iter().zip(clients).map(ask).collect();
+    let asked = servers.ask_each(&places, |part, client| {
+        let Node { chunk, version, .. } = layout.nodes[part];
+        version.map(|expected| (client.stat(chunk), client, expected))
+    });
     let told = asked.into_iter().zip(&places).map(|(asked, server)| {
-        let (stat, client, expected) = asked?;
+        let (stat, client, expected) = asked?.ok_or(PartError::NotWhole)?;
         let told = stat.wait().map_err(PartError::from);
         let info = told.inspect_err(|error| servers.note(*server, error))?;
         if info.unfinished {
@@ -146,12 +143,10 @@ impl Servers {
     /// it.
     pub fn discard(&self, nodes: &[Node]) -> Vec<Node> {
         let places: Vec<SocketAddr> = nodes.iter().map(|node| node.server).collect();
-        let clients = self.clients(&places).into_iter();
         // A delete of unknown fate is repeated until it is known.
-        let ask =
-            |(node, client): (&Node, Part)| Some(client.ok()?.sole_writer().delete(node.chunk));
-        let asked: Vec<_> = nodes.iter().zip(clients).map(ask).collect();
-        let is_gone = |deleted: Option<Pending<()>>| match deleted?.wait() {
+        let asked =
+            self.ask_each(&places, |at, client| client.sole_writer().delete(nodes[at].chunk));
+        let is_gone = |deleted: Result<Pending<()>, PartError>| match deleted.ok()?.wait() {
             Ok(()) => Some(()),
             Err(error) => match error.kind {
                 ErrorKind::Refused(ErrorReply::NoSuchChunk { .. }) => Some(()),
