@@ -14,8 +14,8 @@ use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_ec::ShardSet;
 use towpath_fastpath::{ChunkId, Clear, Client, ClientConfig, Pending};
 use towpath_spread::{
-    Layout, LayoutError, Node, NodeState, PartError, Policy, PutOptions, Scrubbed, Servers,
-    SpreadError,
+    Layout, LayoutError, Node, NodeState, PartError, Policy, PutOptions, RepairOptions, Scrubbed,
+    Servers, SpreadError,
 };
 use towpath_transport::Nanos;
 
@@ -71,6 +71,16 @@ fn servers() -> Servers {
 
 fn options(policy: &str) -> PutOptions {
     PutOptions::new(policy.parse().expect("a policy")).unit_bytes(8_192)
+}
+
+/// A repair of these parts as well.
+fn also(parts: ShardSet) -> RepairOptions {
+    RepairOptions::new().also(parts)
+}
+
+/// A repair that may use these servers.
+fn onto(servers: &[SocketAddr]) -> RepairOptions {
+    RepairOptions::new().replacements(servers)
 }
 
 fn put(servers: &Servers, fleet: &Fleet, options: &PutOptions, bytes: &[u8]) -> Layout {
@@ -129,20 +139,39 @@ fn a_file_is_read_whichever_servers_are_gone_and_made_whole_again() {
     let servers = servers();
     // Servers that have a part already are no replacements.
     for others in [&[], &fleet.places[..5]] {
-        let absent = servers.repair(&layouts[0], ShardSet::NONE, others, |_| {});
+        let absent = servers.repair(&layouts[0], &onto(others), |_| {});
         assert!(matches!(absent, Err(SpreadError::NoServer { part: 1, .. })), "{absent:?}");
     }
     for (layout, replacement) in layouts.iter().zip([5, 3]) {
-        let repaired = servers.repair(layout, ShardSet::NONE, &fleet.places, |_| {});
+        let repaired = servers.repair(layout, &onto(&fleet.places), |_| {});
         let repaired = repaired.expect("enough is left");
         assert_eq!(repaired.parts.iter().collect::<Vec<_>>(), [1]);
         assert_eq!(repaired.layout.nodes[1].server, fleet.places[replacement]);
         assert!(get(&servers, &repaired.layout).expect("it is whole") == bytes);
         let scrubbed = servers.scrub(&repaired.layout, |_| {}).expect("a layout");
         assert_eq!((scrubbed.bad, scrubbed.torn), (ShardSet::NONE, 0));
-        let again = servers.repair(&repaired.layout, ShardSet::NONE, &[], |_| {}).expect("whole");
+        let again = servers.repair(&repaired.layout, &RepairOptions::new(), |_| {}).expect("whole");
         assert_eq!((again.parts, again.bytes_read, again.bytes_written), (ShardSet::NONE, 0, 0));
     }
+}
+
+#[test]
+fn a_replacement_has_several_parts_only_where_that_is_asked_for() {
+    let mut fleet = Fleet::new(5);
+    let bytes = pattern(50_000, 20);
+    let layout = put(&servers(), &fleet, &options("rs:2+2"), &bytes);
+    fleet.stop([0, 2]);
+    let servers = servers();
+    let instead = onto(&fleet.places[4..]);
+    let refused = servers.repair(&layout, &instead, |_| {});
+    assert!(matches!(refused, Err(SpreadError::NoServer { part: 2, .. })), "{refused:?}");
+    let repaired = servers.repair(&layout, &instead.share_replacements(true), |_| {});
+    let repaired = repaired.expect("two are left");
+    let at = [0, 2].map(|part| repaired.layout.nodes[part].server);
+    assert_eq!(at, [fleet.places[4]; 2]);
+    assert!(get(&servers, &repaired.layout).expect("it is whole") == bytes);
+    let states = servers.stat(&repaired.layout).expect("a layout");
+    assert_eq!(states, [NodeState::Whole; 4]);
 }
 
 /// Changes a part, as somebody does who knows nothing of its file; gives the version that it has
@@ -167,7 +196,7 @@ fn a_part_that_was_changed_counts_as_lost_and_is_mended_where_it_is() {
     let states = servers.stat(&layout).expect("a layout");
     assert!(matches!(states[0], NodeState::Changed(_)), "{states:?}");
     assert!(get(&servers, &layout).expect("the others are enough") == bytes);
-    let repaired = servers.repair(&layout, ShardSet::NONE, &[], |_| {}).expect("it is enough");
+    let repaired = servers.repair(&layout, &RepairOptions::new(), |_| {}).expect("it is enough");
     assert_eq!((repaired.mended, repaired.parts), (ShardSet::from_bits(1), ShardSet::NONE));
     assert_eq!((repaired.replaced, repaired.made), (vec![], vec![]));
     let (before, after) = (layout.nodes[0], repaired.layout.nodes[0]);
@@ -211,7 +240,7 @@ fn a_part_is_brought_up_to_date_by_the_slices_that_differ() {
             change(&layout, patient, |client, chunk| {
                 change_it(client, chunk).wait().expect("open");
             });
-            let repaired = servers.repair(&layout, ShardSet::NONE, &[], |_| {}).expect("enough");
+            let repaired = servers.repair(&layout, &RepairOptions::new(), |_| {}).expect("enough");
             assert_eq!(repaired.mended, [patient].into_iter().collect(), "{told}");
             assert_eq!(repaired.bytes_written, slices * 4_096, "{told}");
             assert_eq!(repaired.bytes_read, sources * slices * 4_096, "{told}");
@@ -243,7 +272,7 @@ fn a_damaged_slice_is_mended_alone() {
         flip_where(&disk, &bytes[5 * 4_096..][..4_096]);
         let found = servers.scrub(&layout, |_| {}).expect("a layout");
         assert_eq!((found.bad, found.torn), (ShardSet::from_bits(1), 0), "{policy}");
-        let repaired = servers.repair(&layout, found.bad, &[], |_| {}).expect("enough");
+        let repaired = servers.repair(&layout, &also(found.bad), |_| {}).expect("enough");
         assert_eq!((repaired.mended, repaired.bytes_written), (found.bad, 4_096), "{policy}");
         let found = servers.scrub(&repaired.layout, |_| {}).expect("a layout");
         assert_eq!((found.bad, found.torn), (ShardSet::NONE, 0), "{policy}");
@@ -264,7 +293,7 @@ fn what_others_change_meanwhile_is_not_overwritten_and_nothing_is_left() {
     change(&layout, 2, |client, chunk| write(client, chunk).expect("it is open to all"));
     assert_eq!(servers.discard(&layout.nodes[1..2]), []);
     let mut version = 0;
-    let repaired = servers.repair(&layout, ShardSet::NONE, &[], |_| {
+    let repaired = servers.repair(&layout, &RepairOptions::new(), |_| {
         version = change(&layout, 2, |client, chunk| write(client, chunk).expect("open"));
     });
     let Err(SpreadError::NotMade { server, source }) = repaired else { panic!("{repaired:?}") };
@@ -307,7 +336,7 @@ fn a_scrub_finds_each_part_that_has_wrong_bytes_with_right_checksums() {
             assert_eq!((found.bytes_read * 1_024, found.uncompared), (read.bytes_read, 0));
             // Where nothing tells the wrong one, its version in the layout before does.
             let by = if others_agree { &wrong } else { &layout };
-            let repaired = servers.repair(by, found.bad, &[], |_| {}).expect("enough");
+            let repaired = servers.repair(by, &also(found.bad), |_| {}).expect("enough");
             assert_eq!(repaired.bytes_written, 4_096, "{policy}, part {part}");
             layout = repaired.layout;
             let found = servers.scrub(&layout, |_| {}).expect("a layout");
@@ -327,7 +356,7 @@ fn a_layout_of_another_file_is_not_taken_for_whole() {
     let states = servers.stat(&longer).expect("a layout");
     assert_eq!(states, [NodeState::OtherLength(53_248); 2]);
     let last = Layout { generation: u64::MAX, ..layout };
-    let repaired = servers.repair(&last, ShardSet::from_bits(1), &[], |_| {});
+    let repaired = servers.repair(&last, &also(ShardSet::from_bits(1)), |_| {});
     let is_told = matches!(repaired, Err(SpreadError::Layout(LayoutError::Generation)));
     assert!(is_told, "{repaired:?}");
 }
@@ -347,7 +376,7 @@ fn parts_with_damage_in_different_places_are_made_of_each_other() {
     let scrubbed = servers.scrub(&layout, |_| {}).expect("a layout");
     assert_eq!(scrubbed.bad, ShardSet::from_bits(3));
     assert_eq!((scrubbed.torn, scrubbed.uncompared), (0, 2), "{scrubbed:?}");
-    let repaired = servers.repair(&layout, scrubbed.bad, &[], |_| {}).expect("it can be read");
+    let repaired = servers.repair(&layout, &also(scrubbed.bad), |_| {}).expect("it can be read");
     assert_eq!((repaired.parts, repaired.mended), (ShardSet::from_bits(3), ShardSet::NONE));
     assert_eq!(repaired.replaced, layout.nodes);
     assert!(get(&servers, &layout).expect("nothing is deleted yet") == bytes);
@@ -528,7 +557,7 @@ fn a_put_that_may_miss_servers_says_which_and_others_leave_nothing() {
     assert!(get(&servers, &layout).expect("it is enough") == bytes);
     fleet.start([2]);
     let servers = self::servers();
-    let repaired = servers.repair(&layout, ShardSet::NONE, &[], |_| {}).expect("it is enough");
+    let repaired = servers.repair(&layout, &RepairOptions::new(), |_| {}).expect("it is enough");
     assert!(repaired.layout.nodes.iter().all(|node| node.version.is_some()));
     let few = servers.put(&fleet.places[..3], &options, &mut &bytes[..], |_| {});
     assert!(matches!(few, Err(SpreadError::ServerCount { needed: 4, given: 3 })), "{few:?}");
@@ -593,7 +622,8 @@ fn what_was_stored_is_read_whichever_three_of_nine_servers_are_killed() {
     let servers = self::servers();
     let mut made = 0;
     for (layout, bytes) in &mut files {
-        let repaired = servers.repair(layout, ShardSet::NONE, &[], |_| {}).expect("six are whole");
+        let repaired =
+            servers.repair(layout, &RepairOptions::new(), |_| {}).expect("six are whole");
         made += repaired.parts.len();
         *layout = repaired.layout;
         let scrubbed = servers.scrub(layout, |_| {}).expect("a layout");

@@ -61,7 +61,7 @@ pub use get::Got;
 pub use layout::{Layout, LayoutError, Node};
 pub use policy::{Policy, PolicyError};
 pub use put::PutOptions;
-pub use repair::Repaired;
+pub use repair::{RepairOptions, Repaired};
 pub use scrub::Scrubbed;
 pub use servers::Servers;
 pub use state::NodeState;

@@ -12,6 +12,45 @@ use crate::put::Writer;
 use crate::servers::Servers;
 use crate::state::{Part, parts, patients};
 
+/// How a file is repaired.
+#[derive(Clone, Debug, Default)]
+pub struct RepairOptions {
+    also: ShardSet,
+    replacements: Vec<SocketAddr>,
+    share: bool,
+}
+
+impl RepairOptions {
+    /// What is not whole by its server, on its server.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Parts that are to be made whole as well, such as those that a [scrub](Servers::scrub) has
+    /// found bad.
+    #[must_use]
+    pub fn also(mut self, parts: ShardSet) -> Self {
+        self.also = parts;
+        self
+    }
+
+    /// Servers for parts whose own do not answer; those that have a part of the file are none.
+    #[must_use]
+    pub fn replacements(mut self, servers: &[SocketAddr]) -> Self {
+        self.replacements = servers.to_vec();
+        self
+    }
+
+    /// Whether a replacement may have several parts where there are too few of them: these are lost
+    /// together. Default false.
+    #[must_use]
+    pub fn share_replacements(mut self, share: bool) -> Self {
+        self.share = share;
+        self
+    }
+}
+
 /// What a repair did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -59,12 +98,12 @@ impl Repaired {
 }
 
 impl Servers {
-    /// Makes the parts of a file whole that are not so by their servers, and those that are `also`
-    /// to be made so, such as those that a [scrub](Self::scrub) has found bad.
+    /// Makes the parts of a file whole that are not so by their servers, and those that are
+    /// [`also`](RepairOptions::also) to be made so.
     ///
     /// Where the others are enough to read the file, parts that are there are compared with them
     /// slice by slice, and what differs is written where they are. Other parts are made anew: each
-    /// on its server where that answers, else on the next one of `replacements` that has no part of
+    /// on its server where that answers, else on the next replacement that has no part of
     /// the file; of those that are `also` to be made so, whatever can be read is used. Where
     /// nothing is to be done, nothing is. `progress` is told how many bytes of the file are done.
     ///
@@ -76,12 +115,11 @@ impl Servers {
     pub fn repair(
         &self,
         layout: &Layout,
-        also: ShardSet,
-        replacements: &[SocketAddr],
+        options: &RepairOptions,
         mut progress: impl FnMut(u64),
     ) -> Result<Repaired, SpreadError> {
         layout.check()?;
-        let found = parts(self, layout);
+        let (found, also) = (parts(self, layout), options.also);
         let is_bad = |part: &usize| found[*part].is_err() || also.contains(*part);
         let bad: Vec<usize> = (0..found.len()).filter(is_bad).collect();
         let mut repaired = Repaired::nothing(layout);
@@ -107,7 +145,7 @@ impl Servers {
             }
         };
         if !anew.is_empty() {
-            self.make_anew(layout, found, (&anew, replacements), &mut repaired, &mut progress)?;
+            self.make_anew(layout, found, (&anew, options), &mut repaired, &mut progress)?;
         }
         if let Some(mender) = mender {
             let mended = mender.mend(progress).map_err(|error| self.take_back(&repaired, error))?;
@@ -128,11 +166,11 @@ impl Servers {
         &self,
         layout: &Layout,
         found: Vec<Part>,
-        (anew, replacements): (&[usize], &[SocketAddr]),
+        (anew, options): (&[usize], &RepairOptions),
         repaired: &mut Repaired,
         progress: &mut impl FnMut(u64),
     ) -> Result<(), SpreadError> {
-        let places = self.places(layout, &found, anew, replacements)?;
+        let places = self.places(layout, &found, anew, options)?;
         let mut writer = Writer::create(self, &places, anew.len())?;
         let wanted: ShardSet = anew.iter().copied().collect();
         let (mut read, mut written, mut done) = (0, 0, 0);
@@ -176,11 +214,12 @@ impl Servers {
         layout: &Layout,
         found: &[Part],
         bad: &[usize],
-        replacements: &[SocketAddr],
+        options: &RepairOptions,
     ) -> Result<Vec<SocketAddr>, SpreadError> {
         // A server of two parts would take both with it.
         let mut used: Vec<SocketAddr> = layout.nodes.iter().map(|node| node.server).collect();
-        let mut others = replacements.iter().copied();
+        let mut others = options.replacements.iter().copied();
+        let mut given: Vec<SocketAddr> = Vec::new();
         let mut place = |part: usize| {
             let server = layout.nodes[part].server;
             let is_there = !matches!(found[part], Err(PartError::Gone | PartError::Told(_)))
@@ -189,8 +228,11 @@ impl Servers {
                 return Ok(server);
             }
             let is_free = |other: &SocketAddr| !used.iter().any(|it| Self::are_same(*it, *other));
-            let instead = others.find(is_free);
+            let parts_of = |other: &&SocketAddr| given.iter().filter(|it| it == other).count();
+            let shared = || given.iter().filter(|_| options.share).min_by_key(parts_of).copied();
+            let instead = others.find(is_free).or_else(shared);
             used.extend(instead);
+            given.extend(instead);
             instead.ok_or(SpreadError::NoServer { part, server })
         };
         bad.iter().map(|part| place(*part)).collect()

@@ -17,7 +17,9 @@ use clap::Args as ClapArgs;
 use serde::Serialize;
 use towpath_fastpath::ClientConfig;
 use towpath_fastpath::cap::Grant;
-use towpath_spread::{Layout, Node, NodeState, PutOptions, Repaired, Servers, ShardSet};
+use towpath_spread::{
+    Layout, Node, NodeState, PutOptions, RepairOptions, Repaired, Servers, ShardSet,
+};
 use towpath_transport::Nanos;
 
 use super::args::{LinkArgs, PutArgs, ServerArgs};
@@ -41,6 +43,9 @@ pub(crate) struct RepairArgs {
     /// Servers for parts whose own do not answer, with commas between
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     replacements: Vec<String>,
+    /// Let a replacement have several parts where there are too few of them: they are lost together
+    #[arg(long, requires = "replacements")]
+    share_replacements: bool,
     /// Have servers read every byte first, and make parts whole that have damaged slices as well
     #[arg(long)]
     scrub: bool,
@@ -399,10 +404,13 @@ pub(crate) fn repair(args: &RepairArgs) -> Result<(), CliError> {
         }
         also = found.bad;
     }
-    let replacements = addresses(&args.replacements)?;
+    let options = RepairOptions::new()
+        .also(also)
+        .replacements(&addresses(&args.replacements)?)
+        .share_replacements(args.share_replacements);
     let kept = LayoutFile::instead_of(&args.layout)?;
     let mut progress = Progress::bytes("repair", layout.bytes);
-    let repaired = servers.repair(&layout, also, &replacements, |done| progress.at(done));
+    let repaired = servers.repair(&layout, &options, |done| progress.at(done));
     let repaired = repaired.map_err(SpreadFailed::from)?;
     drop(progress);
     let mut left = Vec::new();
