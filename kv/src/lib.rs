@@ -26,12 +26,16 @@
 //! | `execute` | what is done for a request |
 //! | `once` | that a repeated request is carried out once |
 //! | `serve` | connections over TCP, served by few threads |
+//! | `client` | calls that block, over TCP or Towpath channels |
+//! | `channel` | how the endpoints of both sides are set up |
 //! | `resp` | the front that others' clients speak |
 //! | `daemon` | the program `towpath-kv` |
 //! | `limits` | bounds and their reasons |
 
 #![forbid(unsafe_code)]
 
+mod channel;
+pub mod client;
 pub mod daemon;
 mod execute;
 pub mod limits;
@@ -41,6 +45,7 @@ pub mod serve;
 mod store;
 pub mod wire;
 
+pub use channel::server_config;
 pub use execute::{Caller, OPTION_STORE_BYTES, Service};
 pub use once::Sessions;
 pub use store::{

@@ -4,9 +4,11 @@ mod common;
 
 use common::process::Process;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use towpath_kv::client::{ChannelTransport, Client, ClientConfig, TcpTransport, Waiting};
+use towpath_transport::CarrierChoice;
 
 /// What is answered to these commands.
 fn ask(address: &str, commands: &str) -> String {
@@ -58,4 +60,22 @@ fn a_port_that_is_taken_has_an_exit_code_of_its_own() {
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains(&address), "{said}");
     assert_eq!(run(&["--workers", "0"]).0, Some(2));
+}
+
+#[test]
+fn what_is_put_over_one_front_is_found_over_the_others() {
+    let local = "127.0.0.1:0";
+    let process = Process::start(&["--resp", local, "--requests", local, "--links", local]);
+    let soon = Duration::from_secs(60);
+    assert_eq!(ask(&process.address("resp"), "SET k v\r\n"), "+OK\r\n");
+    let addr = process.address("requests").parse().expect("an address");
+    let tcp = TcpTransport::connect(addr, Waiting::Blocking, soon).expect("it listens");
+    let mut client = Client::new(tcp, ClientConfig::default());
+    assert_eq!(client.get(b"k").expect("a reply"), Some(b"v".to_vec()));
+    let addr: SocketAddr = process.address("links").parse().expect("an address");
+    let channel =
+        ChannelTransport::connect(addr.ip(), addr, CarrierChoice::Uc, Waiting::Blocking, soon);
+    let mut client = Client::new(channel.expect("it listens"), ClientConfig::default());
+    assert_eq!(client.get(b"k").expect("a reply"), Some(b"v".to_vec()));
+    assert_eq!(process.stop().0, Some(0));
 }

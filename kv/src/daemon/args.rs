@@ -8,6 +8,7 @@ use crate::store::Evict;
 use clap::{Parser, ValueEnum};
 use std::net::SocketAddr;
 use std::time::Duration;
+use towpath_transport::CarrierChoice;
 
 const MIB: u64 = 1 << 20;
 
@@ -38,6 +39,27 @@ impl From<EvictChoice> for Evict {
     }
 }
 
+/// What carries links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CarrierArg {
+    /// Unreliable connections: lost packets are sent again in software.
+    Uc,
+    /// Reliable connections: the device sends lost packets again.
+    Rc,
+    /// Kernel TCP.
+    Tcp,
+}
+
+impl From<CarrierArg> for CarrierChoice {
+    fn from(arg: CarrierArg) -> Self {
+        match arg {
+            CarrierArg::Uc => Self::Uc,
+            CarrierArg::Rc => Self::Rc,
+            CarrierArg::Tcp => Self::Tcp,
+        }
+    }
+}
+
 const AFTER_HELP: &str = "\
 Values are in memory alone: they are gone when the server stops. Everyone who reaches its address
 may read and change them. The server stops on SIGTERM and SIGINT.
@@ -53,13 +75,22 @@ Exit codes:
 #[command(
     name = "towpath-kv",
     version,
-    about = "A key-value store in memory, for clients that speak RESP2 (redis-cli and others)",
+    about = "A key-value store in memory, for Redis clients, and over Towpath links",
     after_help = AFTER_HELP
 )]
 pub struct Args {
     /// Address and port for clients that speak RESP2
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7500")]
     pub resp: SocketAddr,
+    /// Address and port for clients that speak the store's own form over TCP, beside the others
+    #[arg(long, value_name = "ADDR")]
+    pub requests: Option<SocketAddr>,
+    /// Address and port for clients over Towpath links, beside the others
+    #[arg(long, value_name = "ADDR")]
+    pub links: Option<SocketAddr>,
+    /// What carries Towpath links
+    #[arg(long, value_enum, default_value_t = CarrierArg::Uc)]
+    pub carrier: CarrierArg,
     /// Memory for entries, in MiB: keys, values, and 192 bytes for each
     #[arg(long, value_name = "MIB", default_value_t = STORE_BYTES_DEFAULT / MIB,
         value_parser = clap::value_parser!(u64).range(STORE_BYTES_MIN / MIB..=1 << 30))]

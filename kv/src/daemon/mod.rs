@@ -1,7 +1,8 @@
 //! The program `towpath-kv`: its flags, and how it begins and ends.
 
 mod args;
+mod fronts;
 mod run;
 
-pub use args::{Args, EvictChoice, StoreChoice};
+pub use args::{Args, CarrierArg, EvictChoice, StoreChoice};
 pub use run::{DaemonError, main};

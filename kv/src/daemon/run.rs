@@ -1,8 +1,9 @@
 //! How the program begins, serves and ends.
 
 use super::args::{Args, StoreChoice};
-use crate::resp::{RespDialogue, TOO_MANY_CONNECTIONS};
-use crate::serve::{Counters, Front, Server, ServerConfig, ServerError};
+use super::fronts;
+use crate::execute::Service;
+use crate::serve::{Counters, LinkServer, Server, ServerConfig, ServerError};
 use crate::store::{Buckets, Store, Table};
 use clap::Parser as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -11,13 +12,14 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use towpath_base::Nanos;
 use towpath_clock::Clock;
+use towpath_transport::EndpointError;
 
 /// How often what has expired is removed, where nobody asks for it.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -30,14 +32,18 @@ const SWEEP_REST: u32 = 20;
 #[non_exhaustive]
 pub enum DaemonError {
     /// Nobody can be served there.
-    #[error("cannot listen on {address}: {source}; set another --resp")]
+    #[error("cannot listen on {address}: {why}; set another --{flag}")]
     Listen {
+        /// Of which flag.
+        flag: &'static str,
         /// The address.
         address: SocketAddr,
         /// What the system said.
-        #[source]
-        source: io::Error,
+        why: String,
     },
+    /// No endpoint can be had.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     /// The server does not start.
     #[error(transparent)]
     Server(#[from] ServerError),
@@ -50,7 +56,7 @@ impl DaemonError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Listen { .. } => 3,
-            Self::Server(_) | Self::System(_) => 6,
+            Self::Server(_) | Self::Endpoint(_) | Self::System(_) => 6,
         }
     }
 }
@@ -86,18 +92,7 @@ fn serve(args: &Args) -> Result<(), DaemonError> {
         StoreChoice::Buckets => Arc::new(Buckets::new(args.store_bytes())),
     };
     let counters = Arc::new(Counters::new(args.connections_max as usize));
-    let address = args.resp;
-    let listener =
-        TcpListener::bind(address).map_err(|source| DaemonError::Listen { address, source })?;
-    let address = listener.local_addr()?;
-    let dialogue = {
-        let (store, counters) = (Arc::clone(&store), Arc::clone(&counters));
-        Box::new(move || {
-            let dialogue = RespDialogue::new(Arc::clone(&store), Arc::clone(&counters));
-            Box::new(dialogue) as Box<_>
-        })
-    };
-    let front = Front { listener, dialogue, turned_away: TOO_MANY_CONNECTIONS };
+    let service = Service::new(Arc::clone(&store));
     let config = ServerConfig {
         workers: args.worker_count(),
         polls: args.poll,
@@ -105,10 +100,27 @@ fn serve(args: &Args) -> Result<(), DaemonError> {
         stall: Nanos::from_secs(args.stall_s),
     };
     let clock = Clock::start();
-    let server = Server::start(vec![front], config, counters, &clock)?;
-    say_ready(args, address, config.workers)?;
+    let (resp, resp_at) = fronts::resp(args.resp, &store, &counters)?;
+    let mut ready = json!({ "event": "ready", "workers": config.workers, "resp": resp_at });
+    let mut listeners = vec![resp];
+    if let Some(address) = args.requests {
+        let (front, at) = fronts::requests(address, &service)?;
+        ready["requests"] = at.into();
+        listeners.push(front);
+    }
+    let links = match args.links {
+        Some(address) => {
+            let (server, at) = fronts::links(address, args, &service, &counters, &clock)?;
+            ready["links"] = at.into();
+            Some(server)
+        }
+        None => None,
+    };
+    let server = Server::start(listeners, config, counters, &clock)?;
+    say_ready(args, &ready)?;
     sweep_until(&mut signals, &*store, &clock)?;
     say_end(args, &server, &*store)?;
+    links.map_or(Ok(()), LinkServer::stop)?;
     Ok(server.stop()?)
 }
 
@@ -130,15 +142,16 @@ fn sweep_until(signals: &mut UnixStream, store: &dyn Store, clock: &Clock) -> io
     }
 }
 
-fn say_ready(args: &Args, address: SocketAddr, workers: usize) -> io::Result<()> {
+fn say_ready(args: &Args, ready: &serde_json::Value) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    match args.json {
-        true => {
-            let ready =
-                json!({ "event": "ready", "resp": address.to_string(), "workers": workers });
-            writeln!(stdout, "{ready}")?;
+    if args.json {
+        writeln!(stdout, "{ready}")?;
+    } else {
+        for (field, what) in [("resp", "RESP2"), ("requests", "requests"), ("links", "links")] {
+            if let Some(at) = ready[field].as_str() {
+                writeln!(stdout, "{what} on {at}")?;
+            }
         }
-        false => writeln!(stdout, "RESP2 on {address}, {workers} threads")?,
     }
     stdout.flush()
 }

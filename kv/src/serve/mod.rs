@@ -5,14 +5,20 @@
 //! | `server` | listeners and threads: begin and end |
 //! | `worker` | one thread: it waits for its connections and serves those that have something |
 //! | `connection` | one connection: what came in part, what is yet to be sent |
+//! | `requests` | what is said in the store's own form |
+//! | `links` | the same over Towpath channels |
 //! | `counters` | what a server counts, over all threads |
 
 mod connection;
 mod counters;
+mod links;
+mod requests;
 mod server;
 mod worker;
 
 pub use counters::{Counted, Counters};
+pub use links::LinkServer;
+pub use requests::RequestDialogue;
 pub use server::{Front, Server, ServerConfig, ServerError};
 
 use std::fmt::Debug;

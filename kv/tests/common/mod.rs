@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
 pub mod linear;
+pub mod lossy;
 pub mod process;
 
 use std::sync::Arc;

@@ -1,0 +1,40 @@
+//! How the endpoints of both sides are set up: names, the longest message, buffers.
+
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::wire::REQUEST_HEADER_BYTES;
+use towpath_base::Nanos;
+use towpath_transport::{AppProtocol, EndpointConfig};
+
+/// The name by which both sides know that they mean the same.
+const PROTOCOL: &str = "towpath-kv/1";
+
+/// The longest message: a request with the longest key and value, in whole pages.
+const MESSAGE_BYTES_MAX: usize =
+    (REQUEST_HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX).next_multiple_of(4096);
+
+/// Pieces under way on a channel: twice as many as the longest message may come in, of 16 KiB each.
+const QUOTA_CHUNKS: u32 = 2 * (MESSAGE_BYTES_MAX as u32).div_ceil(16 << 10);
+
+/// How long a message may take to be delivered: far above what a network's losses cost; a peer that
+/// takes nothing for so long holds buffers no longer.
+pub(crate) const SEND_TIMEOUT: Nanos = Nanos::from_secs(10);
+
+/// The side that has a few messages under way.
+pub(crate) fn client_config() -> EndpointConfig {
+    config().send_pools(&[(256, 64), (4 << 10, 16), (64 << 10, 4), (MESSAGE_BYTES_MAX, 2)])
+}
+
+/// An endpoint of a server, for at most so many clients.
+#[must_use]
+pub fn server_config(links_max: usize) -> EndpointConfig {
+    let pools = [(256, 4096), (4 << 10, 1024), (64 << 10, 128), (MESSAGE_BYTES_MAX, 16)];
+    config().send_pools(&pools).links_max(links_max)
+}
+
+fn config() -> EndpointConfig {
+    EndpointConfig::new()
+        .app_protocol(AppProtocol::named(PROTOCOL))
+        .quota_chunks(QUOTA_CHUNKS)
+        .whole_bytes_max(MESSAGE_BYTES_MAX as u32)
+        .streams(false)
+}

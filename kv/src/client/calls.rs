@@ -1,0 +1,286 @@
+//! The client: it numbers requests, repeats those without a reply, and tells what came of them.
+
+use super::{Transport, TransportError};
+use crate::store::When;
+use crate::wire::{Answer, Ask, Failure, Reply, Request, WireError};
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::{Duration, Instant};
+
+/// How a client asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// After what time without a reply a request is repeated: far above a round trip where the
+    /// transport loses nothing, a few of them where it does.
+    pub repeat_after: Duration,
+    /// How long a request may take in all.
+    pub timeout: Duration,
+}
+
+impl Default for ClientConfig {
+    /// For transports that lose nothing.
+    fn default() -> Self {
+        Self { repeat_after: Duration::from_secs(5), timeout: Duration::from_secs(30) }
+    }
+}
+
+/// What a client has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientStats {
+    /// Requests, each counted once.
+    pub requests: u64,
+    /// Requests that were sent again.
+    pub repeated: u64,
+    /// Replies that had come before, or came too late.
+    pub stray: u64,
+    /// Connections that were made after the first.
+    pub renewed: u64,
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The server said so: nothing was done.
+    #[error(transparent)]
+    Refused(#[from] Failure),
+    /// No reply came in time: a change may have been made, or may still be.
+    #[error("no reply in time{}", .0.as_ref().map(|e| format!(": {e}")).unwrap_or_default())]
+    TimedOut(Option<TransportError>),
+    /// The reply is not one to this request.
+    #[error("the reply is not one to this request: {0}")]
+    Malformed(#[from] WireError),
+}
+
+/// The least pause before another connection is tried, doubled up to the most.
+const RENEW_PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
+
+/// A client of one server, for one thread.
+#[derive(Debug)]
+pub struct Client<T> {
+    transport: T,
+    config: ClientConfig,
+    number: u64,
+    sequence: u64,
+    stats: ClientStats,
+    request: Vec<u8>,
+}
+
+/// What a reply held.
+enum Told {
+    Done,
+    Value(Vec<u8>),
+    Sum(i64),
+}
+
+impl<T: Transport> Client<T> {
+    /// A client with a number at random.
+    #[must_use]
+    pub fn new(transport: T, config: ClientConfig) -> Self {
+        // Each of these is made with keys at random.
+        Self::with_number(transport, config, RandomState::new().hash_one(Instant::now()).max(1))
+    }
+
+    /// A client with this number, which no other client has.
+    #[must_use]
+    pub fn with_number(transport: T, config: ClientConfig, number: u64) -> Self {
+        let stats = ClientStats::default();
+        Self { transport, config, number, sequence: 0, stats, request: Vec::new() }
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> ClientStats {
+        self.stats
+    }
+
+    /// Reads a value; none where there is none.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
+        match self.ask(Ask::Get { key }) {
+            Ok(Told::Value(value)) => Ok(Some(value)),
+            Ok(Told::Done | Told::Sum(_)) => Err(unexpected()),
+            Err(ClientError::Refused(Failure::NoKey)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts a value, on no condition and for ever.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), ClientError> {
+        self.set_if(key, value, When::Always, 0).map(|_| ())
+    }
+
+    /// Puts a value for so many milliseconds, 0 for ever; whether the condition held.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn set_if(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        when: When,
+        expire_ms: u32,
+    ) -> Result<bool, ClientError> {
+        match self.ask(Ask::Set { key, value, when, expire_ms }) {
+            Ok(_) => Ok(true),
+            Err(ClientError::Refused(Failure::Condition)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a key; whether it was there.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn del(&mut self, key: &[u8]) -> Result<bool, ClientError> {
+        match self.ask(Ask::Del { key }) {
+            Ok(_) => Ok(true),
+            Err(ClientError::Refused(Failure::NoKey)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds to a number; the sum.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn incr(&mut self, key: &[u8], by: i64) -> Result<i64, ClientError> {
+        match self.ask(Ask::Incr { key, by })? {
+            Told::Sum(sum) => Ok(sum),
+            Told::Done | Told::Value(_) => Err(unexpected()),
+        }
+    }
+
+    /// Asks whether the server is there.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn ping(&mut self) -> Result<(), ClientError> {
+        self.ask(Ask::Ping).map(|_| ())
+    }
+
+    /// Lists entries: the bytes of a [`Listing`](crate::wire::Listing).
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn dump(&mut self) -> Result<Vec<u8>, ClientError> {
+        match self.ask(Ask::Dump)? {
+            Told::Value(listing) => Ok(listing),
+            Told::Done | Told::Sum(_) => Err(unexpected()),
+        }
+    }
+
+    /// Removes all entries.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn reset(&mut self) -> Result<(), ClientError> {
+        self.ask(Ask::Reset).map(|_| ())
+    }
+
+    /// Sets an option of the store.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn set_option(&mut self, name: &[u8], value: &[u8]) -> Result<(), ClientError> {
+        self.ask(Ask::SetOpt { name, value }).map(|_| ())
+    }
+
+    /// Says that it goes.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn exit(mut self) -> Result<(), ClientError> {
+        self.ask(Ask::Exit).map(|_| ())
+    }
+
+    /// Asks until there is a reply, or the time is over.
+    fn ask(&mut self, ask: Ask<'_>) -> Result<Told, ClientError> {
+        self.sequence += 1;
+        self.stats.requests += 1;
+        self.request.clear();
+        Request { client: self.number, sequence: self.sequence, ask }.emit(&mut self.request);
+        let end = Instant::now() + self.config.timeout;
+        let (mut tries, mut pause) = (0, RENEW_PAUSES[0]);
+        loop {
+            self.stats.repeated += u64::from(tries > 0);
+            tries += 1;
+            let wait = self.config.repeat_after;
+            let failed =
+                match self.transport.send(&self.request).and_then(|()| self.reply(wait, end)) {
+                    Ok(Some(told)) => return told,
+                    Ok(None) => None,
+                    Err(error) => Some(error),
+                };
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ClientError::TimedOut(failed));
+            }
+            if failed.is_some() {
+                while let Err(error) = self.transport.renew(left) {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(ClientError::TimedOut(Some(error)));
+                    }
+                    std::thread::sleep(pause.min(left));
+                    pause = (pause * 2).min(RENEW_PAUSES[1]);
+                }
+                self.stats.renewed += 1;
+            }
+        }
+    }
+
+    /// Waits for the reply to the request that was sent last; none within `wait`, or by `end`.
+    fn reply(
+        &mut self,
+        wait: Duration,
+        end: Instant,
+    ) -> Result<Option<Result<Told, ClientError>>, TransportError> {
+        let begin = Instant::now();
+        let until = end.min(begin + wait);
+        let (number, sequence) = (self.number, self.sequence);
+        // The same each time, as a rule: transports may have noted it.
+        let mut left = wait.min(end.saturating_duration_since(begin));
+        loop {
+            let mut found = None;
+            let mut take = |bytes: &[u8]| found = Some(told(bytes, number, sequence));
+            if !self.transport.receive(left, &mut take)? {
+                return Ok(None);
+            }
+            match found.transpose()? {
+                Some(Some(told)) => return Ok(Some(told)),
+                // Of a request that was repeated, and answered twice.
+                _ => self.stats.stray += 1,
+            }
+            left = until.saturating_duration_since(Instant::now());
+        }
+    }
+}
+
+/// What a reply says, if it is one to this request.
+fn told(
+    bytes: &[u8],
+    number: u64,
+    sequence: u64,
+) -> Result<Option<Result<Told, ClientError>>, WireError> {
+    let (reply, _) = Reply::parse(bytes)?;
+    let is_ours = (reply.head.client, reply.head.sequence) == (number, sequence);
+    // A server that could not read a request does not know whose it was.
+    if !is_ours && (reply.head.client, reply.head.sequence) != (0, 0) {
+        return Ok(None);
+    }
+    Ok(Some(match reply.answer {
+        Ok(Answer::Done) => Ok(Told::Done),
+        Ok(Answer::Value(value)) => Ok(Told::Value(value.to_vec())),
+        Ok(Answer::Sum(sum)) => Ok(Told::Sum(sum)),
+        Err(failure) => Err(failure.into()),
+    }))
+}
+
+fn unexpected() -> ClientError {
+    WireError::Unexpected("value").into()
+}

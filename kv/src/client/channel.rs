@@ -1,0 +1,205 @@
+//! Requests over a Towpath channel, whose messages come once, whatever the network loses.
+
+use super::{Transport, TransportError, Waiting};
+use crate::channel::{SEND_TIMEOUT, client_config};
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+use towpath_transport::{
+    CarrierChoice, ChannelId, ConnectId, Endpoint, Event, LinkId, Message, Nanos, RoceUdp,
+    SendOptions, UdpConfig,
+};
+
+/// The longest sleep: what ends a wait otherwise is a packet or a timer of the link.
+const WAIT_MAX: Nanos = Nanos::from_millis(100);
+
+/// A channel to a server, on an endpoint of its own that the calling thread drives.
+///
+/// The peer of a link that nobody drives takes it for dead after some seconds: a client that rests
+/// for longer connects again by itself.
+pub struct ChannelTransport {
+    endpoint: Endpoint<RoceUdp>,
+    addr: SocketAddr,
+    waiting: Waiting,
+    state: State,
+    received: VecDeque<Message>,
+}
+
+#[derive(Debug)]
+enum State {
+    Connecting(ConnectId),
+    Opening(LinkId),
+    Up(LinkId, ChannelId),
+    Down(String),
+    Failed(String),
+}
+
+impl State {
+    fn is_of(&self, link: LinkId) -> bool {
+        matches!(self, Self::Opening(of) | Self::Up(of, _) if *of == link)
+    }
+}
+
+impl fmt::Debug for ChannelTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { addr, waiting, state, .. } = self;
+        let mut shown = f.debug_struct("ChannelTransport");
+        shown.field("addr", addr).field("waiting", waiting).field("state", state);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl ChannelTransport {
+    /// Connects from the address `from` of this host, on UC, RC or TCP.
+    ///
+    /// # Errors
+    /// [`TransportError::Connect`]
+    pub fn connect(
+        from: IpAddr,
+        addr: SocketAddr,
+        carrier: CarrierChoice,
+        waiting: Waiting,
+        timeout: Duration,
+    ) -> Result<Self, TransportError> {
+        let config = client_config().carrier(carrier);
+        let endpoint = Endpoint::udp(UdpConfig::new(from), config).map_err(connect_error)?;
+        Self::on(endpoint, addr, waiting, timeout)
+    }
+
+    /// The same on an endpoint that the caller has made.
+    ///
+    /// # Errors
+    /// [`TransportError::Connect`]
+    pub fn on(
+        endpoint: Endpoint<RoceUdp>,
+        addr: SocketAddr,
+        waiting: Waiting,
+        timeout: Duration,
+    ) -> Result<Self, TransportError> {
+        let state = State::Down(String::from("not connected yet"));
+        let mut made = Self { endpoint, addr, waiting, state, received: VecDeque::new() };
+        made.open(timeout)?;
+        Ok(made)
+    }
+
+    fn open(&mut self, timeout: Duration) -> Result<(), TransportError> {
+        let until = Instant::now() + timeout;
+        let old = std::mem::take(&mut self.received);
+        old.into_iter().for_each(|message| self.endpoint.release(message));
+        self.state = State::Connecting(self.endpoint.connect(self.addr).map_err(connect_error)?);
+        loop {
+            self.turn(until);
+            match &self.state {
+                State::Up(..) => return Ok(()),
+                State::Down(reason) => return Err(connect_error(reason.clone())),
+                State::Failed(reason) => return Err(connect_error(reason.clone())),
+                State::Connecting(_) | State::Opening(_) if Instant::now() >= until => {
+                    // If it still comes up, it is closed then.
+                    self.leave();
+                    return Err(connect_error("no answer in time"));
+                }
+                State::Connecting(_) | State::Opening(_) => {}
+            }
+        }
+    }
+
+    /// Ends the link that there is.
+    fn leave(&mut self) {
+        if let State::Up(link, _) | State::Opening(link) = self.state {
+            self.endpoint.close(link);
+        }
+        self.state = State::Down(String::from("left"));
+    }
+
+    /// Takes in what has come; waits for it where it may.
+    fn turn(&mut self, until: Instant) {
+        let Self { endpoint, state, received, .. } = self;
+        // What is of a link that was left is still told of, and is not of the next one.
+        let is_busy = endpoint.turn(|endpoint, event| match event {
+            Event::Connected { connect, link, .. } => {
+                if !matches!(state, State::Connecting(ours) if *ours == connect) {
+                    return endpoint.close(link);
+                }
+                *state = match endpoint.open_channel(link, false) {
+                    Ok(_) => State::Opening(link),
+                    Err(error) => State::Down(error.to_string()),
+                };
+            }
+            Event::ConnectFailed { connect, error } => {
+                if matches!(state, State::Connecting(ours) if *ours == connect) {
+                    *state = State::Failed(error.to_string());
+                }
+            }
+            Event::ChannelOpened { link, channel, .. } if state.is_of(link) => {
+                *state = State::Up(link, channel);
+            }
+            Event::Message(message) if state.is_of(message.link()) => received.push_back(message),
+            Event::Message(message) => endpoint.release(message),
+            Event::ChannelClosed { link, reason, .. } if state.is_of(link) => {
+                *state = State::Down(format!("{reason:?}"));
+            }
+            Event::LinkDown { link, reason, .. } if state.is_of(link) => {
+                *state = State::Down(format!("{reason:?}"));
+            }
+            _ => {}
+        });
+        if !is_busy && self.waiting == Waiting::Blocking {
+            let left = Nanos::from(until.saturating_duration_since(Instant::now()));
+            self.endpoint.wait(left.min(WAIT_MAX));
+        }
+    }
+
+    fn place(&self) -> Result<(LinkId, ChannelId), TransportError> {
+        match &self.state {
+            State::Up(link, channel) => Ok((*link, *channel)),
+            State::Down(reason) => Err(TransportError::Gone(reason.clone())),
+            other => Err(TransportError::Gone(format!("{other:?}"))),
+        }
+    }
+}
+
+fn connect_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TransportError {
+    TransportError::Connect(error.into())
+}
+
+impl Transport for ChannelTransport {
+    fn send(&mut self, request: &[u8]) -> Result<(), TransportError> {
+        let gone = |error: &dyn fmt::Display| TransportError::Gone(error.to_string());
+        let (link, channel) = self.place()?;
+        let buf = self.endpoint.copy(request).map_err(|error| gone(&error))?;
+        let options = SendOptions::new().timeout(SEND_TIMEOUT.into());
+        let sent = self.endpoint.send(link, channel, buf, options);
+        sent.map_err(|rejected| gone(&rejected.error))?;
+        self.endpoint.flush();
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        timeout: Duration,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TransportError> {
+        let until = Instant::now() + timeout;
+        loop {
+            if let Some(message) = self.received.pop_front() {
+                match message.as_slice() {
+                    Some(bytes) => take(bytes),
+                    None => take(&message.to_vec()),
+                }
+                self.endpoint.release(message);
+                return Ok(true);
+            }
+            self.place()?;
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            self.turn(until);
+        }
+    }
+
+    fn renew(&mut self, timeout: Duration) -> Result<(), TransportError> {
+        self.leave();
+        self.open(timeout)
+    }
+}

@@ -1,0 +1,68 @@
+//! A client with calls that block until they are answered, over any [`Transport`].
+//!
+//! | file | contents |
+//! |---|---|
+//! | `calls` | the [`Client`]: numbers requests, repeats them, tells what came of them |
+//! | `tcp` | requests over kernel TCP |
+//! | `channel` | requests over a Towpath channel: on UC, RC or TCP |
+
+mod calls;
+mod channel;
+mod tcp;
+
+pub use calls::{Client, ClientConfig, ClientError, ClientStats};
+pub use channel::ChannelTransport;
+pub use tcp::TcpTransport;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// How a client waits for a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// Asleep, until the system or the device wakes it.
+    #[default]
+    Blocking,
+    /// It asks again and again.
+    Polling,
+}
+
+/// Why a transport failed: whether the requests that were under way came is not known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// No connection can be made.
+    #[error("no connection can be made: {0}")]
+    Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The connection is gone.
+    #[error("the connection is gone: {0}")]
+    Gone(String),
+    /// What came is no reply.
+    #[error("what came is no reply: {0}")]
+    Malformed(#[from] crate::wire::WireError),
+}
+
+/// What carries requests to a server, and replies back, one client's. Both may be lost.
+pub trait Transport: Debug + Send {
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// [`TransportError`]: [`renew`](Self::renew) makes another connection.
+    fn send(&mut self, request: &[u8]) -> Result<(), TransportError>;
+
+    /// Gives the next reply to `take`, if one comes within `timeout`; whether one did.
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send).
+    fn receive(
+        &mut self,
+        timeout: Duration,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TransportError>;
+
+    /// Begins anew, over another connection; what was under way is forgotten.
+    ///
+    /// # Errors
+    /// [`TransportError::Connect`]
+    fn renew(&mut self, timeout: Duration) -> Result<(), TransportError>;
+}

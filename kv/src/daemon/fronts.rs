@@ -1,0 +1,77 @@
+//! Where the program listens, and what is said there.
+
+use super::args::Args;
+use super::run::DaemonError;
+use crate::channel::server_config;
+use crate::execute::Service;
+use crate::resp::{RespDialogue, TOO_MANY_CONNECTIONS};
+use crate::serve::{Counters, Dialogue, Front, LinkServer, RequestDialogue};
+use crate::store::Store;
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use towpath_clock::Clock;
+use towpath_transport::{Endpoint, Placing, UdpConfig, Workers, roce_udp_group};
+
+/// Links of one thread: each takes memory for its paths and receives.
+const LINKS_MAX: usize = 256;
+
+/// A front, and where it listens.
+type Placed<T> = Result<(T, String), DaemonError>;
+
+fn listen(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, String), DaemonError> {
+    let listen =
+        |error: std::io::Error| DaemonError::Listen { flag, address, why: error.to_string() };
+    let listener = TcpListener::bind(address).map_err(listen)?;
+    let at = listener.local_addr()?.to_string();
+    Ok((listener, at))
+}
+
+/// For clients that speak RESP2.
+pub(super) fn resp(
+    address: SocketAddr,
+    store: &Arc<dyn Store>,
+    counters: &Arc<Counters>,
+) -> Placed<Front> {
+    let (listener, at) = listen("resp", address)?;
+    let (store, counters) = (Arc::clone(store), Arc::clone(counters));
+    let dialogue = move || {
+        Box::new(RespDialogue::new(Arc::clone(&store), Arc::clone(&counters))) as Box<dyn Dialogue>
+    };
+    let dialogue = Box::new(dialogue);
+    Ok((Front { listener, dialogue, turned_away: TOO_MANY_CONNECTIONS }, at))
+}
+
+/// For clients that speak the store's own form over TCP.
+pub(super) fn requests(address: SocketAddr, service: &Service) -> Placed<Front> {
+    let (listener, at) = listen("requests", address)?;
+    let service = service.clone();
+    let dialogue = move || Box::new(RequestDialogue::new(service.clone())) as Box<dyn Dialogue>;
+    Ok((Front { listener, dialogue: Box::new(dialogue), turned_away: b"" }, at))
+}
+
+/// For clients over Towpath links.
+pub(super) fn links(
+    address: SocketAddr,
+    args: &Args,
+    service: &Service,
+    counters: &Arc<Counters>,
+    clock: &Clock,
+) -> Placed<LinkServer> {
+    let config = server_config(LINKS_MAX).carrier(args.carrier.into());
+    // Another for each life of the program.
+    let seed = RandomState::new().hash_one(0u64);
+    let workers = Workers::new(args.worker_count(), Placing::LeastLinks, seed);
+    let devices = roce_udp_group(UdpConfig::new(address.ip()), &config, args.worker_count())?;
+    let mut endpoints = Vec::new();
+    for (number, device) in devices.into_iter().enumerate() {
+        endpoints.push(Endpoint::new(device, config.clone().of_worker(&workers, number))?);
+    }
+    let at = endpoints[0].listen(address).map_err(|error| DaemonError::Listen {
+        flag: "links",
+        address,
+        why: error.to_string(),
+    })?;
+    let server = LinkServer::start(endpoints, service, counters, clock, args.poll)?;
+    Ok((server, at.to_string()))
+}
