@@ -189,11 +189,10 @@ impl<W> Member<W> {
     }
 
     /// Whether changes that come after it wait until its fate is known: where it takes bytes away
-    /// and may fail, what is left is not known before, and where it raises the chain version and
-    /// may fail, which one the others must name.
+    /// and may fail, what is left is not known before.
     pub(super) fn is_barrier(&self) -> bool {
         match &self.change {
-            Change::Delete | Change::Chain { .. } => self.terms.version.is_some(),
+            Change::Delete => self.terms.version.is_some(),
             Change::Clear(clear) => matches!(clear.length, Length::Exactly(_)),
             _ => false,
         }
