@@ -84,7 +84,8 @@ impl Service {
         }
         let Some((_, session)) = &caller.0 else { return Err(Failure::TooManyClients) };
         // The lock is of this client: it is waited for only where a repetition overtakes.
-        lock(session).once(sequence, || self.change(&ask, now)).ok_or(Failure::Stale)
+        let number = (sequence, ask.method());
+        lock(session).once(number, || self.change(&ask, now)).ok_or(Failure::Stale)
     }
 
     fn change(&self, ask: &Ask<'_>, now: Time) -> Outcome {

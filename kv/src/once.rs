@@ -5,6 +5,7 @@
 //! not kept: one that is repeated may be answered anew.
 
 use crate::limits::{SESSIONS_MAX, UNDER_WAY_MAX};
+use crate::wire::{Failure, Method};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,13 +28,13 @@ pub(crate) type Session = Arc<Mutex<Kept>>;
 pub(crate) enum Outcome {
     Done,
     Sum(i64),
-    Failed(crate::wire::Failure),
+    Failed(Failure),
 }
 
 /// The replies to the last changes of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    outcomes: BTreeMap<u64, Outcome>,
+    outcomes: BTreeMap<u64, (Method, Outcome)>,
     /// The highest number whose reply was dropped: nothing is known up to it.
     dropped: u64,
 }
@@ -45,20 +46,25 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Kept {
     /// The outcome of a change: what it was before, or what `make` comes to; none where it is too
-    /// old to know.
+    /// old to know. One with the number of another change is refused, since the outcome of that is
+    /// not one of this.
     pub(crate) fn once(
         &mut self,
-        sequence: u64,
+        (sequence, method): (u64, Method),
         make: impl FnOnce() -> Outcome,
     ) -> Option<Outcome> {
-        if let Some(outcome) = self.outcomes.get(&sequence) {
-            return Some(*outcome);
+        if let Some((of, outcome)) = self.outcomes.get(&sequence) {
+            return Some(if *of == method {
+                *outcome
+            } else {
+                Outcome::Failed(Failure::Malformed)
+            });
         }
         if sequence <= self.dropped {
             return None;
         }
         let outcome = make();
-        self.outcomes.insert(sequence, outcome);
+        self.outcomes.insert(sequence, (method, outcome));
         if self.outcomes.len() > UNDER_WAY_MAX
             && let Some((oldest, _)) = self.outcomes.pop_first()
         {
@@ -119,7 +125,7 @@ mod tests {
     fn a_change_is_made_once_however_often_and_in_which_order_it_comes() {
         let (mut kept, mut made) = (Kept::default(), Vec::new());
         for sequence in [2, 1, 2, 1, 3, 2] {
-            let outcome = kept.once(sequence, || {
+            let outcome = kept.once((sequence, Method::Incr), || {
                 made.push(sequence);
                 Outcome::Sum(made.len() as i64)
             });
@@ -133,19 +139,19 @@ mod tests {
     fn what_is_older_than_all_that_is_kept_is_not_made() {
         let mut kept = Kept::default();
         for sequence in 1..=UNDER_WAY_MAX as u64 + 2 {
-            assert_eq!(kept.once(sequence, || Outcome::Done), Some(Outcome::Done));
+            assert_eq!(kept.once((sequence, Method::Incr), || Outcome::Done), Some(Outcome::Done));
         }
         for sequence in [1, 2] {
-            assert_eq!(kept.once(sequence, || panic!("made again")), None);
+            assert_eq!(kept.once((sequence, Method::Incr), || panic!("made again")), None);
         }
-        assert_eq!(kept.once(3, || panic!("made again")), Some(Outcome::Done));
+        assert_eq!(kept.once((3, Method::Incr), || panic!("made again")), Some(Outcome::Done));
     }
 
     #[test]
     fn those_that_are_gone_the_longest_are_forgotten_and_none_that_is_connected() {
         let sessions = Sessions::default();
         let connected = sessions.of(1).expect("room");
-        let _ = lock(&connected).once(9, || Outcome::Done);
+        let _ = lock(&connected).once((9, Method::Set), || Outcome::Done);
         for client in 2..=SESSIONS_MAX as u64 {
             assert!(sessions.of(client).is_some());
         }
@@ -153,6 +159,9 @@ mod tests {
         assert!(sessions.of(u64::MAX).is_some());
         assert!(sessions.count() <= SESSIONS_MAX / 2 + 2, "{}", sessions.count());
         let again = sessions.of(1).expect("known");
-        assert_eq!(lock(&again).once(9, || panic!("forgotten")), Some(Outcome::Done));
+        assert_eq!(
+            lock(&again).once((9, Method::Set), || panic!("forgotten")),
+            Some(Outcome::Done)
+        );
     }
 }

@@ -142,3 +142,13 @@ fn what_a_client_repeats_is_done_once_over_any_connection() {
         assert_eq!(client.ask(7, 4, get), Ok(b"new".to_vec()));
     }
 }
+
+#[test]
+fn another_change_with_the_number_of_one_is_refused_and_not_made() {
+    for mut client in clients() {
+        assert_eq!(client.ask(7, 1, set(b"k", b"5")), Ok(Vec::new()));
+        let incr = Ask::Incr { key: b"k", by: 1 };
+        assert_eq!(client.ask(7, 1, incr), Err(Failure::Malformed));
+        assert_eq!(client.ask(7, 2, incr), Ok(b"6".to_vec()));
+    }
+}
