@@ -96,7 +96,18 @@ fn get(servers: &Servers, layout: &Layout) -> Result<Vec<u8>, SpreadError> {
 fn files_of_all_lengths_come_back_under_each_policy() {
     let fleet = Fleet::new(5);
     let servers = servers();
-    for policy in ["flat:1", "flat:3", "rs:3+2", "rs:2+0", "rs:1+1"] {
+    for policy in [
+        "flat:1",
+        "flat:3",
+        "ring:3",
+        "ring:5",
+        "tree:4",
+        "rs:3+2",
+        "rs:2+0",
+        "rs:1+1",
+        "rs:3+2,triec",
+        "rs:2+1,triec",
+    ] {
         for len in [0, 1, 4_096, 8_192, 24_576, 24_577, 100_000] {
             let bytes = pattern(len, len as u64);
             let layout = put(&servers, &fleet, &options(policy), &bytes);
@@ -118,8 +129,9 @@ fn a_file_is_read_whichever_servers_are_gone_and_made_whole_again() {
     let mut prng = Prng::new(seed);
     let mut fleet = Fleet::new(6);
     let bytes = pattern(200_000, seed);
-    let layouts: Vec<Layout> =
-        ["rs:3+2", "flat:3"].map(|policy| put(&servers(), &fleet, &options(policy), &bytes)).into();
+    let layouts: Vec<Layout> = ["rs:3+2", "flat:3", "ring:4", "rs:3+2,triec"]
+        .map(|policy| put(&servers(), &fleet, &options(policy), &bytes))
+        .into();
     for round in 0..4 {
         let first = prng.below(5) as usize;
         let second = (first + 1 + prng.below(4) as usize) % 5;

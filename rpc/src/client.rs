@@ -23,6 +23,14 @@ use towpath_transport::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(u64);
 
+impl RequestId {
+    /// Its number, which the server knows it by ([`Head::id`](crate::Head::id)).
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// What to ask for, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {

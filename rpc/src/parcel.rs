@@ -197,6 +197,13 @@ impl Piece {
     }
 }
 
+impl From<Frozen> for Piece {
+    /// Bytes that did not come with a message, where pieces are wanted.
+    fn from(bytes: Frozen) -> Self {
+        Self { place: Place::Shared(bytes), from: 0 }
+    }
+}
+
 impl Deref for Piece {
     type Target = [u8];
 

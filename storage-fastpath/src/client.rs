@@ -1,20 +1,19 @@
 //! The client end: operations started by call, ended by token.
 
 mod controls;
+mod writes;
 
-use crate::change::Terms;
 use crate::error::{ClientError, ErrorKind};
 use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
 use crate::output::{Asked, Output, read_reply};
 use crate::proof::{ClientProofs, PROVED, system_ms};
 use crate::resident::ResidentReads;
-use crate::run::page_crcs;
-use crate::slice::{ChunkId, SLICE_BYTES, Span, writer_crcs};
-use crate::wire::{Method, ReadHeader, Sender, WriteHeader, class_number, emit_crcs};
+use crate::slice::{ChunkId, SLICE_BYTES, Span};
+use crate::wire::{Method, ReadHeader, Sender, class_number};
 use slab::Slab;
 use towpath_cap::Grant;
 use towpath_rpc::{Call, NoBuffer, Outgoing, Push, RequestId, RpcClient};
-use towpath_transport::{Buf, ChannelId, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
+use towpath_transport::{ChannelId, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
 /// How long an operation may take unless set: a store that flushes, on a slow disk, and more.
 pub const TIMEOUT_DEFAULT: Nanos = Nanos::from_secs(10);
@@ -165,96 +164,6 @@ impl ChunkClient {
     /// ([`InfoReply::stream_bytes_max`](crate::control::InfoReply::stream_bytes_max)).
     pub fn set_longest_request(&mut self, bytes: usize) {
         self.rpc.set_longest_request(bytes);
-    }
-
-    /// Writes the bytes of `data` from `offset` on, without copying them. The buffer goes home to
-    /// its pool when it is sent, or when this fails.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_write<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        chunk: ChunkId,
-        offset: u64,
-        data: Buf,
-    ) -> Result<OpId, ClientError> {
-        let op = self.io_op(Method::Write, chunk, offset, data.len())?;
-        self.check_room(&op)?;
-        let crcs = writer_crcs(chunk, offset, &data);
-        self.start_write_with(endpoint, (chunk, offset), data, &crcs, Terms::default())
-    }
-
-    /// As [`start_write`](Self::start_write), on terms: where the chunk has a version, and under a
-    /// stamp by which a write that is asked for again is known.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_write_on<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        terms: Terms,
-        (chunk, offset): (ChunkId, u64),
-        data: Buf,
-    ) -> Result<OpId, ClientError> {
-        let op = self.io_op(Method::Write, chunk, offset, data.len())?;
-        self.check_room(&op)?;
-        let crcs = writer_crcs(chunk, offset, &data);
-        self.start_write_with(endpoint, (chunk, offset), data, &crcs, terms)
-    }
-
-    /// As [`start_write`](Self::start_write), with the checksums that the writer has made.
-    pub(crate) fn start_write_with<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        (chunk, offset): (ChunkId, u64),
-        data: Buf,
-        crcs: &[u32],
-        terms: Terms,
-    ) -> Result<OpId, ClientError> {
-        let op = self.io_op(Method::Write, chunk, offset, data.len())?;
-        let (length, sender) = (data.len() as u32, self.sender(endpoint));
-        let header = WriteHeader { chunk, offset, length, sender, terms };
-        let crc_bytes = emit_crcs(crcs);
-        let body = [&header.emit()[..], &crc_bytes];
-        let built = self.outgoing(endpoint, Method::Write, &body, data.len()).map(|mut out| {
-            let known = page_crcs(chunk, offset, data.len(), crcs);
-            out.set_data_with_crcs(data, known);
-            out
-        });
-        self.start(endpoint, op, built)
-    }
-
-    /// Writes a copy of `bytes` from `offset` on.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_write_copy<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        chunk: ChunkId,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<OpId, ClientError> {
-        self.start_write_copy_on(endpoint, Terms::default(), (chunk, offset), bytes)
-    }
-
-    /// As [`start_write_copy`](Self::start_write_copy), on terms.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_write_copy_on<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        terms: Terms,
-        (chunk, offset): (ChunkId, u64),
-        bytes: &[u8],
-    ) -> Result<OpId, ClientError> {
-        let op = self.io_op(Method::Write, chunk, offset, bytes.len())?;
-        let wanted = bytes.len();
-        let copy = endpoint.copy(bytes).map_err(|_| NoBuffer { wanted });
-        let data = copy.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
-        self.start_write_on(endpoint, terms, (chunk, offset), data)
     }
 
     /// What headers say of the link.

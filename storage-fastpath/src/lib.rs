@@ -33,12 +33,14 @@
 //! | `client`, `output` | [`ChunkClient`]: starts operations, checks replies against requests |
 //! | `health` | the state of links, and slow I/O, as events and figures |
 //! | `hedge` | hedged reads: a second replica is asked when the first is late |
+//! | `leg` | one connection, made again when it breaks |
 //! | `resident` | resident chunks: their slots, read by the client itself |
 //! | `blocking`, `config`, `transfer` | [`BlockingClient`], its settings, transfer of whole files |
 //! | `qos` | reservations of tenants: what a client tells and asks, and its engine |
 //! | `shared` | [`Client`]: shared by threads and tasks, connects again and repeats by itself |
 //! | `choice` | flat, ring or tree: how to bring a write to several servers |
 //! | `proof` | proofs that a request is allowed: capabilities |
+//! | `route` | along which servers a write goes that they pass on |
 //! | `session` | sessions: after a reconnect a client may safely repeat its changes |
 //! | `baseline` | with that feature: what all of this is measured against |
 //! | `error`, `limits` | errors; bounds and their reasons |
@@ -57,11 +59,13 @@ pub mod digest;
 mod error;
 pub mod health;
 mod hedge;
+pub mod leg;
 pub mod limits;
 mod output;
 pub mod proof;
 pub mod qos;
 pub mod resident;
+mod route;
 pub mod run;
 pub mod server;
 mod session;
@@ -80,6 +84,7 @@ pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHeal
 pub use hedge::{HedgeAfter, HedgeConfig, HedgeStats, HedgedClient, ParseHedgeAfterError};
 pub use output::{Output, ReadData};
 pub use resident::ResidentStats;
+pub use route::{ROUTE_MAX, Route, RouteError, RouteKind, STRIPE_MAX};
 pub use session::ClientSession;
 pub use shared::{Client, Pending, SharedStats};
 pub use slice::{ChunkId, SLICE_BYTES};

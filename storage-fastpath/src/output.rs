@@ -246,6 +246,7 @@ fn control_output(asked: &Asked, body: &[u8]) -> Result<Output, ErrorKind> {
         | Method::Trim
         | Method::Truncate
         | Method::Write
+        | Method::Forward
         | Method::Zero => {
             ChangeReply::parse(body).map(|reply| Output::Changed(method, Some(reply.chunk_version)))
         }

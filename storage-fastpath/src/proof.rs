@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use towpath_cap::{Capability, Checker, Demand, Denied, Grant, PROOF_BYTES, Prover, Rights};
 
 /// In the method of a request whose body begins with a proof.
-pub(crate) const PROVED: u16 = 0x8000;
+pub const PROVED: u16 = 0x8000;
 
 /// A request apart from its proof.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +120,14 @@ pub fn demand(request: &StorageRequest, tenant: u32) -> Option<Demand> {
         }
         StorageRequest::Write { header: WriteHeader { chunk, offset, length, .. }, .. } => {
             bytes(changes(Rights::WRITE, *chunk), *offset, ends(*offset, (*length).into()))
+        }
+        StorageRequest::Forward { route, header, .. } => {
+            let WriteHeader { chunk, offset, length, terms, .. } = *header;
+            let layout = Some(route.digest(terms.chain.into()));
+            // A server that passes it on is of no tenant: whose it is was checked there.
+            let tenant = route.is_first().then_some(tenant);
+            let demand = Demand { layout, tenant, ..on(Rights::WRITE, chunk) };
+            bytes(demand, offset, ends(offset, length.into()))
         }
         StorageRequest::Clear(header) => {
             let demand = changes(Rights::WRITE, header.chunk);

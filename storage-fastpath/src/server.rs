@@ -17,6 +17,7 @@ use crate::health::{HealthReply, HealthRequest};
 use crate::limits::READ_REPLY_BYTES;
 use crate::proof::Shown;
 use crate::qos::wire::{JoinReply, JoinRequest, QosReply, QosRequest};
+use crate::route::{Route, RouteKind};
 use crate::run::page_crcs;
 use crate::slice::{ChunkId, SLICE_BYTES, Span};
 use crate::verify::{Coverage, verify_slices};
@@ -88,6 +89,16 @@ pub enum StorageRequest {
     Health,
     /// What the server is and how it is.
     Info,
+    /// Write the request's data, as long as the header says, once the servers that it is passed on
+    /// to have written it.
+    Forward {
+        /// Along which servers, and where this one is in that.
+        route: Route,
+        /// Where it goes.
+        header: WriteHeader,
+        /// One checksum per touched slice.
+        crcs: Vec<u32>,
+    },
     /// Where the slices of a chunk lie in memory.
     Locate {
         /// Its name.
@@ -151,7 +162,7 @@ impl StorageRequest {
     #[must_use]
     pub fn sender(&self) -> Option<Sender> {
         match self {
-            Self::Write { header, .. } => Some(header.sender),
+            Self::Write { header, .. } | Self::Forward { header, .. } => Some(header.sender),
             Self::Read(header) => Some(header.sender),
             Self::Clear(header) => Some(header.sender),
             _ => None,
@@ -221,20 +232,18 @@ pub fn parse_shown(shown: &Shown<'_>) -> Result<StorageRequest, Rejection> {
 }
 
 fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest, WireError> {
-    let expected = if method == Method::Write { data_len } else { 0 };
+    let has_data = matches!(method, Method::Write | Method::Forward);
+    let expected = if has_data { data_len } else { 0 };
     if data_len != expected {
         return Err(WireError::DataLength { expected: 0, found: data_len });
     }
     Ok(match method {
         Method::Create => create(body)?,
         Method::Write => {
-            let (header, crcs) = WriteHeader::parse(body)?;
-            if header.length as usize != data_len {
-                let (expected, found) = (header.length, data_len);
-                return Err(WireError::DataLength { expected, found });
-            }
+            let (header, crcs) = write_of(body, data_len)?;
             StorageRequest::Write { header, crcs }
         }
+        Method::Forward => forward_of(body, data_len)?,
         Method::Read => StorageRequest::Read(ReadHeader::parse(body)?),
         Method::Trim | Method::Zero | Method::Truncate => {
             let header = ClearHeader::parse(body)?;
@@ -310,6 +319,32 @@ fn chain(body: &[u8]) -> Result<StorageRequest, WireError> {
     let ChainRequest { chunk, chain, version, stamp } = decode(body)?;
     let (chunk, chain) = (chunk.into(), check_chain(chain.into())?);
     Ok(StorageRequest::Chain { chunk, chain, version, stamp })
+}
+
+fn forward_of(body: &[u8], data_len: usize) -> Result<StorageRequest, WireError> {
+    let (route, rest) = Route::parse(body)?;
+    let (header, crcs) = write_of(rest, data_len)?;
+    let slices = |at: u64| at.is_multiple_of(SLICE_BYTES as u64);
+    let is_whole = slices(header.offset) && slices(header.length.into());
+    if route.kind() == RouteKind::Stripe && (header.terms.stamp == 0 || !is_whole) {
+        // Parts of a stripe have whole slices, and what tells them from others of the same place.
+        return Err(WireError::Route);
+    }
+    if header.terms.version.is_some() {
+        // Each server numbers the versions of its own copy.
+        return Err(WireError::Reserved("a version of a write that is passed on"));
+    }
+    Ok(StorageRequest::Forward { route, header, crcs })
+}
+
+/// The header and the checksums of a write with so many bytes of data.
+fn write_of(body: &[u8], data_len: usize) -> Result<(WriteHeader, Vec<u32>), WireError> {
+    let (header, crcs) = WriteHeader::parse(body)?;
+    if header.length as usize != data_len {
+        let (expected, found) = (header.length, data_len);
+        return Err(WireError::DataLength { expected, found });
+    }
+    Ok((header, crcs))
 }
 
 fn decode<M: Message + Default>(body: &[u8]) -> Result<M, WireError> {

@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use towpath_fastpath::Method;
 use towpath_fastpath::cap::limits::AHEAD_MS;
-use towpath_fastpath::cap::{Checker, Denied};
+use towpath_fastpath::cap::{Capability, Checker, Denied, PROOF_BYTES, Relay};
 use towpath_fastpath::proof::{Shown, system_ms};
 use towpath_fastpath::server::StorageRequest;
 
@@ -72,15 +73,29 @@ impl Guard {
         std::thread::sleep(Duration::from_millis(left.min(AHEAD_MS)));
     }
 
-    /// Whether a request of a link that has joined as `tenant` may be done.
+    /// Whether a request of a link that has joined as `tenant` may be done, and by which
+    /// capability: none where it needs no leave.
     pub(crate) fn check(
         &self,
         shown: &Shown<'_>,
         request: &StorageRequest,
         tenant: u32,
-    ) -> Result<(), Denied> {
+    ) -> Result<Option<Capability>, Denied> {
         let Shared { checker, clock, .. } = &*self.shared;
-        shown.check(checker, clock(), request, tenant).map(drop)
+        shown.check(checker, clock(), request, tenant)
+    }
+
+    /// The proof of a request that this server makes of one that came with a capability.
+    pub(crate) fn prove_on(
+        &self,
+        relay: &mut Relay,
+        capability: &Capability,
+        (method, data_len): (Method, u32),
+        body: &[&[u8]],
+    ) -> Result<[u8; PROOF_BYTES], Denied> {
+        let Shared { checker, clock, .. } = &*self.shared;
+        let grant = checker.grant(capability)?;
+        Ok(relay.prove(grant, clock(), method as u16, data_len, body))
     }
 
     /// Has the capabilities of a serial number hold no more. The answer comes when that is on

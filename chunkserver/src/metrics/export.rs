@@ -160,6 +160,16 @@ fn requests(text: &mut Text, all: &Collected<'_>) {
         &[
             ("towpath_read_bytes_total", "Bytes of reads answered.", stats.read_bytes),
             ("towpath_write_bytes_total", "Bytes of writes acknowledged.", stats.write_bytes),
+            (
+                "towpath_writes_passed_on_total",
+                "Writes that this server passed on, and that those behind have made.",
+                stats.passed_on,
+            ),
+            (
+                "towpath_passed_on_bytes_total",
+                "Bytes of their data, once for each server that they were passed on to.",
+                stats.passed_on_bytes,
+            ),
         ],
     );
 }

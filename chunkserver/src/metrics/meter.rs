@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use towpath_fastpath::proof::PROVED;
 use towpath_transport::Class;
 
 use super::histogram::{Counts, Histogram, add};
@@ -47,7 +48,7 @@ impl Phase {
 pub(crate) const TENANTS_SHOWN: usize = 10;
 
 /// Names of the methods of the storage protocol, each at the place of its number, and at place 0
-/// that of whatever is none. Numbers that are given out to methods to come have their names too.
+/// that of whatever is none.
 pub(crate) const METHODS: [&str; 23] = [
     "unknown", "create", "write", "read", "stat", "list", "delete", "scrub", "info", "health",
     "session", "finish", "join", "locate", "qos", "trim", "zero", "truncate", "revoke", "digest",
@@ -116,7 +117,8 @@ impl Meter {
     }
 
     pub(crate) fn count(&self, method: u16, is_good: bool) {
-        let method = Some(usize::from(method)).filter(|method| *method < METHODS.len());
+        // The bit says that it was proved, not what was asked for.
+        let method = Some(usize::from(method & !PROVED)).filter(|method| *method < METHODS.len());
         add(&self.requests[method.unwrap_or(0)][usize::from(!is_good)], 1);
     }
 

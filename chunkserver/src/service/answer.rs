@@ -16,6 +16,7 @@ use towpath_rpc::limits::HEADER_BYTES;
 use towpath_rpc::{Fate, NoBuffer, Outgoing, Status};
 use towpath_transport::{Buf, Device, Endpoint, Region};
 
+use super::onward::Passed;
 use crate::store::ChunkStat;
 
 /// What a client is told.
@@ -60,6 +61,14 @@ impl From<Rejection> for Answer {
 }
 
 impl Answer {
+    /// What the client of a write is told that others may have made.
+    pub(super) fn of_passed(self, passed: Option<&Passed>) -> Self {
+        match passed {
+            None => self,
+            Some(passed) => passed.answer(self),
+        }
+    }
+
     /// Whether the client gets what it asked for.
     pub(super) fn is_good(&self) -> bool {
         !matches!(self, Self::Error(_) | Self::Unsupported)

@@ -73,9 +73,10 @@ impl Ask {
             StorageRequest::Delete { chunk, version } => Self::Delete(chunk, version),
             StorageRequest::Digest { chunk, range } => Self::Digest(chunk, range),
             // The store knows nothing of links, and the data of a write comes by other ways.
-            StorageRequest::Health | StorageRequest::Qos | StorageRequest::Write { .. } => {
-                return None;
-            }
+            StorageRequest::Health
+            | StorageRequest::Qos
+            | StorageRequest::Forward { .. }
+            | StorageRequest::Write { .. } => return None,
             StorageRequest::Info => Self::Info,
             StorageRequest::Join(join) => Self::Join(join),
             StorageRequest::List { after, count_max } => Self::List(

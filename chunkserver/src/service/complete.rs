@@ -34,6 +34,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                     self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
                     continue;
                 }
+                Some(Asked::MayWrite { request }) => {
+                    self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
+                    continue;
+                }
                 Some(Asked::Unstage) | None => continue,
             };
             self.under_way.sub(&job);
@@ -43,25 +47,31 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
     }
 
+    /// The job that an answer of the store is for; the answer to anything else is taken in.
+    fn job_of(&mut self, token: u64, reply: Reply<Piece, Buf>) -> Option<(Job, Reply<Piece, Buf>)> {
+        match (self.staged.try_remove(token as usize), reply) {
+            (Some(Asked::Job(job)), reply) => return Some((job, reply)),
+            (Some(Asked::Stage { request, offset }), Reply::Stage { is_staged, data }) => {
+                self.on_stage(request, offset, is_staged, data);
+            }
+            (Some(Asked::MayWrite { request }), Reply::MayWrite(may)) => {
+                self.on_may_write(request, may);
+            }
+            (Some(Asked::Unstage), _) => {}
+            _ => debug_assert!(false, "the store answers what it was asked, once"),
+        }
+        None
+    }
+
     pub(super) fn on_completion(&mut self, completion: Completion<Piece, Buf>) {
         let Completion { token, reply, flush_ns } = completion;
-        let (job, reply) = match (self.staged.try_remove(token as usize), reply) {
-            (Some(Asked::Job(job)), reply) => (job, reply),
-            (Some(Asked::Stage { request, offset }), Reply::Stage { is_staged, data }) => {
-                return self.on_stage(request, offset, is_staged, data);
-            }
-            (Some(Asked::Unstage), _) => return,
-            _ => {
-                debug_assert!(false, "the store answers what it was asked, once");
-                return;
-            }
-        };
+        let Some((job, reply)) = self.job_of(token, reply) else { return };
         let now = self.endpoint.now();
         self.under_way.sub(&job);
         if let (Some(control), Ask::Read(_)) = (&mut self.control, &job.ask) {
             control.read(job.class, now.since(job.arrived));
         }
-        let Job { responder, deadline, ask, pass, price, tokens, mut trace, .. } = job;
+        let Job { responder, deadline, ask, pass, passed, price, tokens, mut trace, .. } = job;
         trace.answer(now, flush_ns);
         pass.iter().for_each(|pass| pass.end());
         self.tenants.done(tokens);
@@ -88,7 +98,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 scrub.add(&report);
                 if scrub.left() > 0 {
                     // Behind whatever waits: a scrub gives way to all others.
-                    self.take_in(responder, deadline, Ask::Scrub(scrub), trace);
+                    self.take_in(responder, deadline, Ask::Scrub(scrub), trace, None);
                     return;
                 }
                 Answer::Scrub(scrub.into_reply())
@@ -112,6 +122,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 Answer::Error(ErrorReply::CommitFailed)
             }
         };
+        let answer = answer.of_passed(passed.as_ref());
         self.answer_traced(responder, deadline, answer, Some((trace, price.tenant)));
     }
 

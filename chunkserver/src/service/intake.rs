@@ -1,6 +1,7 @@
 //! What becomes of a request that has come in, until it waits for the store or has its answer.
 
 use towpath_fastpath::ErrorReply;
+use towpath_fastpath::cap::Capability;
 use towpath_fastpath::limits::SKETCHED_BYTES_MAX;
 use towpath_fastpath::proof::Shown;
 use towpath_fastpath::server::{Rejection, StorageRequest, parse_shown, shown};
@@ -9,6 +10,7 @@ use towpath_transport::{Device, LinkId, Region, Time};
 
 use super::answer::Answer;
 use super::ask::Ask;
+use super::onward::Passed;
 use super::server::{ChunkServer, Job};
 use super::trace::{Came, Trace};
 
@@ -17,14 +19,23 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let came = Came { began: self.polled, taken: self.endpoint.now() };
         let parsed = self.checked(request.link(), shown(&request));
         let deadline = request.deadline();
-        if let Ok(StorageRequest::Write { header, crcs }) = parsed {
-            let (responder, pieces) = request.into_data();
-            let asked = self.write_at_once((header, crcs), pieces.0);
-            return self.take_or_answer(responder, deadline, asked, came);
-        }
+        let parsed = match parsed {
+            Ok((StorageRequest::Write { header, crcs }, _)) => {
+                let (responder, pieces) = request.into_data();
+                let asked = self.write_at_once((header, crcs), pieces.0);
+                return self.take_or_answer(responder, deadline, asked, came);
+            }
+            Ok((StorageRequest::Forward { route, header, crcs }, capability)) => {
+                let number = request.id();
+                let (responder, pieces) = request.into_data();
+                let to = (responder, number, deadline);
+                return self.forward_at_once(to, (route, header, crcs), capability, pieces.0);
+            }
+            parsed => parsed,
+        };
         let (responder, message) = request.into_message();
         self.endpoint.release(message);
-        let asked = parsed.and_then(|parsed| self.accept(parsed));
+        let asked = parsed.and_then(|(parsed, _)| self.accept(parsed));
         self.take_or_answer(responder, deadline, asked, came);
     }
 
@@ -45,7 +56,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             Ok(ask) => {
                 let class = self.class_of(responder.link());
                 let trace = Trace::new(came, self.endpoint.now(), class, &ask);
-                self.take_in(responder, deadline, ask, trace);
+                self.take_in(responder, deadline, ask, trace, None);
             }
             Err(answer) => self.answer(responder, deadline, answer),
         }
@@ -58,6 +69,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         deadline: Time,
         mut ask: Ask,
         trace: Trace,
+        passed: Option<Passed>,
     ) {
         let now = self.endpoint.now();
         let mut price = self.tenants.price(responder.link(), &ask);
@@ -69,7 +81,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             if price.cost == cost {
                 let max = price.bytes(limit);
-                self.answer(responder, deadline, Answer::Error(ErrorReply::TenantLimit { max }));
+                let answer = Answer::Error(ErrorReply::TenantLimit { max });
+                let answer = answer.of_passed(passed.as_ref());
+                self.answer(responder, deadline, answer);
                 return;
             }
         }
@@ -77,17 +91,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let link = responder.link();
         let (class, arrived) = (self.class_of(link), now);
         let (pass, tokens) = (None, None);
-        let job = Job { responder, deadline, class, arrived, ask, pass, price, tokens, trace };
+        let job =
+            Job { responder, deadline, class, arrived, ask, pass, passed, price, tokens, trace };
         self.waiting.push((price.tenant, class), link, job);
     }
 
-    /// What is done with a request that has come in: nothing, where it is malformed, not allowed,
-    /// or was meant for another link.
+    /// What is done with a request that has come in, and by which capability: nothing, where it is
+    /// malformed, not allowed, or was meant for another link.
     pub(super) fn checked(
         &mut self,
         link: LinkId,
         shown: Result<Shown<'_>, Rejection>,
-    ) -> Result<StorageRequest, Answer> {
+    ) -> Result<(StorageRequest, Option<Capability>), Answer> {
         if self.closing {
             return Err(Answer::Error(ErrorReply::Busy));
         }
@@ -96,16 +111,19 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.stats.malformed += 1;
             Answer::from(rejection)
         })?;
-        if let Some(guard) = &self.guard {
-            let tenant = self.tenants.number(link);
-            guard.check(&shown, &parsed, tenant).map_err(|why| {
-                self.stats.denied[why as usize] += 1;
-                Answer::Error(ErrorReply::Denied { why })
-            })?;
-        }
+        let capability = match &self.guard {
+            None => None,
+            Some(guard) => {
+                let tenant = self.tenants.number(link);
+                guard.check(&shown, &parsed, tenant).map_err(|why| {
+                    self.stats.denied[why as usize] += 1;
+                    Answer::Error(ErrorReply::Denied { why })
+                })?
+            }
+        };
         let checked = parsed.sender().map_or(Ok(()), |sender| self.check_sender(link, sender));
         checked.map_err(Answer::Error)?;
-        Ok(parsed)
+        Ok((parsed, capability))
     }
 
     /// The most bytes of which one request has sketches made: they are read into a send buffer.

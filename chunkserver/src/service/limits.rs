@@ -1,5 +1,6 @@
 //! Bounds of the service, with their reasons.
 
+use towpath_rpc::limits::PUSH_BODY_BYTES_MAX;
 use towpath_transport::Nanos;
 
 use crate::store::limits::LIST_MAX;
@@ -24,6 +25,16 @@ pub(super) const ENTRY_LOOK: Nanos = Nanos::from_millis(1);
 
 /// How long a worker sleeps while a write waits for what interference control gives back.
 pub(super) const CONTROL_LOOK: Nanos = Nanos::from_millis(1);
+
+/// Servers that one worker has links to, to pass writes on: as many as the layouts of some hundred
+/// files name. A client chooses them, so there are not more.
+pub(super) const PEERS_MAX: usize = 64;
+
+/// How long the link to a server is kept that nothing goes to.
+pub(super) const PEER_IDLE: Nanos = Nanos::from_secs(60);
+
+/// Requests that one push says to be ready for: as many numbers as its body holds.
+pub(super) const READY_MAX: usize = PUSH_BODY_BYTES_MAX / 8;
 
 /// How often a client that was turned away is logged; those in between are counted.
 pub(super) const REFUSAL_LOG_EVERY: Nanos = Nanos::from_secs(1);

@@ -9,6 +9,7 @@
 //! | `drive` | the store that the network thread drives itself |
 //! | `complete` | turns results of the store into answers to clients |
 //! | `ask`, `answer` | a request and an answer under way |
+//! | `onward` | writes that go on to other servers |
 //! | `policy` | what is done with a request while its data arrives |
 //! | `queues`, `waiting` | requests that wait for the store, by tenant, class and link |
 //! | `control` | interference control: slow reads of higher classes bind the writes of lower ones |
@@ -40,6 +41,7 @@ mod health;
 mod intake;
 mod limits;
 mod locate;
+mod onward;
 mod policy;
 mod queues;
 mod refusals;

@@ -22,6 +22,7 @@ use super::limits::{
     CONTROL_LOOK, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, SPIN_REQUESTS_MAX, STORE_WAIT,
 };
 use super::locate::Grants;
+use super::onward::{Onward, Passed};
 use super::policy::{Open, StoreWrite};
 use super::queues::Queues;
 use super::refusals::Refusals;
@@ -46,10 +47,19 @@ pub(super) struct Job {
     pub(super) ask: Ask,
     /// Of a change that the store has, of a link with a session.
     pub(super) pass: Option<Arc<Pass>>,
+    /// Of a write that was passed on: all behind have made it.
+    pub(super) passed: Option<Passed>,
     pub(super) price: Price,
     /// Of a request that the store has, where it needed tokens.
     pub(super) tokens: Option<qos::Pass>,
     pub(super) trace: Trace,
+}
+
+impl Job {
+    /// Whether it need not be done where nobody waits for it any more.
+    pub(super) fn may_be_given_up(&self) -> bool {
+        !self.passed.as_ref().is_some_and(Passed::must_be_made)
+    }
 }
 
 /// What the store was asked.
@@ -60,6 +70,8 @@ pub(super) enum Asked {
     Job(Job),
     /// To take slices of a write whose data is still coming, and where they are in the data.
     Stage { request: RequestKey, offset: usize },
+    /// Whether it would make a write that is passed on.
+    MayWrite { request: RequestKey },
     /// To forget what it took of a write.
     Unstage,
 }
@@ -117,6 +129,8 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) policy: StoreWrite,
     /// Requests whose data is still coming.
     pub(super) open: Open,
+    /// Writes that go on to other servers.
+    pub(super) onward: Onward,
     pub(super) stats: ServerStats,
     pub(super) started: Time,
     /// The longest read that a send buffer holds.
@@ -152,6 +166,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let rpc = RpcConfig::new().requests_max(config.link_requests_max).streams(true);
         let holds = |bytes: &&usize| endpoint.alloc(**bytes).is_ok();
         Self {
+            onward: Onward::new(endpoint.instance()),
             read_bytes_max: READ_BYTES_SIZES.iter().find(holds).copied().unwrap_or(0),
             started: endpoint.now(),
             endpoint,
@@ -229,6 +244,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.abandon_staged(ended);
         }
         self.store.say_changes();
+        self.turn_onward();
         self.expire_waiting();
         self.look_at_health();
         self.look_after_tenants();
@@ -301,7 +317,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             spin_loop();
         } else {
             // What an entry waits for another worker may end, which wakes nobody here.
-            let entering = self.entries.are_waiting();
+            let entering = self.entries.are_waiting() || self.onward.is_adding();
             let told = self.store_wakes || self.drives_store();
             let blind = !self.staged.is_empty() && !told;
             let span = match (blind, entering) {
@@ -317,6 +333,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     fn on_event(&mut self, event: Event) {
         self.monitor.on_event(&event);
+        let Some(event) = self.onward.on_event(&mut self.endpoint, event) else { return };
         let mut next = self.rpc.on_event(&mut self.endpoint, event);
         while let Some(incoming) = next {
             match incoming {
@@ -354,11 +371,16 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What a lost link still wanted has not happened and will not.
     fn forget(&mut self, link: LinkId) {
         self.entries.forget(link);
-        self.open.forget(link);
+        self.forget_begun(link);
         // With the link the endpoint has taken it back.
         drop(self.grants.take(link));
         self.forget_tenant(link);
-        for job in self.waiting.clear(link) {
+        let (kept, gone): (Vec<Job>, Vec<Job>) =
+            self.waiting.clear(link).into_iter().partition(|job| !job.may_be_given_up());
+        for job in kept {
+            self.waiting.push((job.price.tenant, job.class), link, job);
+        }
+        for job in gone {
             self.stats.expired += 1;
             self.withdraw(&job);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
@@ -373,7 +395,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.stats.cancelled += 1;
             return;
         }
-        let is_it = |job: &Job| job.responder.request_key() == request;
+        let is_it = |job: &Job| job.responder.request_key() == request && job.may_be_given_up();
         if let Some(job) = self.waiting.take(link, is_it) {
             self.stats.cancelled += 1;
             self.withdraw(&job);
@@ -388,13 +410,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         if now < self.next_expiry {
             return;
         }
-        for job in self.waiting.take_all(|job| job.deadline <= now) {
+        for job in self.waiting.take_all(|job| job.deadline <= now && job.may_be_given_up()) {
             self.stats.expired += 1;
             self.withdraw(&job);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
         }
         self.stats.expired += self.expire_begun(now) as u64;
-        let rest = self.waiting.iter().map(|job| job.deadline).min();
+        let rest = self.waiting.iter().filter(|job| job.may_be_given_up());
+        let rest = rest.map(|job| job.deadline).min();
         self.next_expiry = rest.unwrap_or(Time::NEVER).min(self.open.next_expiry());
     }
 

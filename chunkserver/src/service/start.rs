@@ -97,13 +97,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     #[expect(clippy::result_large_err, reason = "the request comes back in it")]
     fn start(&mut self, mut job: Job) -> Result<(), (Job, Lack)> {
         let now = self.endpoint.now();
-        if now >= job.deadline || !self.rpc.is_wanted(&job.responder) {
+        if job.may_be_given_up() && (now >= job.deadline || !self.rpc.is_wanted(&job.responder)) {
             self.stats.expired += 1;
             self.withdraw(&job);
             self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
             return Ok(());
         }
-        if job.ask.is_change() {
+        // One that was passed on has had leave since it began.
+        if job.ask.is_change() && job.passed.is_none() {
             match self.entries.begin(job.responder.link()) {
                 Ok(pass) => job.pass = pass,
                 Err(Fenced) => {
@@ -148,6 +149,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             job.pass.iter().for_each(|pass| pass.end());
             self.tenants.done(job.tokens);
             let answer = Answer::Error(of_unsent(job.ask.target(), unsent));
+            let answer = answer.of_passed(job.passed.as_ref());
             self.answer(job.responder, job.deadline, answer);
         }
         Ok(())

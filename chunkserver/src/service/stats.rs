@@ -39,6 +39,10 @@ pub struct ServerStats {
     pub staged_bytes: u64,
     /// Bytes of reads answered.
     pub read_bytes: u64,
+    /// Writes that those behind have made, to whom this server passed them on.
+    pub passed_on: u64,
+    /// Bytes of their data, once for each server that they were passed on to.
+    pub passed_on_bytes: u64,
     /// What the rpc layer counted.
     pub rpc: RpcStats,
     /// What the transport counted, over all links.
@@ -65,6 +69,8 @@ impl std::ops::AddAssign for ServerStats {
             write_bytes,
             staged_bytes,
             read_bytes,
+            passed_on,
+            passed_on_bytes,
             rpc,
             links,
         } = other;
@@ -83,6 +89,8 @@ impl std::ops::AddAssign for ServerStats {
         self.write_bytes += write_bytes;
         self.staged_bytes += staged_bytes;
         self.read_bytes += read_bytes;
+        self.passed_on += passed_on;
+        self.passed_on_bytes += passed_on_bytes;
         self.rpc += rpc;
         self.links += links;
     }

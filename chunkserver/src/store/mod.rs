@@ -15,6 +15,8 @@
 //! | `gather` | a walk over data in several pieces |
 //! | `residence` | memory in which slices of resident chunks are kept as well |
 //! | `unfinished` | chunks whose put is under way, and when each was last written |
+//! | `claims` | bytes that a write has to itself while it goes on to other servers |
+//! | `sums` | parity parts of stripes that are being added up |
 //! | `fence` | sessions of clients: a newer link ends the work of older links |
 //! | `damage`, `check` | descriptions of damage; what a check of a whole store finds |
 //! | `error`, `media`, `stats`, `limits` | errors, counters, bounds |
@@ -23,6 +25,7 @@
 
 mod bytes;
 mod check;
+mod claims;
 mod clear;
 pub mod core;
 mod damage;
@@ -42,9 +45,11 @@ mod results;
 mod slice;
 mod space;
 mod stats;
+mod sums;
 mod unfinished;
 
 pub use check::{BadSlice, CheckReport, SliceRun};
+pub use claims::{Claim, Claims};
 pub use clear::{ClearBody, Length, SlicePut};
 pub use damage::{Damage, DamageKind, LostRecords};
 pub use error::{
@@ -64,3 +69,4 @@ pub use slice::{
     ChunkId, ParseChunkIdError, SLICE_BYTES, Span, fragment_crc, hole_crc, slice_crc, writer_crcs,
 };
 pub use stats::StoreStats;
+pub use sums::{Hold, SUM_BYTES_MAX, SumEnd, SumName, Sums};

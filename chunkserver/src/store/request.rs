@@ -84,6 +84,18 @@ pub enum Request<W, R = W> {
         /// Most runs wanted.
         runs_max: usize,
     },
+    /// Say whether a write would be made now, for one that is made only when others have made it: a
+    /// later one can still fail by the medium, or for want of room that others took.
+    MayWrite {
+        /// The chunk.
+        chunk: ChunkId,
+        /// First byte.
+        offset: u64,
+        /// How many bytes.
+        byte_len: u64,
+        /// On what terms.
+        terms: Terms,
+    },
     /// Read bytes, with one checksum for each slice that is touched: the stored one of a slice that
     /// is read whole or up to the end of the chunk, and of other edges that of the part
     /// ([`fragment_crc`](super::fragment_crc)), made once the whole slice was checked.
@@ -177,6 +189,8 @@ pub enum Reply<W, R = W> {
     List(Vec<ChunkStat>),
     /// To a locate.
     Locate(Result<Located, LookError>),
+    /// To a question whether a write would be made.
+    MayWrite(Result<(), WriteError>),
     /// To a read.
     Read {
         /// How it went.

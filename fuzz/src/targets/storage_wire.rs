@@ -18,7 +18,7 @@ use towpath_fastpath::resident::{Located, SLOT_BYTES};
 use towpath_fastpath::wire::{
     ChangeReply, ClearHeader, ErrorReply, ReadHeader, ReadReplyHeader, WireError, WriteHeader,
 };
-use towpath_fastpath::{ChunkId, SLICE_BYTES};
+use towpath_fastpath::{ChunkId, Route, SLICE_BYTES};
 use towpath_rpc::limits::HEADER_BYTES;
 
 /// Bytes of a read or write header; its checksum is the last four.
@@ -29,6 +29,8 @@ const READ_REPLY_BYTES: usize = 64;
 const CHANGE_REPLY_BYTES: usize = 24;
 /// Bytes of an error reply; likewise.
 const ERROR_BYTES: usize = 48;
+/// Which body is a route.
+const ROUTE: u8 = 12;
 
 /// One byte that says which body follows (low four bits) and whether the checksum of its header is
 /// left as it is (high bit), then the body.
@@ -43,7 +45,7 @@ pub(crate) fn run(input: &[u8]) -> u64 {
             9 => CHANGE_REPLY_BYTES,
             _ => IO_HEADER_BYTES,
         };
-        seal(&mut body, header_bytes);
+        if which == ROUTE { seal_route(&mut body) } else { seal(&mut body, header_bytes) }
     }
     let outcome = match which {
         0 => rpc_header(&body),
@@ -77,6 +79,11 @@ pub(crate) fn run(input: &[u8]) -> u64 {
         })),
         10 => digest(&body),
         11 => sketches(&body),
+        ROUTE => of(Route::parse(&body).map(|(route, rest)| {
+            assert_eq!(route.emit()[..], body[..body.len() - rest.len()]);
+            assert!(route.onward().all(|(next, _)| next.rank() > route.rank()));
+            u64::from(route.rank())
+        })),
         _ => located(&body),
     };
     class(&[u64::from(which), outcome])
@@ -211,13 +218,22 @@ fn seal(body: &mut [u8], header_bytes: usize) {
     body[crc_at..header_bytes].copy_from_slice(&crc.to_le_bytes());
 }
 
+/// The checksum of a route lies within it, and counts as zeros.
+fn seal_route(body: &mut [u8]) {
+    let Some(&count) = body.get(2) else { return };
+    let Some(route) = body.get_mut(..12 + 24 * usize::from(count)) else { return };
+    route[8..12].fill(0);
+    let crc = crc32c(route);
+    route[8..12].copy_from_slice(&crc.to_le_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::seeds;
     use towpath_fastpath::control::SlotRun;
     use towpath_fastpath::wire::{Sender, tenant_number};
-    use towpath_fastpath::{Clear, Terms};
+    use towpath_fastpath::{Clear, RouteKind, Terms};
 
     fn with(selector: u8, body: &[u8]) -> Vec<u8> {
         [&[selector], body].concat()
@@ -285,7 +301,11 @@ mod tests {
             runs: runs.into(),
             more: false,
         };
+        let servers = ["10.0.0.1:7400", "10.0.0.2:7400", "[2001:db8::3]:7400"];
+        let servers = servers.map(|server| server.parse().expect("an address"));
+        let route = Route::new(RouteKind::Tree, &servers).expect("a route");
         let made = [
+            ("route", with(ROUTE, &route.emit())),
             ("push", with(0, &push.emit())),
             ("rpc", with(0, &[1, 1, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0])),
             ("write", with(1, &write)),

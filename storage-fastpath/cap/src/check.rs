@@ -2,7 +2,7 @@
 
 use crate::capability::{CAPABILITY_BYTES, Capability, Rights, Scope};
 use crate::denied::Denied;
-use crate::grant::SECRET_BYTES;
+use crate::grant::{Grant, SECRET_BYTES};
 use crate::keys::{Key, KeyRing};
 use crate::limits::SECRETS_KEPT;
 use crate::proof::{PROOF_BYTES, Parts, tag};
@@ -97,6 +97,20 @@ impl Checker {
     pub fn set_revoked(&self, revoked: Revoked) {
         // The list before is dropped without the lock.
         let _before = core::mem::replace(&mut self.state().revoked, Arc::new(revoked));
+    }
+
+    /// The grant of a capability that a request was proved with: whoever has the keys can make it.
+    ///
+    /// # Errors
+    /// [`Denied::Key`] where its key is gone.
+    pub fn grant(&self, capability: &Capability) -> Result<Grant, Denied> {
+        let bytes = capability.emit();
+        let found = self.state().find(capability.key, &bytes).ok_or(Denied::Key)?;
+        let secret = match found {
+            Found::Secret(secret) => secret,
+            Found::Key(key) => key.secret(&bytes),
+        };
+        Ok(Grant { capability: *capability, secret })
     }
 
     /// The capabilities that are revoked.

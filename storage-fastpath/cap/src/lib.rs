@@ -43,6 +43,7 @@
 //! | `proof` | what a request carries, and how a client makes it |
 //! | `check` | how a server checks it |
 //! | `replay` | which numbers were used |
+//! | `digest` | what names a layout in a capability |
 //! | `revoked` | capabilities that hold no more |
 //! | `limits` | every constant, with its reason |
 
@@ -51,6 +52,7 @@
 mod capability;
 mod check;
 mod denied;
+mod digest;
 mod grant;
 mod hex;
 mod keys;
@@ -62,7 +64,8 @@ mod revoked;
 pub use capability::{Capability, CapabilityError, Rights, Scope};
 pub use check::{Checker, Demand};
 pub use denied::Denied;
+pub use digest::layout_digest;
 pub use grant::{Grant, GrantError};
 pub use keys::{KeyError, KeyRing, MintError};
-pub use proof::{PROOF_BYTES, Prover};
+pub use proof::{PROOF_BYTES, Prover, Relay};
 pub use revoked::{Revoked, RevokedError};

@@ -63,6 +63,36 @@ pub(crate) fn tag<'a>(
     hasher.finish128().as_bytes()
 }
 
+/// Makes proofs for whatever capability a request came with, for a server that passes it on: it has
+/// the keys, so it can show that the request is what it makes of it.
+#[derive(Clone, Debug)]
+pub struct Relay {
+    source: u64,
+    number: u64,
+}
+
+impl Relay {
+    /// `source` is drawn at random for each.
+    #[must_use]
+    pub fn new(source: u64) -> Self {
+        Self { source, number: 0 }
+    }
+
+    /// As [`Prover::prove`], for a grant that [`Checker::grant`](crate::Checker::grant) gives.
+    pub fn prove(
+        &mut self,
+        grant: Grant,
+        now_ms: u64,
+        method: u16,
+        data_len: u32,
+        body: &[&[u8]],
+    ) -> [u8; PROOF_BYTES] {
+        let mut prover = Prover { number: self.number, ..Prover::new(grant, self.source) };
+        self.number += 1;
+        prover.prove(now_ms, method, data_len, body)
+    }
+}
+
 /// Makes the proofs of one link's requests.
 #[derive(Clone, Debug)]
 pub struct Prover {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use towpath_fastpath::{ClientError, ErrorKind, ErrorReply};
+use towpath_fastpath::{ClientError, ErrorKind, ErrorReply, RouteError};
 
 use crate::layout::Node;
 
@@ -122,6 +122,9 @@ pub enum SpreadError {
         /// Where it was.
         server: SocketAddr,
     },
+    /// Servers that cannot pass a write on.
+    #[error(transparent)]
+    Route(#[from] RouteError),
     /// Something of a layout cannot be.
     #[error(transparent)]
     Layout(#[from] crate::LayoutError),

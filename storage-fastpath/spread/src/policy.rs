@@ -3,15 +3,23 @@
 use std::fmt;
 use std::str::FromStr;
 use towpath_ec::{Code, Shape, ShapeError};
+use towpath_fastpath::{ROUTE_MAX, RouteKind};
 
 /// Copies of a file at most.
-const COPIES_MAX: usize = 7;
+const COPIES_MAX: usize = ROUTE_MAX;
 
 /// How a file is spread over servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// So many whole copies, 1 to 7, which the client writes itself.
     Flat(usize),
+    /// So many whole copies, 1 to 7, which servers pass on one to the next.
+    Ring(usize),
+    /// So many whole copies, 1 to 7, which each server passes on to two.
+    Tree(usize),
+    /// Erasure-coded, by the servers: the client sends each of `k` data parts once, and those that
+    /// have them pass them on to those that have the `m` parity parts.
+    Triec(Shape),
     /// Erasure-coded, by the client: `k` data parts and `m` parity parts, any `k` of which are
     /// enough.
     Coded(Shape),
@@ -21,7 +29,10 @@ pub enum Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// Another form.
-    #[error("a policy is flat:COPIES or rs:DATA+PARITY, as in flat:3 or rs:6+3")]
+    #[error(
+        "a policy is flat:COPIES, ring:COPIES, tree:COPIES, rs:DATA+PARITY or \
+         rs:DATA+PARITY,triec, as in ring:3 or rs:6+3"
+    )]
     Form,
     /// Too many copies, or none.
     #[error("there may be 1 to {COPIES_MAX} copies, not {0}")]
@@ -36,8 +47,8 @@ impl Policy {
     #[must_use]
     pub fn parts(self) -> usize {
         match self {
-            Self::Flat(copies) => copies,
-            Self::Coded(shape) => shape.shards(),
+            Self::Flat(copies) | Self::Ring(copies) | Self::Tree(copies) => copies,
+            Self::Coded(shape) | Self::Triec(shape) => shape.shards(),
         }
     }
 
@@ -50,8 +61,18 @@ impl Policy {
     /// The parts that a file is cut into, apart from those that are there for its safety.
     pub(crate) fn data(self) -> usize {
         match self {
-            Self::Flat(_) => 1,
-            Self::Coded(shape) => shape.k(),
+            Self::Flat(_) | Self::Ring(_) | Self::Tree(_) => 1,
+            Self::Coded(shape) | Self::Triec(shape) => shape.k(),
+        }
+    }
+
+    /// How servers pass on what is written; none where the client writes each part.
+    pub(crate) fn route(self) -> Option<RouteKind> {
+        match self {
+            Self::Ring(_) => Some(RouteKind::Ring),
+            Self::Tree(_) => Some(RouteKind::Tree),
+            Self::Triec(_) => Some(RouteKind::Stripe),
+            Self::Flat(_) | Self::Coded(_) => None,
         }
     }
 
@@ -59,8 +80,8 @@ impl Policy {
     /// would be a copy, but they are not made so; none.
     pub(crate) fn code(self) -> Option<Code> {
         match self {
-            Self::Flat(_) => None,
-            Self::Coded(shape) => Some(Code::new(shape)),
+            Self::Flat(_) | Self::Ring(_) | Self::Tree(_) => None,
+            Self::Coded(shape) | Self::Triec(shape) => Some(Code::new(shape)),
         }
     }
 }
@@ -74,13 +95,25 @@ impl FromStr for Policy {
             text.parse::<usize>().ok().filter(|_| is_plain).ok_or(PolicyError::Form)
         };
         match text.split_once(':') {
-            Some(("flat", copies)) => match number(copies)? {
-                copies @ 1..=COPIES_MAX => Ok(Self::Flat(copies)),
-                copies => Err(PolicyError::Copies(copies)),
-            },
+            Some((way @ ("flat" | "ring" | "tree"), copies)) => {
+                let copies = number(copies)?;
+                if !(1..=COPIES_MAX).contains(&copies) {
+                    return Err(PolicyError::Copies(copies));
+                }
+                Ok(match way {
+                    "flat" => Self::Flat(copies),
+                    "ring" => Self::Ring(copies),
+                    _ => Self::Tree(copies),
+                })
+            }
             Some(("rs", shape)) => {
+                let (shape, by) = match shape.split_once(',') {
+                    None => (shape, Self::Coded as fn(Shape) -> Self),
+                    Some((shape, "triec")) => (shape, Self::Triec as fn(Shape) -> Self),
+                    Some(_) => return Err(PolicyError::Form),
+                };
                 let (k, m) = shape.split_once('+').ok_or(PolicyError::Form)?;
-                Ok(Self::Coded(Shape::new(number(k)?, number(m)?)?))
+                Ok(by(Shape::new(number(k)?, number(m)?)?))
             }
             _ => Err(PolicyError::Form),
         }
@@ -91,7 +124,10 @@ impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flat(copies) => write!(f, "flat:{copies}"),
+            Self::Ring(copies) => write!(f, "ring:{copies}"),
+            Self::Tree(copies) => write!(f, "tree:{copies}"),
             Self::Coded(shape) => write!(f, "rs:{}+{}", shape.k(), shape.m()),
+            Self::Triec(shape) => write!(f, "rs:{}+{},triec", shape.k(), shape.m()),
         }
     }
 }
@@ -102,14 +138,18 @@ mod tests {
 
     #[test]
     fn a_policy_is_read_from_its_text_and_nothing_else_is() {
-        for text in ["flat:1", "flat:7", "rs:6+3", "rs:1+0", "rs:28+4"] {
+        for text in
+            ["flat:1", "flat:7", "ring:3", "tree:7", "rs:6+3", "rs:1+0", "rs:28+4", "rs:6+3,triec"]
+        {
             let policy: Policy = text.parse().expect("a policy");
             assert_eq!(policy.to_string(), text);
         }
-        for wrong in ["", "flat", "flat:", "flat:+3", "ring:3", "rs:6", "rs:6+", "rs:6+3,x"] {
+        for wrong in ["", "flat", "flat:", "flat:+3", "chain:3", "rs:6", "rs:6+", "rs:6+3,x"] {
             assert_eq!(wrong.parse::<Policy>(), Err(PolicyError::Form), "{wrong}");
         }
-        assert_eq!("flat:8".parse::<Policy>(), Err(PolicyError::Copies(8)));
+        for many in ["flat:8", "ring:8", "tree:8"] {
+            assert_eq!(many.parse::<Policy>(), Err(PolicyError::Copies(8)));
+        }
         assert!(matches!("rs:0+3".parse::<Policy>(), Err(PolicyError::Shape(_))));
         assert!(matches!("rs:30+3".parse::<Policy>(), Err(PolicyError::Shape(_))));
     }

@@ -2,8 +2,9 @@
 
 use std::io::Read;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use towpath_fastpath::{ChunkId, Client, NewChunk};
+use towpath_fastpath::{ChunkId, Client, NewChunk, Route, RouteKind};
 
 use crate::error::{PartError, SpreadError};
 use crate::layout::{Layout, Node};
@@ -18,6 +19,10 @@ const UNIT_DEFAULT: u32 = 64 << 10;
 
 /// Stripes that are written at a time.
 const AHEAD: usize = 4;
+
+/// Units that are under way at a time where servers pass them on: each of them has one at a time of
+/// seven servers, and the client some more.
+const AHEAD_ALONG: usize = 8;
 
 /// How a file is stored.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +57,10 @@ impl PutOptions {
 
     /// The servers of the parts, which must be as many, and each another one.
     fn places<'a>(&self, servers: &'a [SocketAddr]) -> Result<&'a [SocketAddr], SpreadError> {
-        let (min, max, given) = (self.policy.enough(), self.policy.parts(), self.least);
+        // What servers pass on all of them have, or none.
+        let is_passed_on = self.policy.route().is_some();
+        let (max, given) = (self.policy.parts(), self.least);
+        let min = if is_passed_on { max } else { self.policy.enough() };
         if !(min..=max).contains(&given) {
             return Err(SpreadError::Least { min, max, given });
         }
@@ -83,6 +91,11 @@ pub(crate) struct Writer<'a> {
     targets: Vec<Target>,
     race: Race<usize, ()>,
     least: usize,
+    /// Along which servers units go, where they pass them on: one for the whole unit, or of each
+    /// data part.
+    routes: Vec<Arc<Route>>,
+    /// What tells the next stripe from all others.
+    stamp: u64,
 }
 
 impl<'a> Writer<'a> {
@@ -91,10 +104,14 @@ impl<'a> Writer<'a> {
         servers: &'a Servers,
         places: &[SocketAddr],
         least: usize,
+        policy: Option<Policy>,
     ) -> Result<Self, SpreadError> {
+        let routes = policy.map_or(Ok(Vec::new()), |policy| routes(policy, places))?;
+        // A unit that is passed on goes to chunks of one name.
+        let one = ChunkId::random();
+        let name = || if routes.is_empty() { ChunkId::random() } else { one };
         let mut race = Race::new();
-        let node =
-            |server: &SocketAddr| Node { server: *server, chunk: ChunkId::random(), version: None };
+        let node = |server: &SocketAddr| Node { server: *server, chunk: name(), version: None };
         let nodes: Vec<Node> = places.iter().map(node).collect();
         let clients = servers.ask_each(places, |part, client| {
             // Nobody else knows the name.
@@ -105,7 +122,9 @@ impl<'a> Writer<'a> {
         });
         let target = |(node, client): (&Node, _)| Target { node: *node, finishing: false, client };
         let targets = nodes.iter().zip(clients).map(target).collect();
-        let mut writer = Self { servers, targets, race, least };
+        // Never zero, however many stripes follow.
+        let stamp = (ChunkId::random().0 as u64 >> 1) + 1;
+        let mut writer = Self { servers, targets, race, least, routes, stamp };
         writer.settle(0);
         Ok(writer)
     }
@@ -117,12 +136,29 @@ impl<'a> Writer<'a> {
 
     /// Writes a unit of each part.
     pub(crate) fn write(&mut self, offset: u64, units: &[&[u8]]) -> Result<(), SpreadError> {
+        if !self.routes.is_empty() {
+            return self.write_along(offset, units);
+        }
         for (part, (target, unit)) in self.targets.iter().zip(units).enumerate() {
             if let Ok(client) = &target.client {
                 self.race.add(part, client.write(target.node.chunk, offset, unit.to_vec()));
             }
         }
         self.settle(AHEAD.saturating_sub(1) * self.targets.len());
+        self.check()
+    }
+
+    /// Has servers pass on a unit, or make the parity units of a stripe.
+    fn write_along(&mut self, offset: u64, units: &[&[u8]]) -> Result<(), SpreadError> {
+        let of = self.routes.iter().zip(&self.targets).zip(units).enumerate();
+        for (part, ((route, target), unit)) in of {
+            if let Ok(client) = &target.client {
+                let (route, place) = (Arc::clone(route), (target.node.chunk, offset));
+                self.race.add(part, client.write_unit(route, place, unit.to_vec(), self.stamp));
+            }
+        }
+        self.stamp += 1;
+        self.settle((AHEAD_ALONG - 1) * self.routes.len());
         self.check()
     }
 
@@ -212,6 +248,20 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Along which servers the units of a policy go; none where the client sends each part.
+fn routes(policy: Policy, places: &[SocketAddr]) -> Result<Vec<Arc<Route>>, SpreadError> {
+    let data = policy.data() as u8;
+    let routes = match policy.route() {
+        None => return Ok(Vec::new()),
+        Some(RouteKind::Stripe) => {
+            (0..data).map(|rank| Route::stripe(rank, data, places)).collect()
+        }
+        Some(kind) => Route::new(kind, places).map(|route| vec![route]),
+    };
+    let routes: Vec<Route> = routes?;
+    Ok(routes.into_iter().map(Arc::new).collect())
+}
+
 impl Servers {
     /// Stores what `source` gives on servers, one part on each, the data parts first; servers
     /// beyond those that the policy needs are left alone. When it returns, the file is durable on
@@ -239,7 +289,7 @@ impl Servers {
             .map(|server| Node { server: *server, chunk: ChunkId(0), version: None })
             .collect();
         layout.check()?;
-        let mut writer = Writer::create(self, places, least)?;
+        let mut writer = Writer::create(self, places, least, Some(policy))?;
         let stored = writer
             .check_unit(unit_bytes)
             .and_then(|()| store(&mut writer, &mut layout, source, progress));
@@ -273,6 +323,7 @@ fn store(
         let data: Vec<&[u8]> = stripe_bytes.chunks_exact(stripe.unit).collect();
         match &code {
             None => writer.write(offset, &vec![data[0]; policy.parts()])?,
+            Some(_) if policy.route().is_some() => writer.write(offset, &data)?,
             Some(code) => {
                 parity.resize(code.shape().m(), Vec::new());
                 parity.iter_mut().for_each(|unit| unit.resize(stripe.unit, 0));

@@ -171,7 +171,7 @@ impl Servers {
         progress: &mut impl FnMut(u64),
     ) -> Result<(), SpreadError> {
         let places = self.places(layout, &found, anew, options)?;
-        let mut writer = Writer::create(self, &places, anew.len())?;
+        let mut writer = Writer::create(self, &places, anew.len(), None)?;
         let wanted: ShardSet = anew.iter().copied().collect();
         let (mut read, mut written, mut done) = (0, 0, 0);
         let made = Reader::with(self, layout, found)

@@ -26,6 +26,7 @@ use crate::health::HealthReply;
 use crate::limits::{LIST_MAX, SHARED_OPEN_MAX};
 use crate::output::{Output, ReadData};
 use crate::qos::wire::QosReply;
+use crate::route::Route;
 use crate::session::random;
 use crate::slice::{ChunkId, SLICE_BYTES};
 
@@ -311,6 +312,45 @@ impl Client {
     ) -> Pending<u64> {
         let (bytes, terms) = (bytes.into(), self.terms(version));
         self.ask(Request::Write { chunk, offset, bytes, terms }, false, changed)
+    }
+
+    /// As [`write`](Self::write), along the servers of a route, of which this client's is the
+    /// first: it has ended well when all of them have made it durable. `chain` is the chain version
+    /// of the chunks, 0 where they have none.
+    pub fn write_along(
+        &self,
+        (route, chain): (Arc<Route>, u32),
+        chunk: ChunkId,
+        offset: u64,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Pending<()> {
+        let terms = Terms { chain, ..Terms::default() };
+        self.forward(route, (chunk, offset), bytes.into(), terms)
+    }
+
+    /// Writes a data unit of a stripe, of whole slices: it has ended well when it is durable, and
+    /// with it all parity units of the stripe, which servers make of all its data units
+    /// ([`Route::stripe`]). `stamp` tells this writing of the stripe from all others, and is the
+    /// same for its units. Nobody else may write the stripe meanwhile.
+    pub fn write_unit(
+        &self,
+        route: Arc<Route>,
+        (chunk, offset): (ChunkId, u64),
+        bytes: impl Into<Vec<u8>>,
+        stamp: u64,
+    ) -> Pending<()> {
+        let terms = Terms { stamp, ..Terms::default() };
+        self.forward(route, (chunk, offset), bytes.into(), terms)
+    }
+
+    fn forward(
+        &self,
+        route: Arc<Route>,
+        (chunk, offset): (ChunkId, u64),
+        bytes: Vec<u8>,
+        terms: Terms,
+    ) -> Pending<()> {
+        self.ask(Request::Forward { route, chunk, offset, bytes, terms }, false, done)
     }
 
     /// The terms of a change that is meant for a version.

@@ -6,12 +6,10 @@
 //! | `pending` | [`Pending`]: an answer that is waited for by a thread or as a future |
 //! | `request` | what a client asks for, kept until it is answered |
 //! | `repeat` | what is asked for again, and when |
-//! | `leg` | one connection, made again when it breaks |
 //! | `seat` | a link to the server, one to its replica, and what is under way on them |
 //! | `worker` | the thread that drives the endpoint |
 
 mod client;
-mod leg;
 mod pending;
 mod repeat;
 mod request;

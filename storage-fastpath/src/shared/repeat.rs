@@ -1,9 +1,7 @@
 //! What is asked for again, and when.
 
-use towpath_base::Prng;
 use towpath_cap::Denied;
 use towpath_rpc::Fate;
-use towpath_transport::Nanos;
 
 use super::request::{Request, Task};
 use crate::error::ErrorKind;
@@ -34,7 +32,9 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
     let is_made_once = task.request.is_made_once();
     match kind {
         ErrorKind::Busy
-        | ErrorKind::Refused(ErrorReply::Busy | ErrorReply::WireCorrupt { .. })
+        | ErrorKind::Refused(
+            ErrorReply::Busy | ErrorReply::NoSums | ErrorReply::WireCorrupt { .. },
+        )
         | ErrorKind::Refused(ErrorReply::Denied { why: Denied::Early })
         | ErrorKind::ReplyCorrupt { .. } => Next::Later,
         // Another client has entered the session that its user gave to both.
@@ -68,19 +68,6 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
 fn may_have_been_done(task: &Task) -> bool {
     let is_delete = matches!(task.request, Request::Delete { version: Some(_), .. });
     (task.alone || is_delete) && task.unsure.is_some()
-}
-
-/// The first wait, which doubles with each attempt.
-const WAIT_LEAST: Nanos = Nanos::from_millis(1);
-
-/// The longest: what a server needs to start again is a few of these.
-pub(super) const WAIT_MOST: Nanos = Nanos::from_millis(500);
-
-/// How long to wait after so many attempts in vain: half of it is chance, so that those who failed
-/// together do not come back together.
-pub(super) fn wait(tries: u32, prng: &mut Prng) -> Nanos {
-    let whole = WAIT_LEAST.saturating_mul(1 << tries.min(20)).min(WAIT_MOST);
-    Nanos(whole.0 / 2 + prng.below(whole.0 / 2 + 1))
 }
 
 #[cfg(test)]
@@ -192,18 +179,5 @@ mod tests {
         assert_eq!(next(&write(true), &full), Next::Give);
         let late = ErrorKind::TimedOut { fate: Fate::DidNotHappen };
         assert_eq!(next(&write(true), &late), Next::Give, "its time is over");
-    }
-
-    #[test]
-    fn waits_grow_to_a_bound_and_half_of_each_is_chance() {
-        let seed = 4;
-        println!("seed {seed}");
-        let mut prng = Prng::new(seed);
-        for tries in [0, 1, 5, 9, 10, 40, u32::MAX] {
-            let whole = WAIT_LEAST.saturating_mul(1 << tries.min(20)).min(WAIT_MOST);
-            let waits: Vec<_> = (0..50).map(|_| wait(tries, &mut prng)).collect();
-            assert!(waits.iter().all(|wait| (whole.0 / 2..=whole.0).contains(&wait.0)));
-            assert!(waits.iter().any(|wait| *wait != waits[0]));
-        }
     }
 }

@@ -13,6 +13,7 @@ use crate::client::OpId;
 use crate::error::{ClientError, ErrorKind};
 use crate::hedge::HedgedClient;
 use crate::output::Output;
+use crate::route::Route;
 use crate::slice::ChunkId;
 use crate::wire::Method;
 
@@ -30,21 +31,75 @@ pub(super) enum ReadBy {
 /// What is asked for.
 #[derive(Debug)]
 pub(super) enum Request {
-    Chain { chunk: ChunkId, chain: u32, stamp: u64 },
-    Clear { chunk: ChunkId, clear: Clear, terms: Terms },
-    Create { chunk: ChunkId, limit_bytes: Option<u64>, kind: NewChunk, stamp: u64 },
-    Delete { chunk: ChunkId, version: Option<u64> },
-    Digest { chunk: ChunkId, offset: u64, length: usize },
-    Finish { chunk: ChunkId, byte_len: u64, terms: Terms },
+    Chain {
+        chunk: ChunkId,
+        chain: u32,
+        stamp: u64,
+    },
+    Clear {
+        chunk: ChunkId,
+        clear: Clear,
+        terms: Terms,
+    },
+    Create {
+        chunk: ChunkId,
+        limit_bytes: Option<u64>,
+        kind: NewChunk,
+        stamp: u64,
+    },
+    Delete {
+        chunk: ChunkId,
+        version: Option<u64>,
+    },
+    Digest {
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+    },
+    Finish {
+        chunk: ChunkId,
+        byte_len: u64,
+        terms: Terms,
+    },
     Health,
     Info,
-    List { after: Option<ChunkId>, count: u32 },
+    List {
+        after: Option<ChunkId>,
+        count: u32,
+    },
     Qos,
-    Read { chunk: ChunkId, offset: u64, length: usize, by: ReadBy },
-    Scrub { budget_slices: u64 },
-    Sketch { chunk: ChunkId, offset: u64, length: usize, seed: u64 },
-    Stat { chunk: ChunkId },
-    Write { chunk: ChunkId, offset: u64, bytes: Vec<u8>, terms: Terms },
+    Read {
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+        by: ReadBy,
+    },
+    Scrub {
+        budget_slices: u64,
+    },
+    Sketch {
+        chunk: ChunkId,
+        offset: u64,
+        length: usize,
+        seed: u64,
+    },
+    Stat {
+        chunk: ChunkId,
+    },
+    Write {
+        chunk: ChunkId,
+        offset: u64,
+        bytes: Vec<u8>,
+        terms: Terms,
+    },
+    /// A write along the servers of a route, of which this is the first.
+    Forward {
+        route: Arc<Route>,
+        chunk: ChunkId,
+        offset: u64,
+        bytes: Vec<u8>,
+        terms: Terms,
+    },
 }
 
 impl Request {
@@ -65,6 +120,7 @@ impl Request {
             Self::Sketch { .. } => Method::Sketch,
             Self::Stat { .. } => Method::Stat,
             Self::Write { .. } => Method::Write,
+            Self::Forward { .. } => Method::Forward,
         }
     }
 
@@ -110,6 +166,9 @@ impl Request {
             Self::Write { chunk, offset, ref bytes, terms } => {
                 client.start_write_copy_on(endpoint, terms, (chunk, offset), bytes)
             }
+            Self::Forward { ref route, chunk, offset, ref bytes, terms } => {
+                client.start_forward_copy(endpoint, (route, terms), (chunk, offset), bytes)
+            }
         }
     }
 
@@ -148,10 +207,11 @@ impl Request {
             | Self::Delete { chunk, .. }
             | Self::Finish { chunk, .. }
             | Self::Stat { chunk } => (Some(chunk), None),
-            Self::Digest { chunk, offset, .. }
-            | Self::Read { chunk, offset, .. }
+            Self::Read { chunk, offset, .. }
+            | Self::Write { chunk, offset, .. }
+            | Self::Digest { chunk, offset, .. }
             | Self::Sketch { chunk, offset, .. }
-            | Self::Write { chunk, offset, .. } => (Some(chunk), Some(offset)),
+            | Self::Forward { chunk, offset, .. } => (Some(chunk), Some(offset)),
             Self::Health | Self::Info | Self::List { .. } | Self::Qos | Self::Scrub { .. } => {
                 (None, None)
             }

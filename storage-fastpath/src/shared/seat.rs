@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use towpath_base::Prng;
 use towpath_transport::{ChannelId, ConnectError, Device, Endpoint, Event, LinkId, Region, Time};
 
-use super::leg::{Change, Leg};
 use super::request::Task;
 use crate::client::{ChunkClient, Done, OpId};
 use crate::config::ClientConfig;
 use crate::error::{ClientError, ErrorKind};
 use crate::hedge::{HedgeConfig, HedgedClient};
+use crate::leg::{Change, Leg};
 use crate::session::ClientSession;
 
 /// What a new link does before it takes requests.

@@ -16,6 +16,7 @@ use super::seat::{Ended, Failure, News, Seat};
 use crate::blocking::{BLOCK_MAX, say_goodbye};
 use crate::config::ClientConfig;
 use crate::error::{ErrorKind, OpenError};
+use crate::leg::wait;
 use crate::output::Output;
 
 /// Whether what is under way gives back what is missing.
@@ -232,7 +233,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
             },
             Next::Again => self.again(task),
             Next::Later => {
-                let wait = repeat::wait(task.tries, &mut self.prng);
+                let wait = wait(task.tries, &mut self.prng);
                 self.later.push((self.endpoint.now() + wait, task));
             }
             Next::Fenced { again } => {

@@ -75,13 +75,14 @@ impl From<WireError> for Why {
             | WireError::Method(_)
             | WireError::Runs
             | WireError::Slices
+            | WireError::Route
             | WireError::Code(_) => Self::Header,
         }
     }
 }
 
 /// Why a server did not do an operation (docs/storage-protocol.md section 6). Nothing was changed,
-/// except perhaps with [`CommitFailed`](Self::CommitFailed).
+/// except perhaps with [`CommitFailed`](Self::CommitFailed) and [`ReplicaLost`](Self::ReplicaLost).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorReply {
@@ -239,6 +240,28 @@ pub enum ErrorReply {
         /// Why.
         why: Denied,
     },
+    /// A server that the write was passed on to, or was to be, did not take it. No server has made
+    /// it.
+    #[error(
+        "the server of rank {rank} did not take the write, and no other one has made it: \
+         its error has the code {code}, or it cannot be reached where that is 0"
+    )]
+    ReplicaRefused {
+        /// Its rank in the route.
+        rank: u64,
+        /// The code of its error; 0 where it could not be reached.
+        code: u16,
+    },
+    /// A server of the route failed in the middle: those behind it may have made the write, those
+    /// before it have not.
+    #[error("the server of rank {rank} failed in the middle of the write: repair the copies")]
+    ReplicaLost {
+        /// Its rank in the route.
+        rank: u64,
+    },
+    /// The server adds up as many stripes as it may.
+    #[error("the server adds up as many stripes as it may: encode this one, or try again")]
+    NoSums,
     /// The server keeps no reservations.
     #[error("the server keeps no reservations: start it with --qos-iops")]
     NoReservations,
@@ -275,9 +298,15 @@ impl ErrorReply {
     #[must_use]
     pub fn fate(self) -> Fate {
         match self {
-            Self::CommitFailed => Fate::Unknown,
+            Self::CommitFailed | Self::ReplicaLost { .. } => Fate::Unknown,
             _ => Fate::DidNotHappen,
         }
+    }
+
+    /// The number that is sent for it.
+    #[must_use]
+    pub fn code(self) -> u16 {
+        self.fields().0
     }
 
     /// Code, chunk, slice, value, rule.
@@ -310,6 +339,9 @@ impl ErrorReply {
             Self::TenantLimit { max } => (24, none, 0, max, 0),
             Self::Denied { why } => (25, none, 0, 0, why as u16),
             Self::OtherChain { chunk, chain } => (26, chunk, 0, chain.into(), 0),
+            Self::ReplicaRefused { rank, code } => (27, none, 0, rank, code),
+            Self::ReplicaLost { rank } => (28, none, 0, rank, 0),
+            Self::NoSums => (29, none, 0, 0, 0),
             Self::DiskFailed { chunk, disk } => (40, chunk, 0, disk, 0),
         }
     }
@@ -345,6 +377,9 @@ impl ErrorReply {
             24 => Self::TenantLimit { max: value },
             25 => Self::Denied { why: Denied::from_code(why) },
             26 => Self::OtherChain { chunk, chain: u32::try_from(value).ok()? },
+            27 => Self::ReplicaRefused { rank: value, code: why },
+            28 => Self::ReplicaLost { rank: value },
+            29 => Self::NoSums,
             40 => Self::DiskFailed { chunk, disk: value },
             _ => return None,
         })

@@ -73,13 +73,15 @@ pub enum Method {
     Digest = 19,
     /// Sketches of slices.
     Sketch = 20,
+    /// Write bytes here and at the servers that they are passed on to.
+    Forward = 21,
     /// Raise the chain version of a chunk.
     Chain = 22,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -100,6 +102,7 @@ impl Method {
         Self::Revoke,
         Self::Digest,
         Self::Sketch,
+        Self::Forward,
         Self::Chain,
     ];
 
@@ -116,6 +119,7 @@ impl Method {
                 | Self::Trim
                 | Self::Zero
                 | Self::Truncate
+                | Self::Forward
                 | Self::Chain
         )
     }
@@ -150,6 +154,7 @@ impl core::fmt::Display for Method {
             Self::Revoke => "revoke",
             Self::Digest => "digest",
             Self::Sketch => "sketch",
+            Self::Forward => "forward",
             Self::Chain => "chain",
         })
     }
@@ -237,6 +242,9 @@ pub enum WireError {
     /// What a server says of slices is not what it was asked.
     #[error("what the server says of slices does not fit what it was asked")]
     Slices,
+    /// Servers that are no route.
+    #[error("the route of the write is none")]
+    Route,
     /// Slots that cannot be where a server says.
     #[error("the slots of the chunk cannot be where the server says")]
     Runs,

@@ -309,6 +309,7 @@ impl Service {
             | StorageRequest::Digest { .. }
             | StorageRequest::Locate { .. }
             | StorageRequest::Sketch { .. }
+            | StorageRequest::Forward { .. }
             | StorageRequest::Revoke { .. } => Answer::Silence,
         }
     }

@@ -328,7 +328,8 @@ pub(crate) struct SpreadArgs {
     /// to a file, which `get`, `stat`, `rm`, `scrub` and `repair` take
     #[arg(long, value_name = "SERVERS", value_delimiter = ',', requires = "policy")]
     pub(super) servers: Vec<String>,
-    /// How the file is spread: flat:COPIES, or rs:DATA+PARITY
+    /// How the file is spread: flat:COPIES (this command sends each copy), ring:COPIES or
+    /// tree:COPIES (servers pass it on), or rs:DATA+PARITY
     #[arg(long, value_name = "POLICY", requires = "servers")]
     pub(super) policy: Option<Policy>,
     /// On how many servers it must be durable [default: all]

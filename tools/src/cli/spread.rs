@@ -167,7 +167,7 @@ pub(crate) fn put(args: &PutArgs) -> Result<(), CliError> {
         return Err(CliError::Put("--servers stores one file at a time"));
     };
     let Some(policy) = args.spread.policy else {
-        return Err(CliError::Put("--servers needs --policy, as in flat:3 or rs:6+3"));
+        return Err(CliError::Put("--servers needs --policy, as in flat:3, ring:3 or rs:6+3"));
     };
     if args.server.is_some() || args.chunk.is_some() || args.resident {
         return Err(CliError::Put("--server, --chunk and --resident are for one server"));

@@ -262,3 +262,32 @@ pub enum Event {
         reason: DownReason,
     },
 }
+
+impl Event {
+    /// The link that it is about; none of a connection that is being made, and of the device.
+    #[must_use]
+    pub fn link(&self) -> Option<LinkId> {
+        Some(match self {
+            Self::Connected { link, .. }
+            | Self::Accepted { link, .. }
+            | Self::ChannelOpened { link, .. }
+            | Self::ChannelClosed { link, .. }
+            | Self::StreamChunk { link, .. }
+            | Self::StreamAborted { link, .. }
+            | Self::PathChanged { link, .. }
+            | Self::CarrierChanged { link, .. }
+            | Self::PathMtuChanged { link, .. }
+            | Self::Granted { link, .. }
+            | Self::Revoked { link, .. }
+            | Self::Writable { link }
+            | Self::LinkDown { link, .. } => *link,
+            Self::Message(message) => message.link(),
+            Self::Sent { send, .. } => send.link(),
+            Self::OpDone { op, .. } => op.link(),
+            Self::ConnectFailed { .. }
+            | Self::AcceptFailed { .. }
+            | Self::Device { .. }
+            | Self::BufferFree { .. } => return None,
+        })
+    }
+}

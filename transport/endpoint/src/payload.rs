@@ -95,7 +95,7 @@ impl Payload {
 /// known: often of none.
 ///
 /// One pointer, because most messages have none. The pages of 64 KiB take one allocation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PageCrcs(Option<Box<SmallVec<[u32; 16]>>>);
 
 impl PageCrcs {

@@ -204,6 +204,7 @@ pub(super) const TABLE: &[Row] = &[
             "status",
             "rpc",
             "fastpath",
+            "ec",
             "disk",
         ]),
         what: "the chunk server: store, service, daemon",

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use towpath_fastpath::ErrorReply;
+use towpath_fastpath::cap::Capability;
 use towpath_fastpath::server::{StorageRequest, shown_head};
 use towpath_fastpath::wire::WriteHeader;
+use towpath_fastpath::{ErrorReply, Route};
 use towpath_rpc::{Fate, Head, Piece, RequestKey, Responder, Streamed};
 use towpath_transport::{Device, LinkId, Region, Time};
 
@@ -15,6 +16,7 @@ use super::{Context, Effect, Policy, Staged};
 use crate::service::answer::Answer;
 use crate::service::ask::Ask;
 use crate::service::errors::of_unsent;
+use crate::service::onward::{Adding, Along, PeerId, Ready};
 use crate::service::server::{Asked, ChunkServer};
 use crate::service::trace::Came;
 use crate::store::disks::{Target, Unsent};
@@ -30,6 +32,17 @@ struct Begun {
     /// All of it has come.
     is_whole: bool,
     what: What,
+    /// Its client's number for it.
+    number: u64,
+    /// Of a write that is passed on.
+    along: Option<Box<Along>>,
+}
+
+impl Begun {
+    /// Others may have made it: whoever still waits for it, it goes on.
+    fn must_go_on(&self) -> bool {
+        self.along.as_ref().is_some_and(|along| along.is_released())
+    }
 }
 
 #[derive(Debug)]
@@ -37,6 +50,10 @@ enum What {
     Write(Writing),
     /// It has no data, but its message came in pieces all the same.
     Other(StorageRequest),
+    /// A data part that is added up to a parity part.
+    Adding(Adding),
+    /// A write that is passed on, and all of which is here and checked.
+    Complete,
 }
 
 /// The requests whose data is still coming: no more than links may have under way.
@@ -57,20 +74,90 @@ impl Default for Open {
 }
 
 impl Open {
-    /// A link is gone, and with it what it had begun.
-    pub(in crate::service) fn forget(&mut self, link: LinkId) {
-        self.begun.retain(|_, begun| begun.responder.link() != link);
-    }
-
     /// When the time of one is over, at the earliest.
     pub(in crate::service) fn next_expiry(&self) -> Time {
-        self.begun.values().map(|begun| begun.deadline).min().unwrap_or(Time::NEVER)
+        let begun = self.begun.values().filter(|begun| !begun.must_go_on());
+        begun.map(|begun| begun.deadline).min().unwrap_or(Time::NEVER)
+    }
+
+    /// A write that is passed on.
+    pub(in crate::service) fn along(&mut self, request: RequestKey) -> Option<&mut Along> {
+        self.begun.get_mut(&request)?.along.as_deref_mut()
+    }
+
+    /// The same, and how its client is told that this server is ready for its last bytes.
+    pub(in crate::service) fn passed_on(
+        &mut self,
+        request: RequestKey,
+    ) -> Option<(&mut Along, Ready)> {
+        let Begun { responder, deadline, number, along, .. } = self.begun.get_mut(&request)?;
+        let way = (responder.link(), responder.channel());
+        let ready = Ready { way, number: *number, deadline: *deadline };
+        Some((along.as_deref_mut()?, ready))
+    }
+
+    /// Takes a write out that all behind have made.
+    pub(in crate::service) fn take_passed(
+        &mut self,
+        request: RequestKey,
+    ) -> Option<((Responder, Time, Time), Along)> {
+        let Begun { responder, deadline, began, along, .. } = self.begun.remove(&request)?;
+        Some(((responder, deadline, began), *along?))
+    }
+
+    /// A data part that is added up.
+    pub(in crate::service) fn adding(&mut self, request: RequestKey) -> Option<&mut Adding> {
+        match &mut self.begun.get_mut(&request)?.what {
+            What::Adding(adding) => Some(adding),
+            _ => None,
+        }
+    }
+
+    /// Takes it out: its sum is stored by it.
+    pub(in crate::service) fn take_adding(
+        &mut self,
+        request: RequestKey,
+    ) -> Option<((Responder, Time, Time), Adding)> {
+        let Begun { responder, deadline, began, what, .. } = self.begun.remove(&request)?;
+        let What::Adding(adding) = what else { return None };
+        Some(((responder, deadline, began), adding))
+    }
+
+    /// The write that has this number at a server behind, and the rank of that.
+    pub(in crate::service) fn find_passed(
+        &mut self,
+        peer: PeerId,
+        number: u64,
+    ) -> Option<(RequestKey, u8)> {
+        self.begun.iter_mut().find_map(|(request, begun)| {
+            let rank = begun.along.as_mut()?.rank_of(peer, number)?;
+            Some((*request, rank))
+        })
+    }
+
+    /// A server behind is ready for the last bytes of a write: which.
+    pub(in crate::service) fn note_ready(
+        &mut self,
+        peer: PeerId,
+        number: u64,
+    ) -> Option<RequestKey> {
+        let mut passed = self.begun.iter_mut();
+        passed.find_map(|(request, begun)| {
+            let is_it = begun.along.as_mut()?.note_ready(peer, number);
+            is_it.then_some(*request)
+        })
+    }
+
+    /// Writes that are to go to a server, and have not.
+    pub(in crate::service) fn unsent_to(&self, peer: PeerId) -> Vec<RequestKey> {
+        let is_it = |begun: &Begun| begun.along.as_ref().is_some_and(|a| a.is_unsent_to(peer));
+        self.begun.iter().filter(|(_, begun)| is_it(begun)).map(|(request, _)| *request).collect()
     }
 
     fn writing(&mut self, request: RequestKey) -> Option<&mut Writing> {
         match &mut self.begun.get_mut(&request)?.what {
             What::Write(writing) => Some(writing),
-            What::Other(_) => None,
+            What::Other(_) | What::Adding(_) | What::Complete => None,
         }
     }
 }
@@ -81,46 +168,133 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         match streamed {
             Streamed::Begun(head) => self.begin(head),
             Streamed::Data { request, offset, piece } => self.on_data(request, offset, piece),
-            Streamed::Whole { request } => {
-                if let Some(begun) = self.open.begun.get_mut(&request) {
-                    begun.is_whole = true;
-                    self.complete_when_answered(request);
-                }
-            }
+            Streamed::Whole { request } => self.on_whole(request),
             Streamed::Broken { request } => drop(self.end_begun(request)),
         }
     }
 
     fn begin(&mut self, head: Head) {
-        let (request, deadline) = (head.request_key(), head.deadline());
+        let (number, deadline) = (head.id(), head.deadline());
         let parsed = self.checked(head.link(), shown_head(&head));
-        let responder = head.into_responder();
-        let what = parsed.and_then(|parsed| match parsed {
-            StorageRequest::Write { header, crcs } => {
-                self.open.next_stage += 1;
-                let class = self.class_of(responder.link());
-                let unwanted = self.open.unwanted.0.clone();
-                let staged = Staged::new(self.open.next_stage, class, unwanted);
-                let mut context = Context::default();
-                self.policy.header(&mut context, (header, crcs, staged)).map(What::Write)
+        let to = (head.into_responder(), number, deadline);
+        match parsed {
+            Ok((StorageRequest::Forward { route, header, crcs }, capability)) => {
+                self.begin_forward(to, (route, header, crcs), capability);
             }
-            other => Ok(What::Other(other)),
-        });
+            parsed => {
+                let what = parsed.and_then(|(parsed, _)| match parsed {
+                    StorageRequest::Write { header, crcs } => {
+                        self.begin_write(to.0.link(), header, crcs).map(What::Write)
+                    }
+                    other => Ok(What::Other(other)),
+                });
+                self.note_begun(to, what, None);
+            }
+        }
+    }
+
+    fn begin_write(
+        &mut self,
+        link: LinkId,
+        header: WriteHeader,
+        crcs: Vec<u32>,
+    ) -> Result<Writing, Answer> {
+        self.open.next_stage += 1;
+        let unwanted = self.open.unwanted.0.clone();
+        let staged = Staged::new(self.open.next_stage, self.class_of(link), unwanted);
+        self.policy.header(&mut Context::default(), (header, crcs, staged))
+    }
+
+    /// A write that is passed on has begun.
+    pub(in crate::service) fn begin_forward(
+        &mut self,
+        to: (Responder, u64, Time),
+        (route, header, crcs): (Route, WriteHeader, Vec<u32>),
+        capability: Option<Capability>,
+    ) {
+        let (request, link) = (to.0.request_key(), to.0.link());
+        if route.adds().is_some() {
+            let adding = Adding::new(self.store.sums(), &route, (header, crcs));
+            return self.note_begun(to, adding.map(What::Adding), None);
+        }
+        let (what, along) = match self.begin_along(link, route, (&header, &crcs), capability) {
+            Err(answer) => (Err(answer), None),
+            Ok(along) => {
+                let writing = self.begin_write(link, header, crcs);
+                (writing.map(What::Write), Some(Box::new(along)))
+            }
+        };
+        self.note_begun(to, what, along);
+        self.set_out(request, &header);
+    }
+
+    fn note_begun(
+        &mut self,
+        (responder, number, deadline): (Responder, u64, Time),
+        what: Result<What, Answer>,
+        along: Option<Box<Along>>,
+    ) {
         match what {
             Ok(what) => {
                 self.next_expiry = self.next_expiry.min(deadline);
-                let began = self.polled;
-                let begun = Begun { responder, deadline, began, is_whole: false, what };
+                let (request, began, is_whole) = (responder.request_key(), self.polled, false);
+                let begun = Begun { responder, deadline, began, is_whole, what, number, along };
                 self.open.begun.insert(request, begun);
             }
-            Err(answer) => self.answer(responder, deadline, answer),
+            Err(answer) => {
+                along.iter().for_each(|along| self.leave(along));
+                self.answer(responder, deadline, answer);
+            }
+        }
+    }
+
+    /// All of a write that is passed on has come at once.
+    pub(in crate::service) fn forward_at_once(
+        &mut self,
+        to: (Responder, u64, Time),
+        write: (Route, WriteHeader, Vec<u32>),
+        capability: Option<Capability>,
+        pieces: impl IntoIterator<Item = Piece>,
+    ) {
+        let request = to.0.request_key();
+        self.begin_forward(to, write, capability);
+        let mut offset = 0;
+        for piece in pieces {
+            let at = offset;
+            offset += piece.len();
+            self.on_data(request, at, piece);
+        }
+        self.on_whole(request);
+    }
+
+    fn on_whole(&mut self, request: RequestKey) {
+        let Some(begun) = self.open.begun.get_mut(&request) else { return };
+        begun.is_whole = true;
+        match self.open.adding(request).map(Adding::complete) {
+            None => self.complete_when_answered(request),
+            Some(Ok(())) => self.settle_sum(request),
+            Some(Err(answer)) => {
+                self.stats.wire_corrupt += 1;
+                self.refuse_begun(request, answer);
+            }
         }
     }
 
     fn on_data(&mut self, request: RequestKey, offset: usize, piece: Piece) {
+        if let Some(adding) = self.open.adding(request) {
+            if let Err(answer) = adding.take(offset, piece) {
+                self.stats.wire_corrupt += 1;
+                self.refuse_begun(request, answer);
+            }
+            return;
+        }
         let Some(begun) = self.open.begun.get(&request) else { return };
         let What::Write(writing) = &begun.what else { return };
         let mut context = self.context(begun.responder.link(), writing.chunk());
+        let (piece, part) = match self.part_of(request, offset, piece) {
+            Ok(parts) => parts,
+            Err(answer) => return self.refuse_begun(request, answer),
+        };
         let Some(writing) = self.open.writing(request) else { return };
         let taken = self.policy.payload(&mut context, writing, offset, piece);
         self.stats.wire_corrupt += u64::from(context.is_corrupt);
@@ -128,6 +302,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             (Err(answer), _) => self.refuse_begun(request, answer),
             (Ok(()), Some(effect)) => self.act(request, effect),
             (Ok(()), None) => {}
+        }
+        if let (Some(part), Some(along)) = (part, self.open.along(request)) {
+            along.take(part);
+            self.advance(request);
         }
     }
 
@@ -190,13 +368,33 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             return;
         }
         let Some(begun) = self.open.begun.remove(&request) else { return };
+        if begun.along.is_some() {
+            return self.complete_passed(request, begun);
+        }
         let Begun { responder, deadline, began, what, .. } = begun;
         let came = Came { began, taken: self.endpoint.now() };
         let asked = match what {
             What::Write(writing) => self.complete_write(writing),
             What::Other(asked) => self.accept(asked),
+            What::Adding(_) | What::Complete => return,
         };
         self.take_or_answer(responder, deadline, asked, came);
+    }
+
+    /// All of a write that is passed on is here: it goes on with what those behind say.
+    fn complete_passed(&mut self, request: RequestKey, mut begun: Begun) {
+        let what = std::mem::replace(&mut begun.what, What::Complete);
+        self.open.begun.insert(request, begun);
+        let What::Write(writing) = what else { return };
+        match self.complete_write(writing) {
+            Ok(ask) => {
+                if let Some(along) = self.open.along(request) {
+                    along.complete(ask);
+                }
+                self.advance(request);
+            }
+            Err(answer) => self.refuse_begun(request, answer),
+        }
     }
 
     fn complete_write(&mut self, mut writing: Writing) -> Result<Ask, Answer> {
@@ -232,10 +430,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Ends a request that is not complete; what still comes of it is dropped.
     fn end_begun(&mut self, request: RequestKey) -> Option<(Responder, Time)> {
-        let Begun { responder, deadline, what, .. } = self.open.begun.remove(&request)?;
+        let Begun { responder, deadline, what, along, .. } = self.open.begun.remove(&request)?;
         if let What::Write(writing) = what {
             self.policy.cleanup(writing);
         }
+        along.iter().for_each(|along| self.leave(along));
         Some((responder, deadline))
     }
 
@@ -247,15 +446,30 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Gives up a request that nobody waits for any more; says whether it was one that has begun.
     pub(in crate::service) fn give_up_begun(&mut self, request: RequestKey) -> bool {
+        if self.open.begun.get(&request).is_some_and(Begun::must_go_on) {
+            // What becomes of it is told when it has ended.
+            return true;
+        }
         let Some((responder, _)) = self.end_begun(request) else { return false };
         self.rpc.abandon(&mut self.endpoint, responder, Fate::DidNotHappen);
         true
     }
 
+    /// A link is gone, and with it what it had begun.
+    pub(in crate::service) fn forget_begun(&mut self, link: LinkId) {
+        let is_its = |begun: &Begun| begun.responder.link() == link && !begun.must_go_on();
+        let begun = self.open.begun.iter().filter(|(_, begun)| is_its(begun));
+        let begun: Vec<RequestKey> = begun.map(|(request, _)| *request).collect();
+        for request in begun {
+            self.end_begun(request);
+        }
+    }
+
     /// Gives up those whose time is over; says how many they were.
     pub(in crate::service) fn expire_begun(&mut self, now: Time) -> usize {
         let begun = self.open.begun.iter();
-        let over = begun.filter(|(_, begun)| begun.deadline <= now).map(|(key, _)| *key);
+        let is_over = |begun: &Begun| begun.deadline <= now && !begun.must_go_on();
+        let over = begun.filter(|(_, begun)| is_over(begun)).map(|(key, _)| *key);
         let over: Vec<RequestKey> = over.collect();
         over.iter().filter(|request| self.give_up_begun(**request)).count()
     }

@@ -134,6 +134,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Request::Locate { chunk, first_slice, runs_max } => {
                 Reply::Locate(self.locate(chunk, first_slice, runs_max))
             }
+            Request::MayWrite { chunk, offset, byte_len, terms } => {
+                Reply::MayWrite(self.would_write(chunk, (offset, byte_len), terms))
+            }
             Request::Read { chunk, offset, byte_len, buf, crcs } => {
                 return self.begin_read(to, (chunk, offset, byte_len), buf, crcs);
             }

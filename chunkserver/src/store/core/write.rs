@@ -196,21 +196,76 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         Placed { extents, fresh }
     }
 
+    /// Whether a write would be made now.
+    pub(super) fn would_write(
+        &mut self,
+        chunk: ChunkId,
+        (offset, byte_len): (u64, u64),
+        terms: Terms,
+    ) -> Result<(), WriteError> {
+        match self.check_to_write(chunk, (offset, byte_len), terms) {
+            // What was made before is made again without harm.
+            Ok(()) | Err(Stop::Known(_)) => Ok(()),
+            // It may find room in a while.
+            Err(Stop::Hold) => Err(WriteError::NotStaged),
+            Err(Stop::Refuse(error)) => Err(error),
+        }
+    }
+
+    fn check_to_write(
+        &mut self,
+        chunk: ChunkId,
+        (offset, byte_len): (u64, u64),
+        terms: Terms,
+    ) -> Result<(), Stop<WriteError>> {
+        self.check_usable().map_err(Stop::widen)?;
+        if byte_len == 0 || byte_len > WRITE_BYTES_MAX {
+            return Err(Stop::Refuse(WriteError::Length { byte_len }));
+        }
+        let (span, head) = self.check_place(chunk, offset, byte_len).map_err(Stop::Refuse)?;
+        match self.check_terms(chunk, terms) {
+            // What is under way comes before the write in any case.
+            Ok(()) | Err(Stop::Hold) => {}
+            Err(stop) => return Err(stop.widen()),
+        }
+        let slots = slots_wanted(head, span.end());
+        if slots > 0 {
+            self.check_slots(slots).map_err(Stop::widen)?;
+        }
+        let blocks = self.blocks_for(chunk, span.first(), span.count());
+        self.check_blocks(blocks).map_err(Stop::widen)?;
+        self.check_room(span.count() * SLICE_BYTES as u64).map_err(Stop::widen)?;
+        if self.space.free_pages() < span.count() + EDGE_PAGES {
+            return Err(self.no_room(self.may_get_pages()).widen());
+        }
+        Ok(())
+    }
+
+    /// Whether a chunk can have these bytes.
+    fn check_place(
+        &self,
+        chunk: ChunkId,
+        offset: u64,
+        byte_len: u64,
+    ) -> Result<(Span, Head), WriteError> {
+        let head = self.head(chunk).ok_or(WriteError::NoSuchChunk(chunk))?;
+        if self.is_suspect(chunk) {
+            return Err(WriteError::Suspect(chunk));
+        }
+        let limit_bytes = head.limit_bytes;
+        if offset.checked_add(byte_len).is_none_or(|end| end > limit_bytes) {
+            return Err(WriteError::LimitExceeded { limit_bytes });
+        }
+        Ok((Span::new(offset, byte_len), head))
+    }
+
     fn check_write(&self, wanted: &Wanted<'_, W>) -> Result<(Span, Head), WriteError> {
         let byte_len: u64 = wanted.data.iter().map(|piece| piece.as_ref().len() as u64).sum();
         let byte_len = byte_len + self.staged_count(wanted) * SLICE_BYTES as u64;
         if byte_len == 0 || byte_len > WRITE_BYTES_MAX {
             return Err(WriteError::Length { byte_len });
         }
-        let head = self.head(wanted.chunk).ok_or(WriteError::NoSuchChunk(wanted.chunk))?;
-        if self.is_suspect(wanted.chunk) {
-            return Err(WriteError::Suspect(wanted.chunk));
-        }
-        let limit_bytes = head.limit_bytes;
-        if wanted.offset.checked_add(byte_len).is_none_or(|end| end > limit_bytes) {
-            return Err(WriteError::LimitExceeded { limit_bytes });
-        }
-        let span = Span::new(wanted.offset, byte_len);
+        let (span, head) = self.check_place(wanted.chunk, wanted.offset, byte_len)?;
         let (expected, found) = (span.count(), wanted.crcs.len() as u64);
         if expected != found {
             return Err(WriteError::CrcCount { expected, found });

@@ -25,11 +25,13 @@ use std::time::{Duration, Instant};
 use towpath_memory::Buf;
 use towpath_transport::Class;
 
+use super::claims::Claims;
 use super::core::StoreThread;
 use super::error::{CommitStep, CreateError, FlushFailed, Refused};
 use super::fence::Fences;
 use super::request::{Completion, Reply, Request};
 use super::slice::ChunkId;
+use super::sums::Sums;
 use listing::Listing;
 
 pub use directory::Twice;
@@ -136,6 +138,18 @@ impl<W> Disks<W> {
     #[must_use]
     pub fn fences(&self) -> &Fences {
         &self.shared.fences
+    }
+
+    /// What writes that go on to other servers have to themselves, the same for all who ask.
+    #[must_use]
+    pub fn claims(&self) -> &Arc<Claims> {
+        &self.shared.claims
+    }
+
+    /// Parity parts that are being added up, the same for all who ask.
+    #[must_use]
+    pub fn sums(&self) -> &Arc<Sums> {
+        &self.shared.sums
     }
 
     /// Whether any disk still answers.

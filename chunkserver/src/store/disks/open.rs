@@ -7,12 +7,14 @@ use towpath_memory::Buf;
 
 use super::Disks;
 use super::directory::{Directory, Twice};
+use crate::store::claims::Claims;
 use crate::store::core::{DISK_NAME, DiskState, StoreCore, StoreThread, Told};
 use crate::store::error::{ReadError, WriteError};
 use crate::store::fence::Fences;
 use crate::store::limits::LIST_MAX;
 use crate::store::request::Reply;
 use crate::store::slice::ChunkId;
+use crate::store::sums::Sums;
 
 /// Most disks of a server: as many as a word has bits, and more than a host has slots for.
 pub const DISKS_MAX: usize = 64;
@@ -95,6 +97,8 @@ impl Opening {
             names,
             not_opened,
             directory,
+            claims: Arc::default(),
+            sums: Arc::default(),
             fences: Fences::default(),
             scrub: AtomicUsize::new(0),
             placed: AtomicU64::new(0),
@@ -116,6 +120,8 @@ pub(super) struct Shared {
     /// Why a disk was not opened; empty of those that were.
     pub(super) not_opened: Vec<String>,
     pub(super) directory: Arc<Directory>,
+    pub(super) claims: Arc<Claims>,
+    pub(super) sums: Arc<Sums>,
     pub(super) fences: Fences,
     /// The disk that is scrubbed.
     pub(super) scrub: AtomicUsize,

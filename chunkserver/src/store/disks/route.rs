@@ -39,6 +39,7 @@ impl Target {
             | Request::Digest { chunk, .. }
             | Request::Finish { chunk, .. }
             | Request::Locate { chunk, .. }
+            | Request::MayWrite { chunk, .. }
             | Request::Read { chunk, .. }
             | Request::Stage { chunk, .. }
             | Request::Stat { chunk }

@@ -4,15 +4,29 @@ use std::net::SocketAddr;
 
 use towpath_base::Prng;
 use towpath_transport::{
-    ChannelId, ConnectError, ConnectId, Device, Endpoint, Event, LinkId, Region, Time,
+    ChannelId, Class, ConnectError, ConnectId, Device, Endpoint, Event, LinkId, Nanos, Region, Time,
 };
 
-use super::repeat::{WAIT_MOST, wait};
+/// The first wait, which doubles with each attempt.
+const WAIT_LEAST: Nanos = Nanos::from_millis(1);
 
-/// A connection to one server.
+/// The longest: what a server needs to start again is a few of these.
+pub(crate) const WAIT_MOST: Nanos = Nanos::from_millis(500);
+
+/// How long to wait after so many attempts in vain: half of it is chance, so that those who failed
+/// together do not come back together.
+pub(crate) fn wait(tries: u32, prng: &mut Prng) -> Nanos {
+    let whole = WAIT_LEAST.saturating_mul(1 << tries.min(20)).min(WAIT_MOST);
+    Nanos(whole.0 / 2 + prng.below(whole.0 / 2 + 1))
+}
+
+/// A link to one server with one channel, for whoever drives the endpoint: made when it is asked
+/// for, and again when it breaks, after a wait that grows with each attempt in vain.
 #[derive(Debug)]
-pub(super) struct Leg {
+pub struct Leg {
     addr: SocketAddr,
+    /// The class of the link; none for that of the endpoint.
+    class: Option<Class>,
     state: State,
     /// Attempts in vain since it was up for a while.
     tries: u32,
@@ -30,7 +44,7 @@ enum State {
 
 /// What became of a leg.
 #[derive(Debug)]
-pub(super) enum Change {
+pub enum Change {
     /// It is up.
     Up(LinkId, ChannelId),
     /// It was up, and is no more.
@@ -40,21 +54,33 @@ pub(super) enum Change {
 }
 
 impl Leg {
-    pub(super) fn new(addr: SocketAddr) -> Self {
-        Self { addr, state: State::Down(Time::ZERO), tries: 0 }
+    /// To a server. Nothing is done before [`begin`](Self::begin).
+    #[must_use]
+    pub fn new(addr: SocketAddr) -> Self {
+        Self { addr, class: None, state: State::Down(Time::ZERO), tries: 0 }
     }
 
-    pub(super) fn addr(&self) -> SocketAddr {
+    /// With a link of that class.
+    #[must_use]
+    pub fn class(mut self, class: Class) -> Self {
+        self.class = Some(class);
+        self
+    }
+
+    /// The server.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
     /// When there is something to [begin](Self::begin).
-    pub(super) fn next_due(&self) -> Time {
+    #[must_use]
+    pub fn next_due(&self) -> Time {
         if let State::Down(at) = self.state { at } else { Time::NEVER }
     }
 
     /// Connects, when it is time.
-    pub(super) fn begin<D: Device<Memory = Region>>(
+    pub fn begin<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
         prng: &mut Prng,
@@ -62,7 +88,11 @@ impl Leg {
         if self.next_due() > endpoint.now() {
             return None;
         }
-        match endpoint.connect(self.addr) {
+        let connect = match self.class {
+            None => endpoint.connect(self.addr),
+            Some(class) => endpoint.connect_as(self.addr, class),
+        };
+        match connect {
             Ok(connect) => self.state = State::Connecting(connect),
             Err(error) => return Some(self.failed(endpoint.now(), prng, Some(error))),
         }
@@ -70,7 +100,7 @@ impl Leg {
     }
 
     /// Takes an event in that may be this leg's; gives it back where others want it too.
-    pub(super) fn on_event<D: Device<Memory = Region>>(
+    pub fn on_event<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
         event: Event,
@@ -127,7 +157,7 @@ impl Leg {
 
     /// The server does not want this link: it is closed, and another one tried later. Its end is
     /// told by an event.
-    pub(super) fn refuse<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
+    pub fn refuse<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
         if let State::Up(link, ..) = self.state {
             endpoint.close(link);
         }
@@ -137,5 +167,23 @@ impl Leg {
         self.tries = self.tries.saturating_add(1);
         self.state = State::Down(now + wait(self.tries, prng));
         Change::Failed(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_bound_and_half_of_each_is_chance() {
+        let seed = 4;
+        println!("seed {seed}");
+        let mut prng = Prng::new(seed);
+        for tries in [0, 1, 5, 9, 10, 40, u32::MAX] {
+            let whole = WAIT_LEAST.saturating_mul(1 << tries.min(20)).min(WAIT_MOST);
+            let waits: Vec<_> = (0..50).map(|_| wait(tries, &mut prng)).collect();
+            assert!(waits.iter().all(|wait| (whole.0 / 2..=whole.0).contains(&wait.0)));
+            assert!(waits.iter().any(|wait| *wait != waits[0]));
+        }
     }
 }

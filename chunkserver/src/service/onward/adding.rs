@@ -1,0 +1,140 @@
+//! Data parts of a stripe that are added up to a parity part, which is stored once all are here.
+
+use towpath_fastpath::server::{PieceShape, verify_pieces};
+use towpath_fastpath::wire::WriteHeader;
+use towpath_fastpath::{ErrorReply, Route};
+use towpath_rpc::{Piece, RequestKey};
+use towpath_transport::{Device, Region};
+
+use super::Passed;
+use crate::service::answer::Answer;
+use crate::service::ask::Ask;
+use crate::service::policy::Staged;
+use crate::service::server::ChunkServer;
+use crate::service::trace::{Came, Trace};
+use crate::store::{Hold, SLICE_BYTES, SumEnd, SumName, Sums, writer_crcs};
+
+/// The data part of a stripe while it comes, at a server with a parity part.
+#[derive(Debug)]
+pub(in crate::service) struct Adding {
+    header: WriteHeader,
+    crcs: Vec<u32>,
+    /// The rank of the data part, and that of this server.
+    from: usize,
+    rank: u8,
+    /// Pieces that begin or end within a slice.
+    cut: Vec<(usize, Piece)>,
+    sum: Of,
+}
+
+#[derive(Debug)]
+enum Of {
+    Sum(Hold),
+    /// It was stored before: the chunk had that version then.
+    Made(u64),
+}
+
+impl Adding {
+    pub(in crate::service) fn new(
+        sums: &std::sync::Arc<Sums>,
+        route: &Route,
+        (header, crcs): (WriteHeader, Vec<u32>),
+    ) -> Result<Self, Answer> {
+        let (rank, from) = (route.rank(), usize::from(route.adds().unwrap_or(0)));
+        let data = usize::from(route.data());
+        let bad = |_| Answer::Error(ErrorReply::NoSums);
+        let shape = towpath_ec::Shape::new(data, route.servers().len() - data).map_err(bad)?;
+        let WriteHeader { chunk, offset, length: byte_len, terms, .. } = header;
+        let (stamp, parity) = (terms.stamp, usize::from(rank) - data);
+        let name = SumName { chunk, offset, byte_len, stamp, shape, parity };
+        let sum = match sums.made(&name) {
+            Some(version) => Of::Made(version),
+            None => Of::Sum(sums.hold(name).ok_or(Answer::Error(ErrorReply::NoSums))?),
+        };
+        Ok(Self { header, crcs, from, rank, cut: Vec::new(), sum })
+    }
+
+    /// A piece is here: it is checked and added, and its buffer is free again.
+    pub(in crate::service) fn take(&mut self, offset: usize, piece: Piece) -> Result<(), Answer> {
+        if PieceShape::of(&self.header, offset, piece.len()) == PieceShape::CutsSlices {
+            self.cut.push((offset, piece));
+            return Ok(());
+        }
+        self.add(offset, &piece, piece.page_crcs())
+    }
+
+    fn add(&self, offset: usize, bytes: &[u8], pages: &[u32]) -> Result<(), Answer> {
+        verify_pieces(&self.header, &self.crcs, [(offset, bytes, pages)]).map_err(Answer::Error)?;
+        if let Of::Sum(hold) = &self.sum {
+            hold.add(self.from, offset, bytes);
+        }
+        Ok(())
+    }
+
+    /// All of it is here.
+    pub(in crate::service) fn complete(&mut self) -> Result<(), Answer> {
+        let mut cut = std::mem::take(&mut self.cut);
+        cut.sort_unstable_by_key(|(offset, _)| *offset);
+        let follows = |a: &(usize, Piece), b: &(usize, Piece)| a.0 + a.1.len() == b.0;
+        for run in cut.chunk_by(follows) {
+            let bytes: Vec<u8> = run.iter().flat_map(|(_, piece)| piece.iter().copied()).collect();
+            let at = run.first().map_or(0, |(offset, _)| *offset);
+            self.add(at, &bytes, &[])?;
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> Option<SumEnd> {
+        match &self.sum {
+            Of::Made(version) => Some(Ok(*version)),
+            Of::Sum(hold) => hold.end(),
+        }
+    }
+
+    fn answer(&self, end: SumEnd) -> Answer {
+        let rank = self.rank.into();
+        match end {
+            Ok(version) => Answer::Changed(version),
+            Err(code) if code == ErrorReply::Busy.code() => Answer::Error(ErrorReply::Busy),
+            Err(0) => Answer::Error(ErrorReply::ReplicaLost { rank }),
+            Err(code) => Answer::Error(ErrorReply::ReplicaRefused { rank, code }),
+        }
+    }
+}
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// Goes on with a data part that is here: its sum is stored by whoever brought what came last,
+    /// and the others hear of it.
+    pub(in crate::service) fn settle_sum(&mut self, request: RequestKey) {
+        let Some(adding) = self.open.adding(request) else { return };
+        if let Some(end) = adding.end() {
+            let answer = adding.answer(end);
+            return self.refuse_begun(request, answer);
+        }
+        let taken = if let Of::Sum(hold) = &adding.sum { hold.take() } else { None };
+        let Some(bytes) = taken else { return self.onward.adding.push(request) };
+        let Some((to, adding)) = self.open.take_adding(request) else { return };
+        let (responder, deadline, began) = to;
+        let Adding { header, rank, sum: Of::Sum(hold), .. } = adding else { return };
+        let passed = Passed::of_sum(rank, hold);
+        let Ok(copied) = self.endpoint.copy(&bytes) else {
+            let answer = Answer::Error(ErrorReply::Busy).of_passed(Some(&passed));
+            return self.answer(responder, deadline, answer);
+        };
+        let crcs = writer_crcs(header.chunk, header.offset, &bytes);
+        debug_assert_eq!(crcs.len(), bytes.len() / SLICE_BYTES);
+        let data = vec![Piece::from(copied.freeze())];
+        let ask = Ask::Write(header, data, crcs, Staged::default());
+        let now = self.endpoint.now();
+        let (came, class) = (Came { began, taken: now }, self.class_of(responder.link()));
+        let trace = Trace::new(came, now, class, &ask);
+        self.take_in(responder, deadline, ask, trace, Some(passed));
+    }
+
+    /// What waits for sums that other workers store.
+    pub(super) fn settle_sums(&mut self) {
+        for request in std::mem::take(&mut self.onward.adding) {
+            self.settle_sum(request);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! One write that is passed on: who has how much of it, and what each has said.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use towpath_fastpath::cap::Capability;
+use towpath_fastpath::wire::{Sender, WriteHeader, class_number, emit_crcs};
+use towpath_fastpath::{ErrorReply, Route, RouteKind};
+use towpath_rpc::{Fate, RequestId};
+use towpath_transport::{Class, Frozen, PageCrcs};
+
+use super::is_for_later;
+use super::peers::PeerId;
+use crate::service::answer::Answer;
+use crate::service::ask::Ask;
+use crate::store::{ChunkId, Claim, Hold, Pass};
+
+/// Data that goes on.
+#[derive(Clone, Debug)]
+pub(in crate::service) struct Part {
+    pub(super) offset: usize,
+    pub(super) bytes: Frozen,
+    pub(super) crcs: PageCrcs,
+}
+
+/// A server that the write is passed on to.
+#[derive(Debug)]
+pub(super) struct Next {
+    /// The route as it gets it.
+    pub(super) route: Route,
+    pub(super) peer: PeerId,
+    /// Once it has gone out.
+    pub(super) request: Option<RequestId>,
+    /// What is here and was not given to the link yet.
+    pub(super) queue: VecDeque<Part>,
+    is_ready: bool,
+    /// How it ended.
+    ended: Option<Result<(), ErrorReply>>,
+}
+
+/// What the store says whether the write would be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum May {
+    Asked,
+    Yes,
+}
+
+/// A write that is passed on, from its header to the answers of those behind.
+#[derive(Debug)]
+pub(in crate::service) struct Along {
+    route: Route,
+    pub(super) next: SmallVec<[Next; 2]>,
+    /// What it was proved with; none where nobody has to prove anything.
+    pub(super) capability: Option<Capability>,
+    /// Header and checksums, as those behind get them.
+    pub(super) body: Vec<u8>,
+    pub(super) byte_len: u32,
+    chunk: ChunkId,
+    class: Class,
+    arrived: usize,
+    may: May,
+    /// The server before was told that this one is ready.
+    is_told: bool,
+    /// The data that came last: those behind get it once nothing here is in the way.
+    last: Option<Part>,
+    is_released: bool,
+    /// What the store is asked once all behind have made it.
+    ask: Option<Ask>,
+    held: Held,
+}
+
+/// What a write has until it has ended at this server.
+#[derive(Debug)]
+struct Held {
+    _claim: Claim,
+    /// Leave of the session of its link.
+    pass: Option<Arc<Pass>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.pass.take().iter().for_each(|pass| pass.end());
+    }
+}
+
+/// What a write that all behind have made is told by from others.
+#[derive(Debug)]
+pub(in crate::service) struct Passed {
+    /// Of this server.
+    rank: u8,
+    /// Others have made it.
+    is_made_elsewhere: bool,
+    /// Others wait for it.
+    sum: Option<Hold>,
+    _held: Option<Held>,
+}
+
+impl Drop for Passed {
+    fn drop(&mut self) {
+        // Of a disk that is gone nobody hears.
+        self.sum.iter().for_each(|sum| sum.finish(Err(0)));
+    }
+}
+
+impl Passed {
+    /// Whether it must be made here too, whoever still waits for it.
+    pub(in crate::service) fn must_be_made(&self) -> bool {
+        self.is_made_elsewhere || self.sum.is_some()
+    }
+
+    /// Of a sum that is stored for all who have added to it.
+    pub(super) fn of_sum(rank: u8, sum: Hold) -> Self {
+        Self { rank, is_made_elsewhere: false, sum: Some(sum), _held: None }
+    }
+
+    /// What its client is told: that this server failed where others have made it.
+    pub(in crate::service) fn answer(&self, answer: Answer) -> Answer {
+        if let Some(sum) = &self.sum {
+            sum.finish(match &answer {
+                Answer::Changed(version) => Ok(*version),
+                Answer::Error(error) => Err(error.code()),
+                _ => Err(0),
+            });
+        }
+        match answer {
+            Answer::Error(error) if self.is_made_elsewhere => {
+                tracing::error!(%error, rank = self.rank, "a write that others have made failed");
+                Answer::Error(ErrorReply::ReplicaLost { rank: self.rank.into() })
+            }
+            answer => answer,
+        }
+    }
+}
+
+impl Along {
+    pub(super) fn new(
+        route: Route,
+        peers: impl IntoIterator<Item = PeerId>,
+        (header, crcs): (&WriteHeader, &[u32]),
+        (class, capability): (Class, Option<Capability>),
+        (claim, pass): (Claim, Option<Arc<Pass>>),
+    ) -> Self {
+        let next = route.onward().zip(peers).map(|((route, _), peer)| Next {
+            route,
+            peer,
+            request: None,
+            queue: VecDeque::new(),
+            is_ready: false,
+            ended: None,
+        });
+        let next: SmallVec<[Next; 2]> = next.collect();
+        // Nobody waits for what it says, and nobody behind makes what it refuses.
+        let is_last = next.is_empty() && route.kind() != RouteKind::Tree;
+        // Those behind know neither this link's session nor its tenant.
+        let sender = Sender { class: class_number(class), ..Sender::default() };
+        let mut body = WriteHeader { sender, ..*header }.emit().to_vec();
+        body.extend_from_slice(&emit_crcs(crcs));
+        Self {
+            next,
+            capability,
+            body,
+            byte_len: header.length,
+            chunk: header.chunk,
+            class,
+            arrived: 0,
+            may: if is_last { May::Yes } else { May::Asked },
+            is_told: route.rank() == 0 || route.kind() != RouteKind::Tree,
+            last: None,
+            is_released: false,
+            ask: None,
+            held: Held { _claim: claim, pass },
+            route,
+        }
+    }
+
+    pub(in crate::service) fn chunk(&self) -> ChunkId {
+        self.chunk
+    }
+
+    pub(super) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Whether the store has to say that it would make it.
+    pub(super) fn asks_store(&self) -> bool {
+        self.may == May::Asked
+    }
+
+    /// A server cannot be reached: what has not gone to it does not go.
+    pub(super) fn give_up(&mut self, peer: PeerId) {
+        let of = self.next.iter_mut().filter(|next| next.peer == peer);
+        of.filter(|next| next.request.is_none()).for_each(|next| {
+            let error = next.refused();
+            next.end(Err(error));
+        });
+    }
+
+    /// The rank of the one behind that has this request.
+    pub(in crate::service) fn rank_of(&mut self, peer: PeerId, request: u64) -> Option<u8> {
+        self.find(peer, request).map(|next| next.route.rank())
+    }
+
+    /// Whether something is to go to a server, and has not.
+    pub(in crate::service) fn is_unsent_to(&self, peer: PeerId) -> bool {
+        self.next.iter().any(|next| next.peer == peer && next.request.is_none())
+    }
+
+    /// Data has come, which is checked.
+    pub(in crate::service) fn take(&mut self, part: Part) {
+        self.arrived += part.bytes.len();
+        if self.arrived == self.byte_len as usize {
+            self.last = Some(part);
+            return;
+        }
+        self.next.iter_mut().for_each(|next| next.queue.push_back(part.clone()));
+    }
+
+    /// All data is here, and the store can be asked.
+    pub(in crate::service) fn complete(&mut self, ask: Ask) {
+        self.ask = Some(ask);
+    }
+
+    /// The store would make it.
+    pub(super) fn allow(&mut self) {
+        self.may = May::Yes;
+    }
+
+    fn find(&mut self, peer: PeerId, request: u64) -> Option<&mut Next> {
+        let is_it = |next: &&mut Next| {
+            next.peer == peer && next.request.is_some_and(|id| id.number() == request)
+        };
+        self.next.iter_mut().find(is_it)
+    }
+
+    /// One behind is ready for the last bytes; says whether it is one of this write's.
+    pub(in crate::service) fn note_ready(&mut self, peer: PeerId, request: u64) -> bool {
+        self.find(peer, request).map(|next| next.is_ready = true).is_some()
+    }
+
+    /// One behind has ended.
+    pub(super) fn note_end(&mut self, peer: PeerId, request: u64, how: Result<(), ErrorReply>) {
+        if let Some(next) = self.find(peer, request) {
+            next.end(how);
+        }
+    }
+
+    /// Whether the server before is to be told now that this one is ready; then it counts as told.
+    pub(super) fn tells_now(&mut self) -> bool {
+        let is_ready = self.may == May::Yes && self.next.iter().all(|next| next.is_ready);
+        is_ready && !std::mem::replace(&mut self.is_told, true)
+    }
+
+    fn is_stripe(&self) -> bool {
+        self.route.kind() == RouteKind::Stripe
+    }
+
+    /// Gives the last bytes to those behind, where nothing here is in the way.
+    pub(super) fn release(&mut self) {
+        // In a ring who refuses passes nothing on, and what is made of a stripe counts only when
+        // all of it is. In a tree one may refuse what the other one would make: both say first
+        // that they would.
+        let are_ready =
+            self.route.kind() != RouteKind::Tree || self.next.iter().all(|next| next.is_ready);
+        if self.ask.is_some() && self.may == May::Yes && are_ready && !self.is_released {
+            self.is_released = true;
+            if let Some(part) = self.last.take() {
+                self.next.iter_mut().for_each(|next| next.queue.push_back(part.clone()));
+            }
+        }
+    }
+
+    /// Those behind may have made it: what happens here follows from what they say.
+    pub(in crate::service) fn is_released(&self) -> bool {
+        self.is_released && !self.next.is_empty()
+    }
+
+    /// Whether it has ended at all behind, and how: what the store is asked now, or the answer to a
+    /// write that is not made here.
+    pub(super) fn outcome(&mut self) -> Option<Result<Ask, Answer>> {
+        let failed = self.next.iter().find(|next| matches!(next.ended, Some(Err(_))));
+        if let Some(failed) = failed {
+            let error = match failed.ended {
+                Some(Err(error)) if !self.is_released => error,
+                // What is added up twice counts once: it is simply sent again.
+                Some(Err(error)) if self.is_stripe() && is_for_later(error) => error,
+                // The others may still make it, or have.
+                _ if self.next.iter().any(|next| next.ended.is_none()) => return None,
+                Some(Err(error)) if self.next.iter().all(|next| next.is_unmade()) => error,
+                _ => ErrorReply::ReplicaLost { rank: failed.route.rank().into() },
+            };
+            return Some(Err(Answer::Error(error)));
+        }
+        let is_made = self.next.iter().all(|next| matches!(next.ended, Some(Ok(()))));
+        if !is_made || !self.is_released {
+            return None;
+        }
+        self.ask.take().map(Ok)
+    }
+
+    /// What goes on to the store with it.
+    pub(super) fn into_passed(self) -> Passed {
+        let is_made_elsewhere = !self.next.is_empty();
+        let (rank, held) = (self.route.rank(), Some(self.held));
+        Passed { rank, is_made_elsewhere, sum: None, _held: held }
+    }
+}
+
+impl Next {
+    pub(super) fn end(&mut self, how: Result<(), ErrorReply>) {
+        self.ended.get_or_insert(how);
+        self.queue.clear();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// It cannot have the write: that is not for a reason of its own.
+    pub(super) fn refused(&self) -> ErrorReply {
+        ErrorReply::ReplicaRefused { rank: self.route.rank().into(), code: 0 }
+    }
+
+    /// It is known that it was not made there, nor behind.
+    fn is_unmade(&self) -> bool {
+        matches!(self.ended, Some(Err(error)) if error.fate() == Fate::DidNotHappen)
+    }
+}

@@ -1,0 +1,424 @@
+//! Writes that servers pass on (docs/storage-protocol.md section 11).
+//!
+//! A server passes the data of such a write on while it comes, but for what comes last: that goes
+//! on when everything else is here and checked, and the store has said that it would make the
+//! write. Once all behind have made it, the store is asked. So nobody has made a write that
+//! somebody before them would refuse, and what a server has made all behind it have made.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `mod` | what becomes of such a write, event by event |
+//! | `along` | one write: who has how much of it, and what each has said |
+//! | `adding` | data parts of a stripe that are added up to a parity part |
+//! | `peers` | links to the servers that writes are passed on to |
+
+mod adding;
+mod along;
+mod peers;
+
+use towpath_fastpath::cap::{Capability, Relay};
+use towpath_fastpath::proof::PROVED;
+use towpath_fastpath::wire::{ChangeReply, WriteHeader};
+use towpath_fastpath::{ErrorKind, ErrorReply, Method, Route};
+use towpath_rpc::{
+    Call, CallError, Completion, Fate, NoBuffer, Outgoing, Piece, PushError, RequestKey, Status,
+};
+use towpath_transport::{
+    Buf, ChannelId, Device, Endpoint, Event, Frozen, LinkId, Nanos, Region, SubmitError,
+    SupplyError, SupplyFault, Time,
+};
+
+pub(super) use adding::Adding;
+pub(super) use along::{Along, Part, Passed};
+pub(super) use peers::PeerId;
+use peers::{News, Peers};
+
+use super::answer::Answer;
+use super::ask::Ask;
+use super::errors::{of_unsent, of_write};
+use super::limits::READY_MAX;
+use super::server::{Asked, ChunkServer};
+use super::trace::{Came, Trace};
+use crate::guard::Guard;
+use crate::store::disks::Target;
+use crate::store::{Fenced, Request, WriteError};
+
+/// Of the time that a write has, the part that those behind may take: one in so many is left to
+/// tell the server before how it ended.
+const TIME_SHARE: u64 = 8;
+
+/// What a worker has for the writes that it passes on.
+#[derive(Debug)]
+pub(super) struct Onward {
+    peers: Peers,
+    /// Writes that wait for a link, a buffer or a place.
+    waiting: Vec<RequestKey>,
+    /// Clients to be told that this server is ready for the last bytes of a request: their link,
+    /// their channel's number for it, and until when.
+    ready: Vec<Ready>,
+    proofs: Relay,
+    /// Data parts whose sums are not stored yet.
+    adding: Vec<RequestKey>,
+}
+
+/// A client that is to be told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ready {
+    pub(super) way: (LinkId, ChannelId),
+    pub(super) number: u64,
+    pub(super) deadline: Time,
+}
+
+impl Onward {
+    /// `seed` tells this worker from all others.
+    pub(super) fn new(seed: u64) -> Self {
+        let (peers, proofs) = (Peers::new(seed), Relay::new(seed));
+        let (waiting, ready, adding) = (Vec::new(), Vec::new(), Vec::new());
+        Self { peers, waiting, ready, proofs, adding }
+    }
+
+    /// Whether something waits here for what another worker does.
+    pub(super) fn is_adding(&self) -> bool {
+        !self.adding.is_empty()
+    }
+
+    /// Takes an event in; gives back what is for others too.
+    pub(super) fn on_event<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        event: Event,
+    ) -> Option<Event> {
+        if self.peers.is_empty() { Some(event) } else { self.peers.on_event(endpoint, event) }
+    }
+
+    /// Leaves those behind: what they have not made they need not make any more.
+    fn leave<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, along: &Along) {
+        for next in &along.next {
+            if let (Some(request), false) = (next.request, next.has_ended()) {
+                self.peers.cancel(endpoint, next.peer, request);
+            }
+            self.peers.release(next.peer);
+        }
+    }
+
+    /// Sends a write on to one server, as far as that is possible now.
+    fn send<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        guard: Option<&Guard>,
+        along: &mut Along,
+        (at, deadline): (usize, Time),
+    ) -> Result<Sent, ErrorReply> {
+        let Along { next, capability, body, byte_len, .. } = along;
+        let next = &mut next[at];
+        if next.has_ended() {
+            return Ok(Sent::All);
+        }
+        let Some(rpc) = self.peers.rpc(next.peer) else { return Ok(Sent::Waits) };
+        let request = match next.request {
+            Some(request) => request,
+            None => {
+                if rpc.under_way() >= rpc.capacity() {
+                    return Ok(Sent::Waits);
+                }
+                let route = next.route.emit();
+                let parts = [&route[..], body];
+                let proof = match (guard, capability) {
+                    (Some(guard), Some(capability)) => {
+                        let of = (Method::Forward, *byte_len);
+                        let proof = guard.prove_on(&mut self.proofs, capability, of, &parts);
+                        Some(proof.map_err(|why| ErrorReply::Denied { why })?)
+                    }
+                    _ => None,
+                };
+                let proved = if proof.is_some() { PROVED } else { 0 };
+                let proof: &[u8] = proof.as_ref().map_or(&[], |proof| proof);
+                let Ok(out) = message(endpoint, &[proof, &route, body]) else {
+                    return Ok(Sent::Waits);
+                };
+                let (method, token) = (Method::Forward as u16 | proved, 0);
+                let call = Call { method, token, deadline, ask_fate: true };
+                match rpc.call_growing(endpoint, call, out, *byte_len) {
+                    Ok(request) => *next.request.insert(request),
+                    Err(refused) => {
+                        return match refused.error {
+                            CallError::Full { .. }
+                            | CallError::NoBuffer(_)
+                            | CallError::Submit(SubmitError::Full) => Ok(Sent::Waits),
+                            _ => Err(next.refused()),
+                        };
+                    }
+                }
+            }
+        };
+        while let Some(Part { offset, bytes, crcs }) = next.queue.pop_front() {
+            let given = rpc.supply_with_crcs(endpoint, request, offset, bytes, crcs);
+            match given.map_err(|rejected| rejected.error) {
+                // Its end is told by a completion.
+                Ok(()) | Err(SupplyFault::Refused(SupplyError::Ended)) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a piece of a write cannot be passed on");
+                    return Err(next.refused());
+                }
+            }
+        }
+        Ok(Sent::All)
+    }
+}
+
+/// How far a write has gone to one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// All that may go has gone.
+    All,
+    /// Some of it waits for a link, a buffer or a place.
+    Waits,
+}
+
+fn message<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    parts: &[&[u8]],
+) -> Result<Outgoing, NoBuffer> {
+    let mut out = Outgoing::new(endpoint, parts.iter().map(|part| part.len()).sum(), 0)?;
+    parts.iter().try_for_each(|part| out.extend(part))?;
+    Ok(out)
+}
+
+/// Whether a client asks again after that, whoever of a route has said it.
+fn is_for_later(error: ErrorReply) -> bool {
+    matches!(error, ErrorReply::Busy | ErrorReply::NoSums | ErrorReply::WireCorrupt { .. })
+}
+
+/// How a request ended that was passed on to the server of a rank.
+fn outcome_of(rank: u8, completion: Completion) -> Result<(), ErrorReply> {
+    let rank = u64::from(rank);
+    let lost = ErrorReply::ReplicaLost { rank };
+    let parcel = completion.result.map_err(|error| match ErrorKind::from(error).fate() {
+        Fate::DidNotHappen => ErrorReply::ReplicaRefused { rank, code: 0 },
+        _ => lost,
+    })?;
+    match parcel.header().status {
+        Status::OK => ChangeReply::parse(parcel.body()).map(drop).map_err(|_| lost),
+        Status::APPLICATION => Err(match ErrorReply::parse(parcel.body()) {
+            // The client does with it what it does with this server's own.
+            Ok(error) if is_for_later(error) => error,
+            Ok(
+                error @ (ErrorReply::ReplicaRefused { .. }
+                | ErrorReply::ReplicaLost { .. }
+                | ErrorReply::OtherChain { .. }),
+            ) => error,
+            Ok(error) if error.fate() == Fate::DidNotHappen => {
+                ErrorReply::ReplicaRefused { rank, code: error.code() }
+            }
+            _ => lost,
+        }),
+        Status::BUSY => Err(ErrorReply::Busy),
+        status if status.fate() == Fate::DidNotHappen => {
+            Err(ErrorReply::ReplicaRefused { rank, code: 0 })
+        }
+        _ => Err(lost),
+    }
+}
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// What a write that is passed on has from its header on.
+    pub(super) fn begin_along(
+        &mut self,
+        link: LinkId,
+        route: Route,
+        (header, crcs): (&WriteHeader, &[u32]),
+        capability: Option<Capability>,
+    ) -> Result<Along, Answer> {
+        let busy = || Answer::Error(ErrorReply::Busy);
+        let (chunk, bytes) = (header.chunk, header.span());
+        let claim = self.store.claims().take(chunk, bytes.start()..bytes.end());
+        let claim = claim.ok_or_else(busy)?;
+        let pass = self.entries.begin(link).map_err(|Fenced| {
+            self.stats.fenced += 1;
+            Answer::Error(ErrorReply::Fenced)
+        })?;
+        let (class, now) = (self.class_of(link), self.endpoint.now());
+        let mut peers: Vec<PeerId> = Vec::new();
+        for (_, server) in route.onward() {
+            match self.onward.peers.hold((server, class), now) {
+                Some(peer) => peers.push(peer),
+                None => {
+                    peers.into_iter().for_each(|peer| self.onward.peers.release(peer));
+                    pass.iter().for_each(|pass| pass.end());
+                    return Err(busy());
+                }
+            }
+        }
+        let parts = ((header, crcs), (class, capability), (claim, pass));
+        Ok(Along::new(route, peers, parts.0, parts.1, parts.2))
+    }
+
+    /// A write that is passed on has begun: it goes out to those behind, and the store is asked
+    /// whether it would make it.
+    pub(super) fn set_out(&mut self, request: RequestKey, header: &WriteHeader) {
+        let Some(along) = self.open.along(request) else { return };
+        if along.asks_store() {
+            let &WriteHeader { chunk, offset, length, terms, .. } = header;
+            let (class, target) = (along.class(), Target::Chunk(chunk));
+            if !self.store.has_room_for(class, target) {
+                return self.refuse_begun(request, Answer::Error(ErrorReply::Busy));
+            }
+            let token = self.staged.insert(Asked::MayWrite { request });
+            let asked = Request::MayWrite { chunk, offset, byte_len: length.into(), terms };
+            if let Err(unsent) = self.store.send(class, token as u64, asked) {
+                self.staged.remove(token);
+                let error = of_unsent(Some(target), unsent);
+                return self.refuse_begun(request, Answer::Error(error));
+            }
+        }
+        self.advance(request);
+    }
+
+    /// The store has said whether it would make a write.
+    pub(super) fn on_may_write(&mut self, request: RequestKey, may: Result<(), WriteError>) {
+        let Some(chunk) = self.open.along(request).map(|along| along.chunk()) else { return };
+        match may {
+            Ok(()) => {
+                self.open.along(request).into_iter().for_each(Along::allow);
+                self.advance(request);
+            }
+            Err(error) => self.refuse_begun(request, Answer::Error(of_write(chunk, error))),
+        }
+    }
+
+    /// The bytes of a piece as they go on, without a copy where it can be helped.
+    pub(super) fn part_of(
+        &mut self,
+        request: RequestKey,
+        offset: usize,
+        piece: Piece,
+    ) -> Result<(Piece, Option<Part>), Answer> {
+        if self.open.along(request).is_none_or(|along| along.next.is_empty()) {
+            return Ok((piece, None));
+        }
+        let crcs = piece.page_crcs().iter().copied().collect();
+        let (piece, shared) = piece.share();
+        let bytes = match shared {
+            Some(shared) => shared,
+            None => self.copy_of(&piece)?,
+        };
+        Ok((piece, Some(Part { offset, bytes, crcs })))
+    }
+
+    fn copy_of(&self, bytes: &[u8]) -> Result<Frozen, Answer> {
+        let copied = self.endpoint.copy(bytes);
+        copied.map(Buf::freeze).map_err(|_| Answer::Error(ErrorReply::Busy))
+    }
+
+    /// Goes on with a write that is passed on, as far as what is known of it allows.
+    pub(super) fn advance(&mut self, request: RequestKey) {
+        let Some((along, ready)) = self.open.passed_on(request) else { return };
+        along.release();
+        if along.tells_now() {
+            self.onward.ready.push(ready);
+        }
+        let now = self.endpoint.now();
+        let until = now + Nanos(ready.deadline.since(now).0 / TIME_SHARE * (TIME_SHARE - 1));
+        for at in 0..along.next.len() {
+            let guard = self.guard.as_ref();
+            match self.onward.send(&mut self.endpoint, guard, along, (at, until)) {
+                Ok(Sent::All) => {}
+                Ok(Sent::Waits) => self.onward.waiting.push(request),
+                Err(error) => along.next[at].end(Err(error)),
+            }
+        }
+        match along.outcome() {
+            None => {}
+            Some(Ok(ask)) => self.make_passed(request, ask),
+            Some(Err(answer)) => self.refuse_begun(request, answer),
+        }
+    }
+
+    /// All behind have made a write: now it is made here.
+    fn make_passed(&mut self, request: RequestKey, ask: Ask) {
+        let Some((parts, along)) = self.open.take_passed(request) else { return };
+        self.leave(&along);
+        if !along.next.is_empty() {
+            self.stats.passed_on += 1;
+            self.stats.passed_on_bytes += u64::from(along.byte_len) * along.next.len() as u64;
+        }
+        let (responder, deadline, began) = parts;
+        let came = Came { began, taken: self.endpoint.now() };
+        let class = self.class_of(responder.link());
+        let trace = Trace::new(came, self.endpoint.now(), class, &ask);
+        self.take_in(responder, deadline, ask, trace, Some(along.into_passed()));
+    }
+
+    pub(super) fn leave(&mut self, along: &Along) {
+        self.onward.leave(&mut self.endpoint, along);
+    }
+
+    /// What those behind have said since the last turn, and what waits for them.
+    pub(super) fn turn_onward(&mut self) {
+        self.settle_sums();
+        if self.onward.peers.is_empty() && self.onward.ready.is_empty() {
+            return;
+        }
+        self.onward.peers.turn(&mut self.endpoint);
+        while let Some(news) = self.onward.peers.news() {
+            match news {
+                News::Ended(peer, completion) => self.on_ended(peer, completion),
+                News::Ready(peer, numbers) => {
+                    for number in numbers {
+                        if let Some(request) = self.open.note_ready(peer, number) {
+                            self.advance(request);
+                        }
+                    }
+                }
+                News::Gone(peer) => self.on_gone(peer),
+            }
+        }
+        for request in std::mem::take(&mut self.onward.waiting) {
+            self.advance(request);
+        }
+        self.tell_ready();
+    }
+
+    fn on_ended(&mut self, peer: PeerId, completion: Completion) {
+        let number = completion.request.number();
+        let Some((request, rank)) = self.open.find_passed(peer, number) else {
+            if let Ok(parcel) = completion.result {
+                self.endpoint.release(parcel.into_message());
+            }
+            return;
+        };
+        let how = outcome_of(rank, completion);
+        if let Some(along) = self.open.along(request) {
+            along.note_end(peer, number, how);
+        }
+        self.advance(request);
+    }
+
+    /// A server cannot be reached: what was not sent to it is refused.
+    fn on_gone(&mut self, peer: PeerId) {
+        for request in self.open.unsent_to(peer) {
+            if let Some(along) = self.open.along(request) {
+                along.give_up(peer);
+            }
+            self.advance(request);
+        }
+    }
+
+    /// Tells the servers before that this one is ready for the last bytes of their writes.
+    fn tell_ready(&mut self) {
+        let mut ready = std::mem::take(&mut self.onward.ready);
+        while let Some(&Ready { way, deadline, .. }) = ready.first() {
+            let is_same = |other: &&Ready| other.way == way;
+            let told: Vec<Ready> = ready.iter().filter(is_same).take(READY_MAX).copied().collect();
+            let body: Vec<u8> = told.iter().flat_map(|one| one.number.to_le_bytes()).collect();
+            let latest = told.iter().map(|one| one.deadline).max().unwrap_or(deadline);
+            let method = Method::Forward as u16;
+            let pushed = self.rpc.push(&mut self.endpoint, way, method, &body, latest);
+            ready.retain(|one| one.way != way || !told.iter().any(|t| t.number == one.number));
+            if let Err(PushError::Full { .. } | PushError::NoBuffer(_)) = pushed {
+                self.onward.ready.extend(told);
+            }
+            // Otherwise its link is gone, or its time is over.
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Links to the servers that writes are passed on to.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use slab::Slab;
+use towpath_base::Prng;
+use towpath_fastpath::leg::{Change, Leg};
+use towpath_rpc::limits::MESSAGE_BYTES_MAX_DEFAULT;
+use towpath_rpc::{Completion, RequestId, RpcClient};
+use towpath_transport::{Class, Device, Endpoint, Event, LinkId, Region, Time};
+
+use super::super::limits::{PEER_IDLE, PEERS_MAX};
+
+/// Requests under way to one server: what several clients have under way to this one.
+const REQUESTS_MAX: usize = 1024;
+
+/// Which server a write is passed on to, and as which class.
+pub(super) type Of = (SocketAddr, Class);
+
+/// The number of a peer.
+pub(in crate::service) type PeerId = usize;
+
+#[derive(Debug)]
+struct Peer {
+    of: Of,
+    leg: Leg,
+    rpc: Option<RpcClient>,
+    /// Writes that need it.
+    holders: usize,
+    /// When the last one did.
+    used: Time,
+    is_closing: bool,
+}
+
+/// What a peer has done.
+#[derive(Debug)]
+pub(super) enum News {
+    /// A request has ended.
+    Ended(PeerId, Completion),
+    /// It is ready for the last bytes of these requests.
+    Ready(PeerId, Vec<u64>),
+    /// It cannot be reached.
+    Gone(PeerId),
+}
+
+/// The servers that this one has passed writes on to lately, each with a link that is made when it
+/// is first needed.
+#[derive(Debug)]
+pub(super) struct Peers {
+    peers: Slab<Peer>,
+    by_server: HashMap<Of, PeerId>,
+    by_link: HashMap<LinkId, PeerId>,
+    /// Those that could not be reached, or whose link was lost.
+    gone: Vec<PeerId>,
+    prng: Prng,
+}
+
+impl Peers {
+    pub(super) fn new(seed: u64) -> Self {
+        let (by_server, by_link) = (HashMap::new(), HashMap::new());
+        Self { peers: Slab::new(), by_server, by_link, gone: Vec::new(), prng: Prng::new(seed) }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.peers.is_empty()
+    }
+
+    /// Takes hold of a server; none where as many are held as may be.
+    pub(super) fn hold(&mut self, of: Of, now: Time) -> Option<PeerId> {
+        if self.peers.len() == PEERS_MAX && !self.by_server.contains_key(&of) {
+            self.forget_unused();
+        }
+        let id = match self.by_server.get(&of) {
+            Some(id) => *id,
+            None if self.peers.len() < PEERS_MAX => {
+                let leg = Leg::new(of.0).class(of.1);
+                let (rpc, holders, is_closing) = (None, 0, false);
+                let id = self.peers.insert(Peer { of, leg, rpc, holders, used: now, is_closing });
+                self.by_server.insert(of, id);
+                id
+            }
+            None => return None,
+        };
+        let peer = &mut self.peers[id];
+        (peer.holders, peer.used) = (peer.holders + 1, now);
+        (!peer.is_closing).then_some(id).or_else(|| {
+            self.peers[id].holders -= 1;
+            None
+        })
+    }
+
+    /// Forgets servers without a link that nobody needs.
+    fn forget_unused(&mut self) {
+        let by_server = &mut self.by_server;
+        self.peers.retain(|_, peer| {
+            let is_down = peer.rpc.is_none() && peer.leg.next_due() < Time::NEVER;
+            let is_kept = peer.holders > 0 || !is_down;
+            if !is_kept {
+                by_server.remove(&peer.of);
+            }
+            is_kept
+        });
+    }
+
+    /// A write needs it no more.
+    pub(super) fn release(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.holders = peer.holders.saturating_sub(1);
+        }
+    }
+
+    /// What sends requests to it, while its link is up.
+    pub(super) fn rpc(&mut self, id: PeerId) -> Option<&mut RpcClient> {
+        self.peers.get_mut(id)?.rpc.as_mut()
+    }
+
+    pub(super) fn cancel<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        id: PeerId,
+        request: RequestId,
+    ) {
+        if let Some(rpc) = self.rpc(id) {
+            rpc.cancel(endpoint, request);
+        }
+    }
+
+    /// Takes an event in; gives back what is for others too.
+    pub(super) fn on_event<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        event: Event,
+    ) -> Option<Event> {
+        let mut event = event;
+        let Some(link) = event.link() else {
+            // A connection's outcome.
+            for id in self.unsettled() {
+                event = self.pass(endpoint, id, event)?;
+            }
+            return Some(event);
+        };
+        match self.by_link.get(&link) {
+            Some(id) => self.pass(endpoint, *id, event),
+            None => {
+                for id in self.unsettled() {
+                    event = self.pass(endpoint, id, event)?;
+                }
+                Some(event)
+            }
+        }
+    }
+
+    /// Peers without a link that is up.
+    fn unsettled(&self) -> Vec<PeerId> {
+        let of = |(id, peer): (PeerId, &Peer)| peer.rpc.is_none().then_some(id);
+        self.peers.iter().filter_map(of).collect()
+    }
+
+    /// Passes an event to one peer.
+    fn pass<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        id: PeerId,
+        event: Event,
+    ) -> Option<Event> {
+        let peer = &mut self.peers[id];
+        let (event, change) = peer.leg.on_event(endpoint, event, &mut self.prng);
+        let event = match (event, &mut peer.rpc) {
+            (Some(event), Some(rpc)) => rpc.on_event(endpoint, event),
+            (event, _) => event,
+        };
+        match change {
+            None => {}
+            Some(Change::Up(link, channel)) => {
+                let mut rpc = RpcClient::new(link, channel).requests_max(REQUESTS_MAX);
+                // A server takes pieces as they come.
+                rpc.set_longest_request(MESSAGE_BYTES_MAX_DEFAULT);
+                peer.rpc = Some(rpc);
+                self.by_link.insert(link, id);
+            }
+            Some(Change::Failed(error)) => {
+                let server = peer.of.0;
+                tracing::warn!(%server, ?error, "a server that writes go on to cannot be reached");
+                self.gone.push(id);
+            }
+            // Its requests have ended by the event, and are told first.
+            Some(Change::Lost) => self.gone.push(id),
+        }
+        event
+    }
+
+    /// Connects where that is wanted and due, ends requests whose time is over, and leaves servers
+    /// that nobody needs.
+    pub(super) fn turn<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
+        let now = endpoint.now();
+        for (id, peer) in &mut self.peers {
+            match &mut peer.rpc {
+                Some(rpc) => {
+                    rpc.expire(endpoint);
+                    let is_idle = peer.holders == 0 && rpc.held() == 0;
+                    if is_idle && !peer.is_closing && now.since(peer.used) >= PEER_IDLE {
+                        peer.is_closing = true;
+                        peer.leg.refuse(endpoint);
+                    }
+                }
+                None if peer.holders > 0 => {
+                    if let Some(Change::Failed(error)) = peer.leg.begin(endpoint, &mut self.prng) {
+                        let server = peer.of.0;
+                        tracing::warn!(%server, ?error, "cannot connect to pass writes on");
+                        self.gone.push(id);
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// What has happened since: to be called until there is nothing more.
+    pub(super) fn news(&mut self) -> Option<News> {
+        for (id, peer) in &mut self.peers {
+            let Some(rpc) = &mut peer.rpc else { continue };
+            if let Some(completion) = rpc.poll() {
+                return Some(News::Ended(id, completion));
+            }
+            if let Some(push) = rpc.next_push() {
+                let numbers = push.body.as_chunks::<8>().0.iter();
+                return Some(News::Ready(id, numbers.map(|n| u64::from_le_bytes(*n)).collect()));
+            }
+        }
+        let id = self.gone.pop()?;
+        let peer = &mut self.peers[id];
+        if let Some(rpc) = peer.rpc.take() {
+            self.by_link.remove(&rpc.link());
+        }
+        if peer.is_closing || peer.holders == 0 {
+            self.by_server.remove(&peer.of);
+            self.peers.remove(id);
+        }
+        Some(News::Gone(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(number: usize) -> Of {
+        (([10, 0, (number / 200) as u8, (number % 200) as u8], 7400).into(), Class::Silver)
+    }
+
+    #[test]
+    fn servers_that_nobody_needs_give_way_to_others_and_those_in_use_do_not() {
+        let mut peers = Peers::new(1);
+        let held: Vec<PeerId> =
+            (0..PEERS_MAX).map(|n| peers.hold(server(n), Time::ZERO).expect("room")).collect();
+        assert_eq!(peers.hold(server(PEERS_MAX), Time::ZERO), None);
+        assert_eq!(peers.hold(server(3), Time::ZERO), Some(held[3]), "it is held already");
+        peers.release(held[3]);
+        peers.release(held[4]);
+        let new = peers.hold(server(PEERS_MAX), Time::ZERO);
+        assert_eq!(new, Some(held[4]), "in the place of the one that nobody needs");
+        assert_eq!(peers.hold(server(4), Time::ZERO), None);
+        held.iter().for_each(|id| peers.release(*id));
+        assert!(peers.hold(server(4), Time::ZERO).is_some());
+        assert_eq!((peers.peers.len(), peers.by_server.len()), (1, 1));
+    }
+}

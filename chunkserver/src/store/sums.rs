@@ -1,0 +1,274 @@
+//! Parity parts of stripes that are being added up, whichever worker gets what they are made of.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use towpath_ec::{Factor, Shape};
+
+use super::slice::{ChunkId, SLICE_BYTES};
+
+/// Bytes that are added up at a time: as many stripes as some clients have under way. What is more
+/// is refused, and its client encodes it.
+pub const SUM_BYTES_MAX: usize = 64 << 20;
+
+/// Sums that were stored which are remembered: who asks for one again hears so.
+const MADE_MAX: usize = 4096;
+
+/// Which unit of which part, and of which writing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SumName {
+    /// The chunk of the part.
+    pub chunk: ChunkId,
+    /// Where the unit begins in it: a multiple of the slice.
+    pub offset: u64,
+    /// Bytes of the unit: a multiple of the slice.
+    pub byte_len: u32,
+    /// The version of the stripe: one that is written again has another.
+    pub stamp: u64,
+    /// Data and parity parts.
+    pub shape: Shape,
+    /// Which of the parity parts.
+    pub parity: usize,
+}
+
+/// How a sum has ended: the version of the chunk, or the code of an error.
+pub type SumEnd = Result<u64, u16>;
+
+/// The sums of all workers of a server.
+#[derive(Debug, Default)]
+pub struct Sums {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sums: HashMap<SumName, Arc<Sum>>,
+    bytes: usize,
+    /// Those that were stored lately, the oldest first, and the version that each made.
+    made: VecDeque<(SumName, u64)>,
+}
+
+/// A sum, for as long as anybody waits for it.
+#[derive(Debug)]
+struct Sum {
+    name: SumName,
+    of: Mutex<Of>,
+}
+
+#[derive(Debug)]
+struct Of {
+    bytes: Vec<u8>,
+    /// Of each slice the data parts that were added.
+    seen: Vec<u32>,
+    /// Slices of data parts that were not.
+    left: usize,
+    is_taken: bool,
+    end: Option<SumEnd>,
+}
+
+/// One who adds to a sum, or waits for it. The sum is forgotten with the last of them.
+#[derive(Debug)]
+pub struct Hold {
+    sums: Arc<Sums>,
+    sum: Arc<Sum>,
+}
+
+impl Sums {
+    /// Takes hold of a sum, which is begun where nobody has it; none where there is no room.
+    pub fn hold(self: &Arc<Self>, name: SumName) -> Option<Hold> {
+        let mut state = lock(&self.state);
+        if let Some(sum) = state.sums.get(&name) {
+            return Some(Hold { sums: Arc::clone(self), sum: Arc::clone(sum) });
+        }
+        let byte_len = name.byte_len as usize;
+        if state.bytes + byte_len > SUM_BYTES_MAX {
+            return None;
+        }
+        let slices = byte_len / SLICE_BYTES;
+        let of = Of {
+            bytes: vec![0; byte_len],
+            seen: vec![0; slices],
+            left: slices * name.shape.k(),
+            is_taken: false,
+            end: None,
+        };
+        let sum = Arc::new(Sum { name, of: Mutex::new(of) });
+        state.bytes += byte_len;
+        state.sums.insert(name, Arc::clone(&sum));
+        Some(Hold { sums: Arc::clone(self), sum })
+    }
+
+    /// The version that a sum has made, where it was stored lately.
+    #[must_use]
+    pub fn made(&self, name: &SumName) -> Option<u64> {
+        let state = lock(&self.state);
+        state.made.iter().rev().find(|(made, _)| made == name).map(|(_, version)| *version)
+    }
+
+    /// Bytes of all sums.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        lock(&self.state).bytes
+    }
+}
+
+impl Hold {
+    /// Adds whole slices of a data part from `at` of the unit on. What was added before is not added
+    /// again, so whoever does not know may add it once more.
+    pub fn add(&self, data: usize, at: usize, bytes: &[u8]) {
+        let SumName { shape, parity, .. } = self.sum.name;
+        let factor = Factor::new(towpath_ec::Code::new(shape).coefficient(parity, data));
+        let (mut of, bit) = (lock(&self.sum.of), 1 << data);
+        let Of { bytes: sums, seen, left, .. } = &mut *of;
+        let first = at / SLICE_BYTES;
+        let slices = sums.chunks_exact_mut(SLICE_BYTES).zip(seen).skip(first);
+        for ((sum, seen), slice) in slices.zip(bytes.chunks_exact(SLICE_BYTES)) {
+            if *seen & bit == 0 && factor.add_to(slice, sum).is_ok() {
+                *seen |= bit;
+                *left -= 1;
+            }
+        }
+    }
+
+    /// The bytes of the part, once everything is added: whoever gets them stores them.
+    #[must_use]
+    pub fn take(&self) -> Option<Vec<u8>> {
+        let mut of = lock(&self.sum.of);
+        if of.left > 0 || of.is_taken {
+            return None;
+        }
+        of.is_taken = true;
+        Some(std::mem::take(&mut of.bytes))
+    }
+
+    /// It was stored, or not.
+    pub fn finish(&self, end: SumEnd) {
+        let is_first = {
+            let mut of = lock(&self.sum.of);
+            let is_first = of.end.is_none();
+            of.end.get_or_insert(end);
+            is_first
+        };
+        match end {
+            _ if !is_first => {}
+            Ok(version) => {
+                let mut state = lock(&self.sums.state);
+                if state.made.len() == MADE_MAX {
+                    state.made.pop_front();
+                }
+                state.made.push_back((self.sum.name, version));
+            }
+            // Whoever begins again begins from nothing.
+            Err(_) => self.sums.forget(&self.sum),
+        }
+    }
+
+    /// How it has ended, once it has.
+    #[must_use]
+    pub fn end(&self) -> Option<SumEnd> {
+        lock(&self.sum.of).end
+    }
+}
+
+impl Sums {
+    fn forget(&self, sum: &Arc<Sum>) {
+        let mut state = lock(&self.state);
+        let is_it = state.sums.get(&sum.name).is_some_and(|known| Arc::ptr_eq(known, sum));
+        if is_it {
+            state.sums.remove(&sum.name);
+            state.bytes -= sum.name.byte_len as usize;
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // The map has one, and this is one: nobody else takes one without the lock of the map.
+        let mut state = lock(&self.sums.state);
+        let is_known =
+            state.sums.get(&self.sum.name).is_some_and(|known| Arc::ptr_eq(known, &self.sum));
+        if is_known && Arc::strong_count(&self.sum) == 2 {
+            state.sums.remove(&self.sum.name);
+            state.bytes -= self.sum.name.byte_len as usize;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_base::Prng;
+    use towpath_ec::Code;
+
+    fn name(byte_len: u32, stamp: u64) -> SumName {
+        let shape = Shape::new(3, 2).expect("a shape");
+        SumName { chunk: ChunkId(1), offset: 0, byte_len, stamp, shape, parity: 1 }
+    }
+
+    #[test]
+    fn each_slice_of_each_data_part_counts_once_in_whatever_order_and_however_often_it_comes() {
+        let seed = 61;
+        println!("seed {seed}");
+        let mut prng = Prng::new(seed);
+        let name = name(4 * SLICE_BYTES as u32, 1);
+        for _ in 0..50 {
+            let sums = Arc::new(Sums::default());
+            let mut data = vec![vec![0; name.byte_len as usize]; 3];
+            data.iter_mut().for_each(|part| prng.fill(part));
+            let hold = sums.hold(name).expect("room");
+            let mut seen = std::collections::HashSet::new();
+            while seen.len() < 12 {
+                assert!(hold.take().is_none());
+                let (part, first) = (prng.below(3) as usize, prng.below(4) as usize);
+                let count = 1 + prng.below(4 - first as u64) as usize;
+                let at = first * SLICE_BYTES;
+                hold.add(part, at, &data[part][at..at + count * SLICE_BYTES]);
+                seen.extend((first..first + count).map(|slice| (part, slice)));
+            }
+            let mut parity = vec![vec![0; name.byte_len as usize]; 2];
+            let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+            let mut into: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+            Code::new(name.shape).encode(&data, &mut into).expect("equal lengths");
+            assert!(hold.take().as_ref() == Some(&parity[1]));
+            assert!(hold.take().is_none(), "one stores it");
+            hold.finish(Ok(7));
+            assert_eq!(hold.end(), Some(Ok(7)));
+            drop(hold);
+            assert_eq!((sums.made(&name), sums.bytes()), (Some(7), 0), "it is remembered");
+        }
+    }
+
+    #[test]
+    fn sums_are_bounded_and_gone_with_the_last_who_waits() {
+        let sums = Arc::new(Sums::default());
+        let byte_len = 16 << 20;
+        let held: Vec<Hold> =
+            (0..4).map(|stamp| sums.hold(name(byte_len, stamp)).expect("room")).collect();
+        assert!(sums.hold(name(byte_len, 9)).is_none());
+        let again = sums.hold(name(byte_len, 0)).expect("it is there already");
+        drop(held);
+        assert_eq!(sums.bytes(), byte_len as usize, "one of them is held");
+        drop(again);
+        assert_eq!((sums.bytes(), lock(&sums.state).sums.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_sum_that_could_not_be_stored_begins_anew() {
+        let sums = Arc::new(Sums::default());
+        let first = sums.hold(name(4096, 1)).expect("room");
+        (0..3).for_each(|part| first.add(part, 0, &[1; 4096]));
+        assert!(first.take().is_some());
+        first.finish(Err(12));
+        let second = sums.hold(name(4096, 1)).expect("room");
+        assert_eq!((first.end(), second.end()), (Some(Err(12)), None));
+        drop(first);
+        (0..3).for_each(|part| second.add(part, 0, &[1; 4096]));
+        assert!(second.take().is_some(), "nothing of the first is in it");
+        drop(second);
+        assert_eq!(sums.bytes(), 0);
+    }
+}

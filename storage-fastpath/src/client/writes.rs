@@ -1,0 +1,137 @@
+//! Writes: to one server, or along the servers of a route.
+
+use super::{ChunkClient, OpId};
+use crate::change::Terms;
+use crate::error::ClientError;
+use crate::route::Route;
+use crate::run::page_crcs;
+use crate::slice::{ChunkId, writer_crcs};
+use crate::wire::{Method, WriteHeader, emit_crcs};
+use towpath_rpc::NoBuffer;
+use towpath_transport::{Buf, Device, Endpoint, Region};
+
+impl ChunkClient {
+    /// Writes the bytes of `data` from `offset` on, without copying them. The buffer goes home to
+    /// its pool when it is sent, or when this fails.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_write<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        offset: u64,
+        data: Buf,
+    ) -> Result<OpId, ClientError> {
+        let op = self.io_op(Method::Write, chunk, offset, data.len())?;
+        self.check_room(&op)?;
+        let crcs = writer_crcs(chunk, offset, &data);
+        self.start_write_with(endpoint, (chunk, offset), data, &crcs, Terms::default())
+    }
+
+    /// As [`start_write`](Self::start_write), on terms: where the chunk has a version, and under a
+    /// stamp by which a write that is asked for again is known.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_write_on<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        terms: Terms,
+        (chunk, offset): (ChunkId, u64),
+        data: Buf,
+    ) -> Result<OpId, ClientError> {
+        let op = self.io_op(Method::Write, chunk, offset, data.len())?;
+        self.check_room(&op)?;
+        let crcs = writer_crcs(chunk, offset, &data);
+        self.start_write_with(endpoint, (chunk, offset), data, &crcs, terms)
+    }
+
+    /// As [`start_write`](Self::start_write), with the checksums that the writer has made.
+    pub(crate) fn start_write_with<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        (chunk, offset): (ChunkId, u64),
+        data: Buf,
+        crcs: &[u32],
+        terms: Terms,
+    ) -> Result<OpId, ClientError> {
+        self.start_data(endpoint, None, (chunk, offset), data, crcs, terms)
+    }
+
+    fn start_data<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        route: Option<&Route>,
+        (chunk, offset): (ChunkId, u64),
+        data: Buf,
+        crcs: &[u32],
+        terms: Terms,
+    ) -> Result<OpId, ClientError> {
+        let method = if route.is_some() { Method::Forward } else { Method::Write };
+        let op = self.io_op(method, chunk, offset, data.len())?;
+        let (length, sender) = (data.len() as u32, self.sender(endpoint));
+        let header = WriteHeader { chunk, offset, length, sender, terms };
+        let (route, crc_bytes) = (route.map(Route::emit).unwrap_or_default(), emit_crcs(crcs));
+        let body = [&route[..], &header.emit(), &crc_bytes];
+        let built = self.outgoing(endpoint, method, &body, data.len()).map(|mut out| {
+            let known = page_crcs(chunk, offset, data.len(), crcs);
+            out.set_data_with_crcs(data, known);
+            out
+        });
+        self.start(endpoint, op, built)
+    }
+
+    /// Writes a copy of `bytes` from `offset` on.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_write_copy<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        chunk: ChunkId,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<OpId, ClientError> {
+        self.start_write_copy_on(endpoint, Terms::default(), (chunk, offset), bytes)
+    }
+
+    /// As [`start_write_copy`](Self::start_write_copy), on terms.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_write_copy_on<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        terms: Terms,
+        (chunk, offset): (ChunkId, u64),
+        bytes: &[u8],
+    ) -> Result<OpId, ClientError> {
+        let op = self.io_op(Method::Write, chunk, offset, bytes.len())?;
+        let wanted = bytes.len();
+        let copy = endpoint.copy(bytes).map_err(|_| NoBuffer { wanted });
+        let data = copy.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
+        self.start_write_on(endpoint, terms, (chunk, offset), data)
+    }
+
+    /// Writes a copy of `bytes` from `offset` on along the servers of a route, of which this is the
+    /// first: it has ended well when all of them have made it durable. The terms name no version.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_forward_copy<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        (route, terms): (&Route, Terms),
+        (chunk, offset): (ChunkId, u64),
+        bytes: &[u8],
+    ) -> Result<OpId, ClientError> {
+        let op = self.io_op(Method::Forward, chunk, offset, bytes.len())?;
+        self.check_room(&op)?;
+        let wanted = bytes.len();
+        let copy = endpoint.copy(bytes).map_err(|_| NoBuffer { wanted });
+        let data = copy.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
+        let crcs = writer_crcs(chunk, offset, &data);
+        self.start_data(endpoint, Some(route), (chunk, offset), data, &crcs, terms)
+    }
+}
