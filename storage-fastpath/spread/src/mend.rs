@@ -67,8 +67,8 @@ fn compared_by(
 ) -> (By, ShardSet) {
     // The first parity is the sum of the data; all copies are alike.
     let near: ShardSet = match policy {
-        Policy::Flat(copies) => (0..copies).collect(),
-        Policy::Coded(shape) => (0..=shape.k()).collect(),
+        Policy::Flat(copies) | Policy::Ring(copies) | Policy::Tree(copies) => (0..copies).collect(),
+        Policy::Coded(shape) | Policy::Triec(shape) => (0..=shape.k()).collect(),
     };
     let by = ShardSet::from_bits(sources.bits() & near.bits());
     if !is_damaged && patients.without(near).is_empty() && by.len() >= policy.enough() {
