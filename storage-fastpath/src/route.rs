@@ -6,7 +6,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use towpath_base::crc::crc32c;
 use towpath_cap::layout_digest;
 
-/// The most servers of a route: copies beyond these protect from nothing that seven do not.
+/// The most servers of a ring or tree: copies beyond these protect from nothing that seven do not.
 pub const ROUTE_MAX: usize = 7;
 
 /// The most servers of a stripe: as many parts as a code may have.
@@ -24,16 +24,16 @@ pub enum RouteKind {
     Ring = 1,
     /// Each passes it on to two: fewer hops, and twice the bytes to send for those that do.
     Tree = 2,
-    /// Those that have data parts of a stripe pass theirs on to all that have parity parts, and these
-    /// add up what their part is made of.
+    /// Those that have data parts of a stripe pass theirs on to all that have parity parts, and
+    /// these add up what their part is made of.
     Stripe = 3,
 }
 
 /// The servers of a write, in the order of their ranks, and the rank of the one that gets it.
 ///
-/// The server of rank 0 gets it from the client, and of a stripe each that has a data part. Each server gets the whole write before it makes
-/// it, and makes it when all that it has passed it on to have made it: so a server has made no
-/// write that those behind it have not.
+/// The server of rank 0 gets it from the client, and of a stripe each that has a data part. Each
+/// server gets the whole write before it makes it, and makes it when all that it has passed it on
+/// to have made it: so a server has made no write that those behind it have not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     kind: RouteKind,

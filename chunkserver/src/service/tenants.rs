@@ -90,6 +90,13 @@ impl Tenants {
         Price { tenant: links.of(link), cost: tokens(bytes.into(), weight), weight }
     }
 
+    /// What a write of so many bytes costs.
+    fn price_of_write(&self, link: LinkId, byte_len: u32) -> Price {
+        let Some(links) = &self.links else { return Price::default() };
+        let weight = self.weights.write;
+        Price { tenant: links.of(link), cost: tokens(byte_len.into(), weight), weight }
+    }
+
     /// A request has come in.
     ///
     /// # Errors
@@ -286,6 +293,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// How reservations are kept.
     pub(super) fn qos_reply(&self) -> QosReply {
         self.tenants.qos().map(Qos::report).unwrap_or_default()
+    }
+
+    /// Whether a write of so many bytes costs no more than its tenant may use in a period: asked
+    /// before it goes on to others.
+    pub(super) fn check_price(&self, link: LinkId, byte_len: u32) -> Result<(), Answer> {
+        let (now, price) = (self.endpoint.now(), self.tenants.price_of_write(link, byte_len));
+        self.tenants
+            .arrived(now, price)
+            .map_err(|limit| Answer::Error(ErrorReply::TenantLimit { max: price.bytes(limit) }))?;
+        // It arrives once those behind have made it.
+        self.tenants.withdrawn(now, price);
+        Ok(())
     }
 
     /// A request that waited will not be done.

@@ -8,7 +8,7 @@ use towpath_ec::{Factor, Shape};
 use super::slice::{ChunkId, SLICE_BYTES};
 
 /// Bytes that are added up at a time: as many stripes as some clients have under way. What is more
-/// is refused, and its client encodes it.
+/// is refused, and its client sends it again.
 pub const SUM_BYTES_MAX: usize = 64 << 20;
 
 /// Sums that were stored which are remembered: who asks for one again hears so.
@@ -42,10 +42,13 @@ pub struct Sums {
 
 #[derive(Debug, Default)]
 struct State {
-    sums: HashMap<SumName, Arc<Sum>>,
+    /// Each with how many hold it.
+    sums: HashMap<SumName, (Arc<Sum>, usize)>,
     bytes: usize,
-    /// Those that were stored lately, the oldest first, and the version that each made.
-    made: VecDeque<(SumName, u64)>,
+    /// Those that were stored lately, and the version that each made.
+    made: HashMap<SumName, u64>,
+    /// The same, the oldest first.
+    order: VecDeque<SumName>,
 }
 
 /// A sum, for as long as anybody waits for it.
@@ -66,6 +69,15 @@ struct Of {
     end: Option<SumEnd>,
 }
 
+/// What there is of a sum.
+#[derive(Debug)]
+pub enum Held {
+    /// It is being added up.
+    Sum(Hold),
+    /// It was stored lately: the chunk had this version then.
+    Made(u64),
+}
+
 /// One who adds to a sum, or waits for it. The sum is forgotten with the last of them.
 #[derive(Debug)]
 pub struct Hold {
@@ -75,10 +87,14 @@ pub struct Hold {
 
 impl Sums {
     /// Takes hold of a sum, which is begun where nobody has it; none where there is no room.
-    pub fn hold(self: &Arc<Self>, name: SumName) -> Option<Hold> {
+    pub fn hold(self: &Arc<Self>, name: SumName) -> Option<Held> {
         let mut state = lock(&self.state);
-        if let Some(sum) = state.sums.get(&name) {
-            return Some(Hold { sums: Arc::clone(self), sum: Arc::clone(sum) });
+        if let Some(version) = state.made.get(&name) {
+            return Some(Held::Made(*version));
+        }
+        if let Some((sum, holders)) = state.sums.get_mut(&name) {
+            *holders += 1;
+            return Some(Held::Sum(Hold { sums: Arc::clone(self), sum: Arc::clone(sum) }));
         }
         let byte_len = name.byte_len as usize;
         if state.bytes + byte_len > SUM_BYTES_MAX {
@@ -94,15 +110,8 @@ impl Sums {
         };
         let sum = Arc::new(Sum { name, of: Mutex::new(of) });
         state.bytes += byte_len;
-        state.sums.insert(name, Arc::clone(&sum));
-        Some(Hold { sums: Arc::clone(self), sum })
-    }
-
-    /// The version that a sum has made, where it was stored lately.
-    #[must_use]
-    pub fn made(&self, name: &SumName) -> Option<u64> {
-        let state = lock(&self.state);
-        state.made.iter().rev().find(|(made, _)| made == name).map(|(_, version)| *version)
+        state.sums.insert(name, (Arc::clone(&sum), 1));
+        Some(Held::Sum(Hold { sums: Arc::clone(self), sum }))
     }
 
     /// Bytes of all sums.
@@ -113,8 +122,8 @@ impl Sums {
 }
 
 impl Hold {
-    /// Adds whole slices of a data part from `at` of the unit on. What was added before is not added
-    /// again, so whoever does not know may add it once more.
+    /// Adds whole slices of a data part from `at` of the unit on. What was added before is not
+    /// added again, so whoever does not know may add it once more.
     pub fn add(&self, data: usize, at: usize, bytes: &[u8]) {
         let SumName { shape, parity, .. } = self.sum.name;
         let factor = Factor::new(towpath_ec::Code::new(shape).coefficient(parity, data));
@@ -153,10 +162,13 @@ impl Hold {
             _ if !is_first => {}
             Ok(version) => {
                 let mut state = lock(&self.sums.state);
-                if state.made.len() == MADE_MAX {
-                    state.made.pop_front();
+                if state.order.len() == MADE_MAX
+                    && let Some(oldest) = state.order.pop_front()
+                {
+                    state.made.remove(&oldest);
                 }
-                state.made.push_back((self.sum.name, version));
+                state.order.push_back(self.sum.name);
+                state.made.insert(self.sum.name, version);
             }
             // Whoever begins again begins from nothing.
             Err(_) => self.sums.forget(&self.sum),
@@ -173,7 +185,7 @@ impl Hold {
 impl Sums {
     fn forget(&self, sum: &Arc<Sum>) {
         let mut state = lock(&self.state);
-        let is_it = state.sums.get(&sum.name).is_some_and(|known| Arc::ptr_eq(known, sum));
+        let is_it = state.sums.get(&sum.name).is_some_and(|(known, _)| Arc::ptr_eq(known, sum));
         if is_it {
             state.sums.remove(&sum.name);
             state.bytes -= sum.name.byte_len as usize;
@@ -183,11 +195,13 @@ impl Sums {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // The map has one, and this is one: nobody else takes one without the lock of the map.
         let mut state = lock(&self.sums.state);
-        let is_known =
-            state.sums.get(&self.sum.name).is_some_and(|known| Arc::ptr_eq(known, &self.sum));
-        if is_known && Arc::strong_count(&self.sum) == 2 {
+        let Some((known, holders)) = state.sums.get_mut(&self.sum.name) else { return };
+        if !Arc::ptr_eq(known, &self.sum) {
+            return;
+        }
+        *holders -= 1;
+        if *holders == 0 {
             state.sums.remove(&self.sum.name);
             state.bytes -= self.sum.name.byte_len as usize;
         }
@@ -209,6 +223,13 @@ mod tests {
         SumName { chunk: ChunkId(1), offset: 0, byte_len, stamp, shape, parity: 1 }
     }
 
+    fn hold(sums: &Arc<Sums>, name: SumName) -> Hold {
+        match sums.hold(name) {
+            Some(Held::Sum(hold)) => hold,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn each_slice_of_each_data_part_counts_once_in_whatever_order_and_however_often_it_comes() {
         let seed = 61;
@@ -219,7 +240,7 @@ mod tests {
             let sums = Arc::new(Sums::default());
             let mut data = vec![vec![0; name.byte_len as usize]; 3];
             data.iter_mut().for_each(|part| prng.fill(part));
-            let hold = sums.hold(name).expect("room");
+            let hold = hold(&sums, name);
             let mut seen = std::collections::HashSet::new();
             while seen.len() < 12 {
                 assert!(hold.take().is_none());
@@ -238,7 +259,8 @@ mod tests {
             hold.finish(Ok(7));
             assert_eq!(hold.end(), Some(Ok(7)));
             drop(hold);
-            assert_eq!((sums.made(&name), sums.bytes()), (Some(7), 0), "it is remembered");
+            assert_eq!(sums.bytes(), 0);
+            assert!(matches!(sums.hold(name), Some(Held::Made(7))), "it is remembered");
         }
     }
 
@@ -246,10 +268,9 @@ mod tests {
     fn sums_are_bounded_and_gone_with_the_last_who_waits() {
         let sums = Arc::new(Sums::default());
         let byte_len = 16 << 20;
-        let held: Vec<Hold> =
-            (0..4).map(|stamp| sums.hold(name(byte_len, stamp)).expect("room")).collect();
+        let held: Vec<Hold> = (0..4).map(|stamp| hold(&sums, name(byte_len, stamp))).collect();
         assert!(sums.hold(name(byte_len, 9)).is_none());
-        let again = sums.hold(name(byte_len, 0)).expect("it is there already");
+        let again = hold(&sums, name(byte_len, 0));
         drop(held);
         assert_eq!(sums.bytes(), byte_len as usize, "one of them is held");
         drop(again);
@@ -259,11 +280,11 @@ mod tests {
     #[test]
     fn a_sum_that_could_not_be_stored_begins_anew() {
         let sums = Arc::new(Sums::default());
-        let first = sums.hold(name(4096, 1)).expect("room");
+        let first = hold(&sums, name(4096, 1));
         (0..3).for_each(|part| first.add(part, 0, &[1; 4096]));
         assert!(first.take().is_some());
         first.finish(Err(12));
-        let second = sums.hold(name(4096, 1)).expect("room");
+        let second = hold(&sums, name(4096, 1));
         assert_eq!((first.end(), second.end()), (Some(Err(12)), None));
         drop(first);
         (0..3).for_each(|part| second.add(part, 0, &[1; 4096]));

@@ -76,8 +76,7 @@ impl Policy {
         }
     }
 
-    /// The code of it. Copies are one too: of one data shard each parity with the coefficient one
-    /// would be a copy, but they are not made so; none.
+    /// The code of it; none for copies, which are made without one.
     pub(crate) fn code(self) -> Option<Code> {
         match self {
             Self::Flat(_) | Self::Ring(_) | Self::Tree(_) => None,

@@ -20,8 +20,8 @@ const UNIT_DEFAULT: u32 = 64 << 10;
 /// Stripes that are written at a time.
 const AHEAD: usize = 4;
 
-/// Units that are under way at a time where servers pass them on: each of them has one at a time of
-/// seven servers, and the client some more.
+/// Units that are under way at a time where servers pass them on: enough that a ring of seven
+/// always has one for each server.
 const AHEAD_ALONG: usize = 8;
 
 /// How a file is stored.

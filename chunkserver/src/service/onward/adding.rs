@@ -1,7 +1,9 @@
 //! Data parts of a stripe that are added up to a parity part, which is stored once all are here.
 
+use std::sync::Arc;
+
 use towpath_fastpath::server::{PieceShape, verify_pieces};
-use towpath_fastpath::wire::WriteHeader;
+use towpath_fastpath::wire::{Why, WriteHeader};
 use towpath_fastpath::{ErrorReply, Route};
 use towpath_rpc::{Piece, RequestKey};
 use towpath_transport::{Device, Region};
@@ -12,7 +14,7 @@ use crate::service::ask::Ask;
 use crate::service::policy::Staged;
 use crate::service::server::ChunkServer;
 use crate::service::trace::{Came, Trace};
-use crate::store::{Hold, SLICE_BYTES, SumEnd, SumName, Sums, writer_crcs};
+use crate::store::{Held, Hold, SLICE_BYTES, SumEnd, SumName, Sums, writer_crcs};
 
 /// The data part of a stripe while it comes, at a server with a parity part.
 #[derive(Debug)]
@@ -24,11 +26,14 @@ pub(in crate::service) struct Adding {
     rank: u8,
     /// Pieces that begin or end within a slice.
     cut: Vec<(usize, Piece)>,
+    sums: Arc<Sums>,
     sum: Of,
 }
 
 #[derive(Debug)]
 enum Of {
+    /// Nothing of it was added yet.
+    None(SumName),
     Sum(Hold),
     /// It was stored before: the chunk had that version then.
     Made(u64),
@@ -36,35 +41,55 @@ enum Of {
 
 impl Adding {
     pub(in crate::service) fn new(
-        sums: &std::sync::Arc<Sums>,
+        sums: &Arc<Sums>,
         route: &Route,
         (header, crcs): (WriteHeader, Vec<u32>),
+        // Bytes of a send buffer, in which the sum is stored.
+        max: usize,
     ) -> Result<Self, Answer> {
+        if header.length as usize > max {
+            return Err(Answer::Error(ErrorReply::TooLong { max: max as u64 }));
+        }
         let (rank, from) = (route.rank(), usize::from(route.adds().unwrap_or(0)));
         let data = usize::from(route.data());
-        let bad = |_| Answer::Error(ErrorReply::NoSums);
+        let bad = |_| Answer::Error(ErrorReply::BadRequest { why: Why::Header });
         let shape = towpath_ec::Shape::new(data, route.servers().len() - data).map_err(bad)?;
         let WriteHeader { chunk, offset, length: byte_len, terms, .. } = header;
         let (stamp, parity) = (terms.stamp, usize::from(rank) - data);
         let name = SumName { chunk, offset, byte_len, stamp, shape, parity };
-        let sum = match sums.made(&name) {
-            Some(version) => Of::Made(version),
-            None => Of::Sum(sums.hold(name).ok_or(Answer::Error(ErrorReply::NoSums))?),
-        };
-        Ok(Self { header, crcs, from, rank, cut: Vec::new(), sum })
+        let (sums, sum) = (Arc::clone(sums), Of::None(name));
+        Ok(Self { header, crcs, from, rank, cut: Vec::new(), sums, sum })
     }
 
     /// A piece is here: it is checked and added, and its buffer is free again.
-    pub(in crate::service) fn take(&mut self, offset: usize, piece: Piece) -> Result<(), Answer> {
+    /// `whole` is what its link holds whole.
+    pub(in crate::service) fn take(
+        &mut self,
+        offset: usize,
+        piece: Piece,
+        whole: usize,
+    ) -> Result<(), Answer> {
         if PieceShape::of(&self.header, offset, piece.len()) == PieceShape::CutsSlices {
+            if self.header.length as usize > whole {
+                // Its client would have no credit left to send the rest.
+                return Err(Answer::Error(ErrorReply::TooLong { max: whole as u64 }));
+            }
             self.cut.push((offset, piece));
             return Ok(());
         }
         self.add(offset, &piece, piece.page_crcs())
     }
 
-    fn add(&self, offset: usize, bytes: &[u8], pages: &[u32]) -> Result<(), Answer> {
+    fn add(&mut self, offset: usize, bytes: &[u8], pages: &[u32]) -> Result<(), Answer> {
         verify_pieces(&self.header, &self.crcs, [(offset, bytes, pages)]).map_err(Answer::Error)?;
+        if let Of::None(name) = self.sum {
+            // Only now: what takes room is data that has come.
+            self.sum = match self.sums.hold(name) {
+                Some(Held::Made(version)) => Of::Made(version),
+                Some(Held::Sum(hold)) => Of::Sum(hold),
+                None => return Err(Answer::Error(ErrorReply::NoSums)),
+            };
+        }
         if let Of::Sum(hold) = &self.sum {
             hold.add(self.from, offset, bytes);
         }
@@ -86,6 +111,7 @@ impl Adding {
 
     fn end(&self) -> Option<SumEnd> {
         match &self.sum {
+            Of::None(_) => None,
             Of::Made(version) => Some(Ok(*version)),
             Of::Sum(hold) => hold.end(),
         }
@@ -96,10 +122,17 @@ impl Adding {
         match end {
             Ok(version) => Answer::Changed(version),
             Err(code) if code == ErrorReply::Busy.code() => Answer::Error(ErrorReply::Busy),
-            Err(0) => Answer::Error(ErrorReply::ReplicaLost { rank }),
+            // Whether it is stored is not known.
+            Err(code) if is_unsure(code) => Answer::Error(ErrorReply::ReplicaLost { rank }),
             Err(code) => Answer::Error(ErrorReply::ReplicaRefused { rank, code }),
         }
     }
+}
+
+/// Whether who is told this code does not know whether the sum was stored.
+fn is_unsure(code: u16) -> bool {
+    let lost = ErrorReply::ReplicaLost { rank: 0 };
+    [0, ErrorReply::CommitFailed.code(), lost.code()].contains(&code)
 }
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {

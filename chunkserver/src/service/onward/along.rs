@@ -60,6 +60,8 @@ pub(in crate::service) struct Along {
     class: Class,
     arrived: usize,
     may: May,
+    /// It is looked at in the next turn.
+    pub(super) is_waiting: bool,
     /// The server before was told that this one is ready.
     is_told: bool,
     /// The data that came last: those behind get it once nothing here is in the way.
@@ -168,6 +170,7 @@ impl Along {
             is_told: route.rank() == 0 || route.kind() != RouteKind::Tree,
             last: None,
             is_released: false,
+            is_waiting: false,
             ask: None,
             held: Held { _claim: claim, pass },
             route,
@@ -197,7 +200,7 @@ impl Along {
     }
 
     /// The rank of the one behind that has this request.
-    pub(in crate::service) fn rank_of(&mut self, peer: PeerId, request: u64) -> Option<u8> {
+    pub(super) fn rank_of(&mut self, peer: PeerId, request: u64) -> Option<u8> {
         self.find(peer, request).map(|next| next.route.rank())
     }
 
@@ -227,15 +230,19 @@ impl Along {
     }
 
     fn find(&mut self, peer: PeerId, request: u64) -> Option<&mut Next> {
+        // A server that was lost and is there again numbers requests from the first one on.
         let is_it = |next: &&mut Next| {
-            next.peer == peer && next.request.is_some_and(|id| id.number() == request)
+            let is_its = next.request.is_some_and(|id| id.number() == request);
+            next.peer == peer && is_its && !next.has_ended()
         };
         self.next.iter_mut().find(is_it)
     }
 
-    /// One behind is ready for the last bytes; says whether it is one of this write's.
-    pub(in crate::service) fn note_ready(&mut self, peer: PeerId, request: u64) -> bool {
-        self.find(peer, request).map(|next| next.is_ready = true).is_some()
+    /// One behind is ready for the last bytes.
+    pub(super) fn note_ready(&mut self, peer: PeerId, request: u64) {
+        if let Some(next) = self.find(peer, request) {
+            next.is_ready = true;
+        }
     }
 
     /// One behind has ended.

@@ -16,7 +16,9 @@ mod adding;
 mod along;
 mod peers;
 
-use towpath_fastpath::cap::{Capability, Relay};
+use std::collections::HashMap;
+
+use towpath_fastpath::cap::Capability;
 use towpath_fastpath::proof::PROVED;
 use towpath_fastpath::wire::{ChangeReply, WriteHeader};
 use towpath_fastpath::{ErrorKind, ErrorReply, Method, Route};
@@ -56,7 +58,8 @@ pub(super) struct Onward {
     /// Clients to be told that this server is ready for the last bytes of a request: their link,
     /// their channel's number for it, and until when.
     ready: Vec<Ready>,
-    proofs: Relay,
+    /// Which write has which request at which server behind.
+    sent: HashMap<(PeerId, u64), RequestKey>,
     /// Data parts whose sums are not stored yet.
     adding: Vec<RequestKey>,
 }
@@ -64,17 +67,18 @@ pub(super) struct Onward {
 /// A client that is to be told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
+    pub(super) request: RequestKey,
     pub(super) way: (LinkId, ChannelId),
     pub(super) number: u64,
     pub(super) deadline: Time,
 }
 
 impl Onward {
-    /// `seed` tells this worker from all others.
+    /// `seed` is for the waits before those that could not be reached are tried again.
     pub(super) fn new(seed: u64) -> Self {
-        let (peers, proofs) = (Peers::new(seed), Relay::new(seed));
+        let (peers, sent) = (Peers::new(seed), HashMap::new());
         let (waiting, ready, adding) = (Vec::new(), Vec::new(), Vec::new());
-        Self { peers, waiting, ready, proofs, adding }
+        Self { peers, waiting, ready, sent, adding }
     }
 
     /// Whether something waits here for what another worker does.
@@ -95,6 +99,7 @@ impl Onward {
     fn leave<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, along: &Along) {
         for next in &along.next {
             if let (Some(request), false) = (next.request, next.has_ended()) {
+                self.sent.remove(&(next.peer, request.number()));
                 self.peers.cancel(endpoint, next.peer, request);
             }
             self.peers.release(next.peer);
@@ -114,7 +119,7 @@ impl Onward {
         if next.has_ended() {
             return Ok(Sent::All);
         }
-        let Some(rpc) = self.peers.rpc(next.peer) else { return Ok(Sent::Waits) };
+        let Some((rpc, proofs)) = self.peers.link(next.peer) else { return Ok(Sent::Waits) };
         let request = match next.request {
             Some(request) => request,
             None => {
@@ -126,7 +131,7 @@ impl Onward {
                 let proof = match (guard, capability) {
                     (Some(guard), Some(capability)) => {
                         let of = (Method::Forward, *byte_len);
-                        let proof = guard.prove_on(&mut self.proofs, capability, of, &parts);
+                        let proof = guard.prove_on(proofs, capability, of, &parts);
                         Some(proof.map_err(|why| ErrorReply::Denied { why })?)
                     }
                     _ => None,
@@ -233,6 +238,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let (chunk, bytes) = (header.chunk, header.span());
         let claim = self.store.claims().take(chunk, bytes.start()..bytes.end());
         let claim = claim.ok_or_else(busy)?;
+        self.check_price(link, header.length)?;
         let pass = self.entries.begin(link).map_err(|Fenced| {
             self.stats.fenced += 1;
             Answer::Error(ErrorReply::Fenced)
@@ -319,13 +325,28 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         let now = self.endpoint.now();
         let until = now + Nanos(ready.deadline.since(now).0 / TIME_SHARE * (TIME_SHARE - 1));
+        let mut waits = false;
         for at in 0..along.next.len() {
             let guard = self.guard.as_ref();
             match self.onward.send(&mut self.endpoint, guard, along, (at, until)) {
                 Ok(Sent::All) => {}
-                Ok(Sent::Waits) => self.onward.waiting.push(request),
-                Err(error) => along.next[at].end(Err(error)),
+                Ok(Sent::Waits) => waits = true,
+                Err(error) => {
+                    let next = &mut along.next[at];
+                    if let Some(request) = next.request {
+                        self.onward.peers.cancel(&mut self.endpoint, next.peer, request);
+                    }
+                    next.end(Err(error));
+                }
             }
+            let next = &along.next[at];
+            if let (Some(sent), false) = (next.request, next.has_ended()) {
+                self.onward.sent.insert((next.peer, sent.number()), request);
+            }
+        }
+        // Once, however many of those behind it waits for and however often it is looked at.
+        if waits && !std::mem::replace(&mut along.is_waiting, true) {
+            self.onward.waiting.push(request);
         }
         match along.outcome() {
             None => {}
@@ -365,7 +386,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 News::Ended(peer, completion) => self.on_ended(peer, completion),
                 News::Ready(peer, numbers) => {
                     for number in numbers {
-                        if let Some(request) = self.open.note_ready(peer, number) {
+                        let found = self.onward.sent.get(&(peer, number)).copied();
+                        if let Some(request) = found {
+                            self.open.along(request).into_iter().for_each(|along| {
+                                along.note_ready(peer, number);
+                            });
                             self.advance(request);
                         }
                     }
@@ -374,14 +399,19 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
         }
         for request in std::mem::take(&mut self.onward.waiting) {
-            self.advance(request);
+            if let Some(along) = self.open.along(request) {
+                along.is_waiting = false;
+                self.advance(request);
+            }
         }
         self.tell_ready();
     }
 
     fn on_ended(&mut self, peer: PeerId, completion: Completion) {
         let number = completion.request.number();
-        let Some((request, rank)) = self.open.find_passed(peer, number) else {
+        let found = self.onward.sent.remove(&(peer, number));
+        let rank = found.and_then(|request| self.open.along(request)?.rank_of(peer, number));
+        let (Some(request), Some(rank)) = (found, rank) else {
             if let Ok(parcel) = completion.result {
                 self.endpoint.release(parcel.into_message());
             }
@@ -407,14 +437,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Tells the servers before that this one is ready for the last bytes of their writes.
     fn tell_ready(&mut self) {
         let mut ready = std::mem::take(&mut self.onward.ready);
+        // Nobody waits to hear of those that have ended.
+        ready.retain(|one| self.open.along(one.request).is_some());
+        ready.sort_unstable_by_key(|one| (one.way.0.index(), one.number));
         while let Some(&Ready { way, deadline, .. }) = ready.first() {
             let is_same = |other: &&Ready| other.way == way;
-            let told: Vec<Ready> = ready.iter().filter(is_same).take(READY_MAX).copied().collect();
+            let count = ready.iter().take_while(is_same).take(READY_MAX).count();
+            let told: Vec<Ready> = ready.drain(..count).collect();
             let body: Vec<u8> = told.iter().flat_map(|one| one.number.to_le_bytes()).collect();
             let latest = told.iter().map(|one| one.deadline).max().unwrap_or(deadline);
             let method = Method::Forward as u16;
             let pushed = self.rpc.push(&mut self.endpoint, way, method, &body, latest);
-            ready.retain(|one| one.way != way || !told.iter().any(|t| t.number == one.number));
             if let Err(PushError::Full { .. } | PushError::NoBuffer(_)) = pushed {
                 self.onward.ready.extend(told);
             }

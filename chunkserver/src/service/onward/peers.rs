@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use slab::Slab;
 use towpath_base::Prng;
+use towpath_fastpath::ChunkId;
+use towpath_fastpath::cap::Relay;
 use towpath_fastpath::leg::{Change, Leg};
 use towpath_rpc::limits::MESSAGE_BYTES_MAX_DEFAULT;
 use towpath_rpc::{Completion, RequestId, RpcClient};
@@ -12,8 +14,8 @@ use towpath_transport::{Class, Device, Endpoint, Event, LinkId, Region, Time};
 
 use super::super::limits::{PEER_IDLE, PEERS_MAX};
 
-/// Requests under way to one server: what several clients have under way to this one.
-const REQUESTS_MAX: usize = 1024;
+/// Requests under way to one server: as many as it takes of a link.
+const REQUESTS_MAX: usize = 256;
 
 /// Which server a write is passed on to, and as which class.
 pub(super) type Of = (SocketAddr, Class);
@@ -26,11 +28,15 @@ struct Peer {
     of: Of,
     leg: Leg,
     rpc: Option<RpcClient>,
+    /// Makes the proofs of what goes over this link.
+    proofs: Relay,
     /// Writes that need it.
     holders: usize,
     /// When the last one did.
     used: Time,
     is_closing: bool,
+    /// Another server needs its place.
+    gives_way: bool,
 }
 
 /// What a peer has done.
@@ -69,14 +75,24 @@ impl Peers {
     /// Takes hold of a server; none where as many are held as may be.
     pub(super) fn hold(&mut self, of: Of, now: Time) -> Option<PeerId> {
         if self.peers.len() == PEERS_MAX && !self.by_server.contains_key(&of) {
-            self.forget_unused();
+            self.make_room();
         }
         let id = match self.by_server.get(&of) {
             Some(id) => *id,
             None if self.peers.len() < PEERS_MAX => {
                 let leg = Leg::new(of.0).class(of.1);
                 let (rpc, holders, is_closing) = (None, 0, false);
-                let id = self.peers.insert(Peer { of, leg, rpc, holders, used: now, is_closing });
+                let proofs = Relay::new(ChunkId::random().0 as u64);
+                let id = self.peers.insert(Peer {
+                    of,
+                    leg,
+                    rpc,
+                    proofs,
+                    holders,
+                    used: now,
+                    is_closing,
+                    gives_way: false,
+                });
                 self.by_server.insert(of, id);
                 id
             }
@@ -90,17 +106,27 @@ impl Peers {
         })
     }
 
-    /// Forgets servers without a link that nobody needs.
-    fn forget_unused(&mut self) {
-        let by_server = &mut self.by_server;
-        self.peers.retain(|_, peer| {
+    /// Forgets servers without a link that nobody needs; where there are none, has the link closed
+    /// that has been idle for longest.
+    fn make_room(&mut self) {
+        let (by_server, gone) = (&mut self.by_server, &self.gone);
+        self.peers.retain(|id, peer| {
             let is_down = peer.rpc.is_none() && peer.leg.next_due() < Time::NEVER;
-            let is_kept = peer.holders > 0 || !is_down;
+            // What has happened to it is still to be told.
+            let is_kept = peer.holders > 0 || !is_down || gone.contains(&id);
             if !is_kept {
                 by_server.remove(&peer.of);
             }
             is_kept
         });
+        if self.peers.len() < PEERS_MAX {
+            return;
+        }
+        let is_idle = |peer: &&mut Peer| {
+            peer.holders == 0 && peer.rpc.as_ref().is_some_and(|rpc| rpc.held() == 0)
+        };
+        let idle = self.peers.iter_mut().map(|(_, peer)| peer).filter(is_idle);
+        idle.min_by_key(|peer| peer.used).into_iter().for_each(|peer| peer.gives_way = true);
     }
 
     /// A write needs it no more.
@@ -110,8 +136,14 @@ impl Peers {
         }
     }
 
+    /// What sends requests to it while its link is up, and what makes their proofs.
+    pub(super) fn link(&mut self, id: PeerId) -> Option<(&mut RpcClient, &mut Relay)> {
+        let peer = self.peers.get_mut(id)?;
+        Some((peer.rpc.as_mut()?, &mut peer.proofs))
+    }
+
     /// What sends requests to it, while its link is up.
-    pub(super) fn rpc(&mut self, id: PeerId) -> Option<&mut RpcClient> {
+    fn rpc(&mut self, id: PeerId) -> Option<&mut RpcClient> {
         self.peers.get_mut(id)?.rpc.as_mut()
     }
 
@@ -142,6 +174,7 @@ impl Peers {
         };
         match self.by_link.get(&link) {
             Some(id) => self.pass(endpoint, *id, event),
+            None if !is_about_links(&event) => Some(event),
             None => {
                 for id in self.unsettled() {
                     event = self.pass(endpoint, id, event)?;
@@ -199,7 +232,8 @@ impl Peers {
                 Some(rpc) => {
                     rpc.expire(endpoint);
                     let is_idle = peer.holders == 0 && rpc.held() == 0;
-                    if is_idle && !peer.is_closing && now.since(peer.used) >= PEER_IDLE {
+                    let is_old = peer.gives_way || now.since(peer.used) >= PEER_IDLE;
+                    if is_idle && !peer.is_closing && is_old {
                         peer.is_closing = true;
                         peer.leg.refuse(endpoint);
                     }
@@ -229,7 +263,7 @@ impl Peers {
             }
         }
         let id = self.gone.pop()?;
-        let peer = &mut self.peers[id];
+        let Some(peer) = self.peers.get_mut(id) else { return Some(News::Gone(id)) };
         if let Some(rpc) = peer.rpc.take() {
             self.by_link.remove(&rpc.link());
         }
@@ -239,6 +273,17 @@ impl Peers {
         }
         Some(News::Gone(id))
     }
+}
+
+/// Whether it may be about a link that is being made.
+fn is_about_links(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Connected { .. }
+            | Event::ChannelOpened { .. }
+            | Event::ChannelClosed { .. }
+            | Event::LinkDown { .. }
+    )
 }
 
 #[cfg(test)]

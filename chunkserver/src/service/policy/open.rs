@@ -92,7 +92,7 @@ impl Open {
     ) -> Option<(&mut Along, Ready)> {
         let Begun { responder, deadline, number, along, .. } = self.begun.get_mut(&request)?;
         let way = (responder.link(), responder.channel());
-        let ready = Ready { way, number: *number, deadline: *deadline };
+        let ready = Ready { request, way, number: *number, deadline: *deadline };
         Some((along.as_deref_mut()?, ready))
     }
 
@@ -121,31 +121,6 @@ impl Open {
         let Begun { responder, deadline, began, what, .. } = self.begun.remove(&request)?;
         let What::Adding(adding) = what else { return None };
         Some(((responder, deadline, began), adding))
-    }
-
-    /// The write that has this number at a server behind, and the rank of that.
-    pub(in crate::service) fn find_passed(
-        &mut self,
-        peer: PeerId,
-        number: u64,
-    ) -> Option<(RequestKey, u8)> {
-        self.begun.iter_mut().find_map(|(request, begun)| {
-            let rank = begun.along.as_mut()?.rank_of(peer, number)?;
-            Some((*request, rank))
-        })
-    }
-
-    /// A server behind is ready for the last bytes of a write: which.
-    pub(in crate::service) fn note_ready(
-        &mut self,
-        peer: PeerId,
-        number: u64,
-    ) -> Option<RequestKey> {
-        let mut passed = self.begun.iter_mut();
-        passed.find_map(|(request, begun)| {
-            let is_it = begun.along.as_mut()?.note_ready(peer, number);
-            is_it.then_some(*request)
-        })
     }
 
     /// Writes that are to go to a server, and have not.
@@ -214,7 +189,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) {
         let (request, link) = (to.0.request_key(), to.0.link());
         if route.adds().is_some() {
-            let adding = Adding::new(self.store.sums(), &route, (header, crcs));
+            let room = self.read_bytes_max;
+            let adding = Adding::new(self.store.sums(), &route, (header, crcs), room);
             return self.note_begun(to, adding.map(What::Adding), None);
         }
         let (what, along) = match self.begin_along(link, route, (&header, &crcs), capability) {
@@ -281,8 +257,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     fn on_data(&mut self, request: RequestKey, offset: usize, piece: Piece) {
+        let Some(link) = self.open.begun.get(&request).map(|begun| begun.responder.link()) else {
+            return;
+        };
         if let Some(adding) = self.open.adding(request) {
-            if let Err(answer) = adding.take(offset, piece) {
+            let whole = self.endpoint.whole_bytes_max(link).unwrap_or(0) as usize;
+            if let Err(answer) = adding.take(offset, piece, whole) {
                 self.stats.wire_corrupt += 1;
                 self.refuse_begun(request, answer);
             }
