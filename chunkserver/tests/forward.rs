@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,6 +175,38 @@ fn a_writer_is_told_in_time_of_a_server_that_is_gone_or_hangs() {
         tries += 1;
         assert!(tries < 1_000, "its bytes are claimed for good");
     }
+}
+
+#[test]
+fn servers_that_do_not_answer_hold_up_nothing_else() {
+    let mut row = Row::new(1, config);
+    row.create(CHUNK);
+    // They take connections and say nothing.
+    let mute: Vec<TcpListener> =
+        (0..6).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+    let mute = mute.iter().map(|mute| mute.local_addr().expect("it is bound"));
+    let places: Vec<SocketAddr> = row.places().into_iter().chain(mute).collect();
+    let tree = Route::new(RouteKind::Tree, &places).expect("a route");
+    let first = &mut row.clients[0];
+    let (endpoint, along) = (&mut first.endpoint, (&tree, Terms::default()));
+    let op = first.chunks.start_forward_copy(endpoint, along, (CHUNK, 0), &[1; 100]);
+    let op = op.expect("it is sent");
+    let mut other = Client::connect(row.servers[0].addr);
+    let chunk = ChunkId(CHUNK.0 + 1);
+    other.create(chunk, None).expect("a chunk");
+    let mut ended = None;
+    for round in 0.. {
+        // What waits for them takes no more work with each turn.
+        other.write(chunk, 0, &[round as u8; 100]).expect("it is served");
+        ended = row.clients[0].turn();
+        if ended.is_some() {
+            break;
+        }
+    }
+    let (which, how) = ended.expect("it ends");
+    assert_eq!(which, op);
+    let error = refusal(how.map(drop).map_err(|error| error.kind));
+    assert!(matches!(error, ErrorReply::ReplicaRefused { code: 0, .. }), "{error}");
 }
 
 #[test]
