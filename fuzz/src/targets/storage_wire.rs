@@ -255,6 +255,12 @@ mod tests {
         ]
     }
 
+    fn route() -> Vec<u8> {
+        let servers = ["10.0.0.1:7400", "10.0.0.2:7400", "[2001:db8::3]:7400"];
+        let servers = servers.map(|server| server.parse().expect("an address"));
+        Route::new(RouteKind::Tree, &servers).expect("a route").emit()
+    }
+
     #[test]
     fn the_seeds_of_storage_wire_are_as_made() {
         let chunk = ChunkId(7);
@@ -301,11 +307,8 @@ mod tests {
             runs: runs.into(),
             more: false,
         };
-        let servers = ["10.0.0.1:7400", "10.0.0.2:7400", "[2001:db8::3]:7400"];
-        let servers = servers.map(|server| server.parse().expect("an address"));
-        let route = Route::new(RouteKind::Tree, &servers).expect("a route");
         let made = [
-            ("route", with(ROUTE, &route.emit())),
+            ("route", with(ROUTE, &route())),
             ("push", with(0, &push.emit())),
             ("rpc", with(0, &[1, 1, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0])),
             ("write", with(1, &write)),
