@@ -645,3 +645,25 @@ fn what_was_stored_is_read_whichever_three_of_nine_servers_are_killed() {
     println!("{made} parts were made anew");
     assert!(made >= 40, "files were stored while three were gone");
 }
+
+#[test]
+fn the_network_carries_each_byte_as_often_as_the_policy_says() {
+    let bytes = pattern(8 << 20, 9);
+    for (policy, times) in [
+        ("flat:1", 1.0),
+        ("flat:3", 3.0),
+        ("ring:3", 3.0),
+        ("tree:3", 3.0),
+        ("rs:8+3", 1.375),
+        ("rs:8+3,triec", 4.0),
+    ] {
+        let mut fleet = Fleet::new(11);
+        let options = PutOptions::new(policy.parse().expect("a policy"));
+        put(&servers(), &fleet, &options, &bytes);
+        let running = fleet.running.drain();
+        // Each byte counts where it was taken in, once, whatever was lost and sent again.
+        let taken = running.map(|(_, server)| server.stop().stats.links.bytes_received);
+        let found = taken.sum::<u64>() as f64 / bytes.len() as f64;
+        assert!((found / times - 1.0).abs() < 0.02, "{policy}: {found} for {times}");
+    }
+}

@@ -6,3 +6,4 @@ pub mod fastpath;
 pub mod haechi;
 pub mod links;
 pub(crate) mod load;
+pub mod policies;

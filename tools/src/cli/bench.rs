@@ -3,7 +3,7 @@
 use super::error::CliError;
 use super::interrupt::Interrupt;
 use super::study::{self, Family, FamilyArgs};
-use crate::bench::{classes as classes_bench, ec, fastpath, haechi, links};
+use crate::bench::{classes as classes_bench, ec, fastpath, haechi, links, policies};
 use clap::{Args as ClapArgs, Subcommand};
 use towpath_lab::studies::{Clock, Study, classes};
 
@@ -24,6 +24,8 @@ enum What {
     Fastpath(FamilyArgs<Fastpath>),
     /// Reservations: what tenants get of a chunk server in each period, each a process of its own
     Haechi(FamilyArgs<Haechi>),
+    /// Policies: how long a write takes to one server and to several, by each way
+    Policies(FamilyArgs<Policies>),
     /// Links that many channels and threads share: throughput, fairness, latency
     Links(FamilyArgs<Links>),
 }
@@ -111,6 +113,26 @@ Whatever else runs on the machine takes from both. The experiments of the paper 
     }
 }
 
+/// What ways to several servers are measured by.
+#[derive(Clone, Debug)]
+pub(crate) struct Policies;
+
+impl Family for Policies {
+    const COMMAND: &'static str = "bench policies";
+    const CLOCK: Clock = Clock::Machine;
+    const TITLE: &'static str = "Writes to several servers, measured on this machine";
+    const AFTER_HELP: &'static str = "\
+Each server is a process of its own, with a folder under TMPDIR, over UDP on loopback. Points take
+turns, round by round, one write at a time. All share the cores of this machine, with whatever else
+runs on it. The experiments of the paper are under `towpath sim policies`.";
+    const TAKES: &'static str = "within two minutes";
+    const STUDIES: &'static [&'static Study] = policies::ALL;
+
+    fn replays(_: &Study) -> bool {
+        false
+    }
+}
+
 /// What shared links are measured by.
 #[derive(Clone, Debug)]
 pub(crate) struct Links;
@@ -141,5 +163,6 @@ pub(crate) fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), CliErro
         What::Fastpath(args) => study::run(args, interrupt),
         What::Haechi(args) => study::run(args, interrupt),
         What::Links(args) => study::run(args, interrupt),
+        What::Policies(args) => study::run(args, interrupt),
     }
 }
