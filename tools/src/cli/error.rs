@@ -180,7 +180,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Spread(#[from] SpreadFailed),
     /// A file on several servers has damage.
-    #[error("missing or damaged parts: {parts}: `towpath repair --scrub` makes them anew")]
+    #[error("missing or damaged parts: {parts}: `towpath repair --scrub` makes them whole")]
     BadParts {
         /// Parts.
         parts: usize,
