@@ -99,6 +99,26 @@ impl Leg {
         None
     }
 
+    /// Goes on with a link that was made, or not, where HELLOs travel in another way than over TCP
+    /// (see [`Endpoint::establish`]): in place of [`begin`](Self::begin), and when that is due.
+    pub fn joined<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        link: Option<LinkId>,
+        prng: &mut Prng,
+    ) -> Option<Change> {
+        if let Some(link) = link {
+            match endpoint.open_channel(link, false) {
+                Ok(channel) => {
+                    self.state = State::Opening(link, channel);
+                    return None;
+                }
+                Err(_) => endpoint.close(link),
+            }
+        }
+        Some(self.failed(endpoint.now(), prng, None))
+    }
+
     /// Takes an event in that may be this leg's; gives it back where others want it too.
     pub fn on_event<D: Device<Memory = Region>>(
         &mut self,
@@ -109,14 +129,7 @@ impl Leg {
         let now = endpoint.now();
         let change = match (self.state, &event) {
             (State::Connecting(of), Event::Connected { connect, link, .. }) if of == *connect => {
-                match endpoint.open_channel(*link, false) {
-                    Ok(channel) => {
-                        self.state = State::Opening(*link, channel);
-                        return (None, None);
-                    }
-                    Err(_) => endpoint.close(*link),
-                }
-                self.failed(now, prng, None)
+                return (None, self.joined(endpoint, Some(*link), prng));
             }
             (State::Connecting(of), Event::ConnectFailed { connect, .. }) if of == *connect => {
                 let Event::ConnectFailed { error, .. } = event else { return (None, None) };
