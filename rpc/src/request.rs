@@ -42,7 +42,7 @@ impl Responder {
 }
 
 /// A request under way at a server; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestKey {
     pub(crate) key: usize,
     pub(crate) serial: u64,

@@ -1,6 +1,6 @@
 //! Requests whose data is still coming: which events are for which, and the answers to effects.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use towpath_fastpath::cap::Capability;
@@ -59,7 +59,8 @@ enum What {
 /// The requests whose data is still coming: no more than links may have under way.
 #[derive(Debug)]
 pub(in crate::service) struct Open {
-    begun: HashMap<RequestKey, Begun>,
+    /// In an order, so that a run in virtual time can be repeated.
+    begun: BTreeMap<RequestKey, Begun>,
     next_stage: u64,
     /// Where stages are told that are not wanted any more.
     unwanted: (Sender<Unwanted>, Receiver<Unwanted>),
@@ -69,7 +70,7 @@ pub(in crate::service) struct Open {
 
 impl Default for Open {
     fn default() -> Self {
-        Self { begun: HashMap::new(), next_stage: 0, unwanted: unbounded(), waiting: None }
+        Self { begun: BTreeMap::new(), next_stage: 0, unwanted: unbounded(), waiting: None }
     }
 }
 
@@ -127,6 +128,12 @@ impl Open {
     pub(in crate::service) fn unsent_to(&self, peer: PeerId) -> Vec<RequestKey> {
         let is_it = |begun: &Begun| begun.along.as_ref().is_some_and(|a| a.is_unsent_to(peer));
         self.begun.iter().filter(|(_, begun)| is_it(begun)).map(|(request, _)| *request).collect()
+    }
+
+    /// How many there are, and stages that are to be forgotten.
+    #[cfg(test)]
+    pub(in crate::service) fn left(&self) -> (usize, usize) {
+        (self.begun.len(), self.unwanted.1.len() + usize::from(self.waiting.is_some()))
     }
 
     fn writing(&mut self, request: RequestKey) -> Option<&mut Writing> {
