@@ -22,6 +22,9 @@ pub struct Claims {
 struct State {
     chunks: HashMap<ChunkId, Vec<(u64, Range<u64>)>>,
     next: u64,
+    /// They keep nobody out.
+    #[cfg(test)]
+    is_off: bool,
 }
 
 /// A claim, until it is dropped.
@@ -37,13 +40,31 @@ impl Claims {
     pub fn take(self: &Arc<Self>, chunk: ChunkId, bytes: Range<u64>) -> Option<Claim> {
         let mut state = self.lock();
         let number = state.next;
+        #[cfg(test)]
+        let is_off = state.is_off;
         let held = state.chunks.entry(chunk).or_default();
-        if held.iter().any(|(_, held)| held.start < bytes.end && bytes.start < held.end) {
+        let is_taken =
+            held.iter().any(|(_, held)| held.start < bytes.end && bytes.start < held.end);
+        #[cfg(test)]
+        let is_taken = is_taken && !is_off;
+        if is_taken {
             return None;
         }
         held.push((number, bytes));
         state.next += 1;
         Some(Claim { claims: Arc::clone(self), chunk, number })
+    }
+
+    /// Has them keep nobody out, for tests that must notice.
+    #[cfg(test)]
+    pub(crate) fn switch_off(&self) {
+        self.lock().is_off = true;
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.lock().chunks.values().map(Vec::len).sum()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

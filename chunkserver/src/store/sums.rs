@@ -38,6 +38,9 @@ pub type SumEnd = Result<u64, u16>;
 #[derive(Debug, Default)]
 pub struct Sums {
     state: Mutex<State>,
+    /// What was added before is added again.
+    #[cfg(test)]
+    forgets: std::sync::atomic::AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +117,17 @@ impl Sums {
         Some(Held::Sum(Hold { sums: Arc::clone(self), sum }))
     }
 
+    /// Has it forget what was added, for tests that must notice.
+    #[cfg(test)]
+    pub(crate) fn switch_off_seen(&self) {
+        self.forgets.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    fn forgets(&self) -> bool {
+        self.forgets.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Bytes of all sums.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -132,9 +146,12 @@ impl Hold {
         let first = at / SLICE_BYTES;
         let slices = sums.chunks_exact_mut(SLICE_BYTES).zip(seen).skip(first);
         for ((sum, seen), slice) in slices.zip(bytes.chunks_exact(SLICE_BYTES)) {
-            if *seen & bit == 0 && factor.add_to(slice, sum).is_ok() {
+            let is_new = *seen & bit == 0;
+            #[cfg(test)]
+            let is_new = is_new || self.sums.forgets();
+            if is_new && factor.add_to(slice, sum).is_ok() {
                 *seen |= bit;
-                *left -= 1;
+                *left = left.saturating_sub(1);
             }
         }
     }

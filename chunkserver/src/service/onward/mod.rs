@@ -15,6 +15,8 @@
 mod adding;
 mod along;
 mod peers;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 

@@ -60,12 +60,23 @@ pub(super) struct Peers {
     /// Those that could not be reached, or whose link was lost.
     gone: Vec<PeerId>,
     prng: Prng,
+    /// Its owner makes the links: in virtual time there is no TCP.
+    #[cfg(test)]
+    by_hand: bool,
 }
 
 impl Peers {
     pub(super) fn new(seed: u64) -> Self {
         let (by_server, by_link) = (HashMap::new(), HashMap::new());
-        Self { peers: Slab::new(), by_server, by_link, gone: Vec::new(), prng: Prng::new(seed) }
+        Self {
+            peers: Slab::new(),
+            by_server,
+            by_link,
+            gone: Vec::new(),
+            prng: Prng::new(seed),
+            #[cfg(test)]
+            by_hand: false,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -238,6 +249,8 @@ impl Peers {
                         peer.leg.refuse(endpoint);
                     }
                 }
+                #[cfg(test)]
+                None if self.by_hand => {}
                 None if peer.holders > 0 => {
                     if let Some(Change::Failed(error)) = peer.leg.begin(endpoint, &mut self.prng) {
                         let server = peer.of.0;
@@ -248,6 +261,39 @@ impl Peers {
                 None => {}
             }
         }
+    }
+
+    /// Has its owner make the links.
+    #[cfg(test)]
+    pub(super) fn join_by_hand(&mut self) {
+        self.by_hand = true;
+    }
+
+    /// The servers that links are to be made to now.
+    #[cfg(test)]
+    pub(super) fn wanted(&self, now: Time) -> Vec<(PeerId, Of)> {
+        let is_due = |peer: &&Peer| peer.rpc.is_none() && peer.leg.next_due() <= now;
+        let wanted = self.peers.iter().filter(|(_, peer)| is_due(peer) && peer.holders > 0);
+        wanted.map(|(id, peer)| (id, peer.of)).collect()
+    }
+
+    /// A link was made to one of them, or could not be.
+    #[cfg(test)]
+    pub(super) fn join<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        id: PeerId,
+        link: Option<LinkId>,
+    ) {
+        let failed = self.peers[id].leg.joined(endpoint, link, &mut self.prng);
+        self.gone.extend(failed.map(|_| id));
+    }
+
+    /// Writes that need a server, and requests under way to one.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> (usize, usize) {
+        let held = self.peers.iter().filter_map(|(_, peer)| Some(peer.rpc.as_ref()?.held()));
+        (self.peers.iter().map(|(_, peer)| peer.holders).sum(), held.sum())
     }
 
     /// What has happened since: to be called until there is nothing more.

@@ -150,6 +150,13 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         }
     }
 
+    /// Bytes of what was staged and is neither asked for nor forgotten, and whether nothing is
+    /// under way.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> (u64, bool) {
+        (self.core.early.bytes(), self.core.is_idle())
+    }
+
     /// Drives the store until nobody can ask any more and all is answered, and seals it.
     pub(super) fn run(mut self) -> Result<(), FlushFailed> {
         self.turn_bytes = TURN_BYTES;
