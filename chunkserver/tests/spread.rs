@@ -42,7 +42,8 @@ impl Fleet {
     fn config(&self, number: usize, listen: SocketAddr) -> DaemonConfig {
         let capacity_bytes = 64 << 20;
         let folder = self.folders.path().join(number.to_string());
-        DaemonConfig { listen, capacity_bytes, ..config(&folder) }
+        // Each server of a stripe has links to all others.
+        DaemonConfig { listen, capacity_bytes, links_max: 32, ..config(&folder) }
     }
 
     fn begin(&self, number: usize, listen: SocketAddr) -> Running {
