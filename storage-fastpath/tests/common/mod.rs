@@ -303,6 +303,7 @@ impl Service {
             }
             // One link at a time: there is no older one to refuse.
             StorageRequest::Session { .. } => Answer::Reply(done_reply(endpoint)),
+            // Not done here, and said so: whoever asks waits for an answer.
             StorageRequest::Clear(_)
             | StorageRequest::Read(_)
             | StorageRequest::Write { .. }
@@ -310,7 +311,7 @@ impl Service {
             | StorageRequest::Locate { .. }
             | StorageRequest::Sketch { .. }
             | StorageRequest::Forward { .. }
-            | StorageRequest::Revoke { .. } => Answer::Silence,
+            | StorageRequest::Revoke { .. } => Answer::Error(ErrorReply::StoreFailed),
         }
     }
 }
