@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(with("layout\": 1", "layout\": 2"), Err(LayoutError::Form(2)));
         let longest = u64::MAX.to_string();
         assert_eq!(with("1000000", &longest), Err(LayoutError::Bytes(u64::MAX)));
-        assert!(matches!(with("rs:2+1", "ring:3"), Err(LayoutError::Policy(_))));
+        assert!(matches!(with("rs:2+1", "chain:3"), Err(LayoutError::Policy(_))));
         assert!(matches!(with("0000000002\"", "x\""), Err(LayoutError::Chunk(_))));
         assert!(matches!(with("{", "["), Err(LayoutError::Json(_))));
         assert!(matches!(with("generation", "more"), Err(LayoutError::Json(_))));
