@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use towpath_ec::{Factor, Shape};
+use towpath_ec::{Code, Factor, Shape};
 
 use super::slice::{ChunkId, SLICE_BYTES};
 
@@ -58,6 +58,8 @@ struct State {
 #[derive(Debug)]
 struct Sum {
     name: SumName,
+    /// What each data part is multiplied by.
+    factors: Vec<Factor>,
     of: Mutex<Of>,
 }
 
@@ -111,7 +113,9 @@ impl Sums {
             is_taken: false,
             end: None,
         };
-        let sum = Arc::new(Sum { name, of: Mutex::new(of) });
+        let (code, data) = (Code::new(name.shape), 0..name.shape.k());
+        let factors = data.map(|data| Factor::new(code.coefficient(name.parity, data))).collect();
+        let sum = Arc::new(Sum { name, factors, of: Mutex::new(of) });
         state.bytes += byte_len;
         state.sums.insert(name, (Arc::clone(&sum), 1));
         Some(Held::Sum(Hold { sums: Arc::clone(self), sum }))
@@ -139,8 +143,7 @@ impl Hold {
     /// Adds whole slices of a data part from `at` of the unit on. What was added before is not
     /// added again, so whoever does not know may add it once more.
     pub fn add(&self, data: usize, at: usize, bytes: &[u8]) {
-        let SumName { shape, parity, .. } = self.sum.name;
-        let factor = Factor::new(towpath_ec::Code::new(shape).coefficient(parity, data));
+        let Some(factor) = self.sum.factors.get(data) else { return };
         let (mut of, bit) = (lock(&self.sum.of), 1 << data);
         let Of { bytes: sums, seen, left, .. } = &mut *of;
         let first = at / SLICE_BYTES;
@@ -233,7 +236,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use towpath_base::Prng;
-    use towpath_ec::Code;
 
     fn name(byte_len: u32, stamp: u64) -> SumName {
         let shape = Shape::new(3, 2).expect("a shape");
