@@ -153,14 +153,13 @@ fn a_writer_is_told_in_time_of_a_server_that_is_gone_or_hangs() {
     servers[2].signal("STOP");
     let hasty = ClientConfig::new().timeout(Nanos::from_secs(4));
     let client = towpath_fastpath::Client::connect(places[0], hasty).expect("a server");
-    let written =
-        client.write_along((Arc::new(route.clone()), 0), CHUNK, 0, pattern(9_000, 2)).wait();
+    let written = client.write_along(Arc::new(route.clone()), CHUNK, 0, pattern(9_000, 2)).wait();
     let error = written.expect_err("one of them hangs").kind;
     assert_ne!(error.fate(), Fate::Happened, "{error}");
     servers[2].signal("CONT");
     // Dead, it is known at once, or when its link is given up.
     servers.truncate(2);
-    let written = client.write_along((Arc::new(route), 0), CHUNK, 0, pattern(9_000, 3)).wait();
+    let written = client.write_along(Arc::new(route), CHUNK, 0, pattern(9_000, 3)).wait();
     let error = written.expect_err("one of them is gone").kind;
     assert_ne!(error.fate(), Fate::Happened, "{error}");
     // The first one makes nothing that those behind have not made, and takes other writes.
@@ -231,7 +230,7 @@ fn two_who_write_the_same_bytes_leave_the_same_at_every_server() {
                     let offset = prng.below(4) * 4_096 + prng.below(2) * 100;
                     let len = 1 + prng.below(20_000) as usize;
                     let bytes = pattern(len, prng.next_u64());
-                    asked.push(writer.write_along((Arc::clone(&route), 0), chunk, offset, bytes));
+                    asked.push(writer.write_along(Arc::clone(&route), chunk, offset, bytes));
                 }
             }
             asked.into_iter().for_each(|asked| asked.wait().expect("it is repeated while busy"));
@@ -257,8 +256,8 @@ fn a_layout_that_is_older_than_one_of_the_chunks_writes_to_none() {
         clients.iter().for_each(|client| client.create(chunk, None, of(1)).wait().expect("new"));
         let route = Arc::new(row.route(kind, 4));
         let write = |chain: u32, seed| {
-            let route = (Arc::clone(&route), chain);
-            clients[0].write_along(route, chunk, 0, pattern(9_000, seed)).wait()
+            let client = clients[0].on_chain(chain);
+            client.write_along(Arc::clone(&route), chunk, 0, pattern(9_000, seed)).wait()
         };
         write(1, 1).expect("the layout is that of all");
         let version = |client: &towpath_fastpath::Client| client.stat(chunk).wait().expect("it");

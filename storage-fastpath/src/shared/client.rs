@@ -162,7 +162,7 @@ impl Client {
         Self { alone: true, ..self.clone() }
     }
 
-    /// The same client, for chunks that have that chain version: every write, clear and finish
+    /// The same client, for chunks that have that chain version: every write, also along a route, clear and finish
     /// names it, and a [`put`](Self::put) makes its chunk with it. It is 0 at first.
     #[must_use]
     pub fn on_chain(&self, chain: u32) -> Self {
@@ -315,17 +315,15 @@ impl Client {
     }
 
     /// As [`write`](Self::write), along the servers of a route, of which this client's is the
-    /// first: it has ended well when all of them have made it durable. `chain` is the chain version
-    /// of the chunks, 0 where they have none.
+    /// first: it has ended well when all of them have made it durable.
     pub fn write_along(
         &self,
-        (route, chain): (Arc<Route>, u32),
+        route: Arc<Route>,
         chunk: ChunkId,
         offset: u64,
         bytes: impl Into<Vec<u8>>,
     ) -> Pending<()> {
-        let terms = Terms { chain, ..Terms::default() };
-        self.forward(route, (chunk, offset), bytes.into(), terms)
+        self.forward(route, (chunk, offset), bytes.into(), self.any_terms())
     }
 
     /// Writes a data unit of a stripe, of whole slices: it has ended well when it is durable, and
@@ -339,7 +337,7 @@ impl Client {
         bytes: impl Into<Vec<u8>>,
         stamp: u64,
     ) -> Pending<()> {
-        let terms = Terms { stamp, ..Terms::default() };
+        let terms = Terms { stamp, ..self.any_terms() };
         self.forward(route, (chunk, offset), bytes.into(), terms)
     }
 

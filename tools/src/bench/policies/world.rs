@@ -134,8 +134,8 @@ impl World {
                 let kind = if is_ring { RouteKind::Ring } else { RouteKind::Tree };
                 let route = Arc::new(Route::new(kind, places)?);
                 for (at, op) in ops() {
-                    let along = (Arc::clone(&route), 0);
-                    asked.push(clients[0].write_along(along, chunk, at, op));
+                    let route = Arc::clone(&route);
+                    asked.push(clients[0].write_along(route, chunk, at, op));
                 }
             }
             Policy::Coded(shape) | Policy::Triec(shape) => {
