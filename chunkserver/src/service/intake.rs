@@ -53,13 +53,23 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             Ok(Ask::Revoke(serial, until_ms)) => {
                 self.revoke(responder, deadline, serial, until_ms);
             }
-            Ok(ask) => {
-                let class = self.class_of(responder.link());
-                let trace = Trace::new(came, self.endpoint.now(), class, &ask);
-                self.take_in(responder, deadline, ask, trace, None);
-            }
+            Ok(ask) => self.take_in_new(responder, deadline, ask, came, None),
             Err(answer) => self.answer(responder, deadline, answer),
         }
+    }
+
+    /// A request that is here and checked waits for the store, as [`take_in`](Self::take_in).
+    pub(super) fn take_in_new(
+        &mut self,
+        responder: Responder,
+        deadline: Time,
+        ask: Ask,
+        came: Came,
+        passed: Option<Passed>,
+    ) {
+        let class = self.class_of(responder.link());
+        let trace = Trace::new(came, self.endpoint.now(), class, &ask);
+        self.take_in(responder, deadline, ask, trace, passed);
     }
 
     /// A request waits for the store, and for the tokens of its tenant.

@@ -50,6 +50,15 @@ enum Found {
     Key(Key),
 }
 
+impl Found {
+    fn secret(self, bytes: &[u8; CAPABILITY_BYTES]) -> [u8; SECRET_BYTES] {
+        match self {
+            Self::Secret(secret) => secret,
+            Self::Key(key) => key.secret(bytes),
+        }
+    }
+}
+
 fn place(bytes: &[u8; CAPABILITY_BYTES]) -> usize {
     towpath_base::crc::crc32c(bytes) as usize % SECRETS_KEPT
 }
@@ -106,11 +115,7 @@ impl Checker {
     pub fn grant(&self, capability: &Capability) -> Result<Grant, Denied> {
         let bytes = capability.emit();
         let found = self.state().find(capability.key, &bytes).ok_or(Denied::Key)?;
-        let secret = match found {
-            Found::Secret(secret) => secret,
-            Found::Key(key) => key.secret(&bytes),
-        };
-        Ok(Grant { capability: *capability, secret })
+        Ok(Grant { capability: *capability, secret: found.secret(&bytes) })
     }
 
     /// The capabilities that are revoked.
@@ -143,10 +148,7 @@ impl Checker {
             (state.find(capability.key, bytes).ok_or(Denied::Key)?, state.generation)
         };
         // Without the lock: it takes a while, and whoever comes may ask for it.
-        let secret = match found {
-            Found::Secret(secret) => secret,
-            Found::Key(key) => key.secret(bytes),
-        };
+        let secret = found.secret(bytes);
         let expected = tag(&secret, &nonce, (method, data_len), [body]);
         if !bool::from(expected[..].ct_eq(shown)) {
             return Err(Denied::Forged);

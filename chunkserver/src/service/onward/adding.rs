@@ -11,9 +11,9 @@ use towpath_transport::{Device, Region};
 use super::Passed;
 use crate::service::answer::Answer;
 use crate::service::ask::Ask;
-use crate::service::policy::Staged;
+use crate::service::policy::{Staged, runs};
 use crate::service::server::ChunkServer;
-use crate::service::trace::{Came, Trace};
+use crate::service::trace::Came;
 use crate::store::{Held, Hold, SLICE_BYTES, SumEnd, SumName, Sums, writer_crcs};
 
 /// The data part of a stripe while it comes, at a server with a parity part.
@@ -98,13 +98,10 @@ impl Adding {
 
     /// All of it is here.
     pub(in crate::service) fn complete(&mut self) -> Result<(), Answer> {
-        let mut cut = std::mem::take(&mut self.cut);
-        cut.sort_unstable_by_key(|(offset, _)| *offset);
-        let follows = |a: &(usize, Piece), b: &(usize, Piece)| a.0 + a.1.len() == b.0;
-        for run in cut.chunk_by(follows) {
-            let bytes: Vec<u8> = run.iter().flat_map(|(_, piece)| piece.iter().copied()).collect();
+        for run in runs(&mut std::mem::take(&mut self.cut)) {
+            let pieces: Vec<&[u8]> = run.iter().map(|(_, piece)| &piece[..]).collect();
             let at = run.first().map_or(0, |(offset, _)| *offset);
-            self.add(at, &bytes, &[])?;
+            self.add(at, &pieces.concat(), &[])?;
         }
         Ok(())
     }
@@ -158,10 +155,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         debug_assert_eq!(crcs.len(), bytes.len() / SLICE_BYTES);
         let data = vec![Piece::from(copied.freeze())];
         let ask = Ask::Write(header, data, crcs, Staged::default());
-        let now = self.endpoint.now();
-        let (came, class) = (Came { began, taken: now }, self.class_of(responder.link()));
-        let trace = Trace::new(came, now, class, &ask);
-        self.take_in(responder, deadline, ask, trace, Some(passed));
+        let came = Came { began, taken: self.endpoint.now() };
+        self.take_in_new(responder, deadline, ask, came, Some(passed));
     }
 
     /// What waits for sums that other workers store.

@@ -39,13 +39,6 @@ pub(super) struct Next {
     ended: Option<Result<(), ErrorReply>>,
 }
 
-/// What the store says whether the write would be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum May {
-    Asked,
-    Yes,
-}
-
 /// A write that is passed on, from its header to the answers of those behind.
 #[derive(Debug)]
 pub(in crate::service) struct Along {
@@ -59,7 +52,8 @@ pub(in crate::service) struct Along {
     chunk: ChunkId,
     class: Class,
     arrived: usize,
-    may: May,
+    /// The store would make it.
+    is_allowed: bool,
     /// It is looked at in the next turn.
     pub(super) is_waiting: bool,
     /// The server before was told that this one is ready.
@@ -166,7 +160,7 @@ impl Along {
             chunk: header.chunk,
             class,
             arrived: 0,
-            may: if is_last { May::Yes } else { May::Asked },
+            is_allowed: is_last,
             is_told: route.rank() == 0 || route.kind() != RouteKind::Tree,
             last: None,
             is_released: false,
@@ -187,7 +181,7 @@ impl Along {
 
     /// Whether the store has to say that it would make it.
     pub(super) fn asks_store(&self) -> bool {
-        self.may == May::Asked
+        !self.is_allowed
     }
 
     /// A server cannot be reached: what has not gone to it does not go.
@@ -226,7 +220,7 @@ impl Along {
 
     /// The store would make it.
     pub(super) fn allow(&mut self) {
-        self.may = May::Yes;
+        self.is_allowed = true;
     }
 
     fn find(&mut self, peer: PeerId, request: u64) -> Option<&mut Next> {
@@ -254,7 +248,7 @@ impl Along {
 
     /// Whether the server before is to be told now that this one is ready; then it counts as told.
     pub(super) fn tells_now(&mut self) -> bool {
-        let is_ready = self.may == May::Yes && self.next.iter().all(|next| next.is_ready);
+        let is_ready = self.is_allowed && self.next.iter().all(|next| next.is_ready);
         is_ready && !std::mem::replace(&mut self.is_told, true)
     }
 
@@ -269,7 +263,7 @@ impl Along {
         // that they would.
         let are_ready =
             self.route.kind() != RouteKind::Tree || self.next.iter().all(|next| next.is_ready);
-        if self.ask.is_some() && self.may == May::Yes && are_ready && !self.is_released {
+        if self.ask.is_some() && self.is_allowed && are_ready && !self.is_released {
             self.is_released = true;
             if let Some(part) = self.last.take() {
                 self.next.iter_mut().for_each(|next| next.queue.push_back(part.clone()));

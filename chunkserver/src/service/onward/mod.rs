@@ -42,7 +42,7 @@ use super::ask::Ask;
 use super::errors::{of_unsent, of_write};
 use super::limits::READY_MAX;
 use super::server::{Asked, ChunkServer};
-use super::trace::{Came, Trace};
+use super::trace::Came;
 use crate::guard::Guard;
 use crate::store::disks::Target;
 use crate::store::{Fenced, Request, WriteError};
@@ -257,8 +257,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 }
             }
         }
-        let parts = ((header, crcs), (class, capability), (claim, pass));
-        Ok(Along::new(route, peers, parts.0, parts.1, parts.2))
+        let (of, held) = ((class, capability), (claim, pass));
+        Ok(Along::new(route, peers, (header, crcs), of, held))
     }
 
     /// A write that is passed on has begun: it goes out to those behind, and the store is asked
@@ -367,9 +367,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         let (responder, deadline, began) = parts;
         let came = Came { began, taken: self.endpoint.now() };
-        let class = self.class_of(responder.link());
-        let trace = Trace::new(came, self.endpoint.now(), class, &ask);
-        self.take_in(responder, deadline, ask, trace, Some(along.into_passed()));
+        self.take_in_new(responder, deadline, ask, came, Some(along.into_passed()));
     }
 
     pub(super) fn leave(&mut self, along: &Along) {

@@ -110,11 +110,12 @@ impl Peers {
             None => return None,
         };
         let peer = &mut self.peers[id];
-        (peer.holders, peer.used) = (peer.holders + 1, now);
-        (!peer.is_closing).then_some(id).or_else(|| {
-            self.peers[id].holders -= 1;
-            None
-        })
+        peer.used = now;
+        if peer.is_closing {
+            return None;
+        }
+        peer.holders += 1;
+        Some(id)
     }
 
     /// Forgets servers without a link that nobody needs; where there are none, has the link closed
@@ -153,18 +154,13 @@ impl Peers {
         Some((peer.rpc.as_mut()?, &mut peer.proofs))
     }
 
-    /// What sends requests to it, while its link is up.
-    fn rpc(&mut self, id: PeerId) -> Option<&mut RpcClient> {
-        self.peers.get_mut(id)?.rpc.as_mut()
-    }
-
     pub(super) fn cancel<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
         id: PeerId,
         request: RequestId,
     ) {
-        if let Some(rpc) = self.rpc(id) {
+        if let Some((rpc, _)) = self.link(id) {
             rpc.cancel(endpoint, request);
         }
     }

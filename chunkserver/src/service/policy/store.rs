@@ -6,7 +6,7 @@ use towpath_fastpath::server::{PieceShape, verify_pieces};
 use towpath_fastpath::wire::WriteHeader;
 use towpath_rpc::Piece;
 
-use super::{Context, Effect, Policy, Staged};
+use super::{Context, Effect, Policy, Staged, runs};
 use crate::service::answer::Answer;
 use crate::service::ask::Ask;
 use crate::service::limits::STAGE_BYTES_MIN;
@@ -117,16 +117,15 @@ impl Policy for StoreWrite {
     }
 
     fn complete(&mut self, context: &mut Context, writing: &mut Writing) -> Result<Ask, Answer> {
-        writing.held.sort_unstable_by_key(|(offset, _)| *offset);
-        if writing.has_cut_slices {
-            // Between runs of them lie slices that were checked, and are staged.
-            let follows = |a: &(usize, Piece), b: &(usize, Piece)| a.0 + a.1.len() == b.0;
-            for run in writing.held.chunk_by(follows) {
+        let mut held = std::mem::take(&mut writing.held);
+        // Between runs of them lie slices that were checked, and are staged.
+        for run in runs(&mut held) {
+            if writing.has_cut_slices {
                 writing.check(context, run.iter().map(|(at, piece)| (*at, piece)))?;
             }
         }
         let mut data = self.spare.take_data();
-        data.extend(std::mem::take(&mut writing.held).into_iter().map(|(_, piece)| piece));
+        data.extend(held.into_iter().map(|(_, piece)| piece));
         let crcs = std::mem::take(&mut writing.crcs);
         Ok(Ask::Write(writing.header, data, crcs, std::mem::take(&mut writing.staged)))
     }
