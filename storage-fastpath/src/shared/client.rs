@@ -162,8 +162,9 @@ impl Client {
         Self { alone: true, ..self.clone() }
     }
 
-    /// The same client, for chunks that have that chain version: every write, also along a route, clear and finish
-    /// names it, and a [`put`](Self::put) makes its chunk with it. It is 0 at first.
+    /// The same client, for chunks that have that chain version: every write, also along a route,
+    /// clear and finish names it, and a [`put`](Self::put) makes its chunk with it. It is 0 at
+    /// first.
     #[must_use]
     pub fn on_chain(&self, chain: u32) -> Self {
         Self { chain, ..self.clone() }

@@ -24,7 +24,8 @@ pub(super) use open::Open;
 pub(super) use staged::Staged;
 pub(super) use store::StoreWrite;
 
-/// Puts pieces of data, each with where it begins, in order: those that follow each other are a run.
+/// Puts pieces of data, each with where it begins, in order: those that follow each other are a
+/// run.
 pub(super) fn runs(pieces: &mut [(usize, Piece)]) -> impl Iterator<Item = &[(usize, Piece)]> {
     pieces.sort_unstable_by_key(|(offset, _)| *offset);
     pieces.chunk_by(|a, b| a.0 + a.1.len() == b.0)
