@@ -154,7 +154,7 @@ impl Store for Buckets {
             (Step::Put { value, expires }, pair) => {
                 check(key, &value)?;
                 let (mut claim, new) = (Claim::new(&self.room), cost(key, &value));
-                if !claim.replace(old.unwrap_or_default(), new) {
+                if !claim.cover(old.unwrap_or_default(), new) {
                     self.room.refused.fetch_add(1, Relaxed);
                     return Err(Refused::Full);
                 }

@@ -111,24 +111,26 @@ impl<'a> Claim<'a> {
         Self { room, bytes: 0 }
     }
 
-    /// Claims what replacing `old` by `new` takes, instead of what was claimed before.
-    pub(super) fn replace(&mut self, old: u64, new: u64) -> bool {
+    /// Claims at least what replacing `old` by `new` takes. It never gives back what was claimed
+    /// before: the table may yet make a change that it computed earlier.
+    pub(super) fn cover(&mut self, old: u64, new: u64) -> bool {
         let bytes = new.saturating_sub(old);
-        if bytes <= self.bytes {
-            self.room.give_back(self.bytes - bytes);
-        } else if !self.room.take(bytes - self.bytes) {
-            return false;
+        if bytes > self.bytes {
+            if !self.room.take(bytes - self.bytes) {
+                return false;
+            }
+            self.bytes = bytes;
         }
-        self.bytes = bytes;
         true
     }
 
     /// The change was made: an entry of `new` stands where one of `old` did, or none.
     pub(super) fn keep(mut self, old: Option<u64>, new: u64) {
-        self.bytes = 0;
-        match old {
-            Some(old) => self.room.give_back(old.saturating_sub(new)),
-            None => drop(self.room.keys.fetch_add(1, Relaxed)),
+        let claimed = std::mem::take(&mut self.bytes);
+        debug_assert!(claimed >= new.saturating_sub(old.unwrap_or_default()), "not covered");
+        self.room.give_back((claimed + old.unwrap_or_default()).saturating_sub(new));
+        if old.is_none() {
+            self.room.keys.fetch_add(1, Relaxed);
         }
     }
 }

@@ -111,9 +111,11 @@ impl Table {
         decide: &mut dyn FnMut(Option<Held<'_>>) -> Step,
     ) -> Result<(), Ended> {
         let (mut claim, mut added) = (Claim::new(&self.room), None);
+        let mut saw_entry = false;
         let map = self.map.pin();
         let done = map.compute(key.into(), |held| {
             let held = held.map(|(_, entry)| entry);
+            saw_entry = held.is_some();
             let (value, expires) = match decide(held.filter(|e| e.is_there(now)).map(Entry::held)) {
                 Step::Leave => return Operation::Abort(Ended::AsItWas),
                 Step::Remove if held.is_some() => return Operation::Remove,
@@ -124,7 +126,7 @@ impl Table {
                 return Operation::Abort(Ended::Refused(refused));
             }
             let old = held.map_or(0, |entry| cost(key, &entry.value));
-            if !claim.replace(old, cost(key, &value)) {
+            if !claim.cover(old, cost(key, &value)) {
                 return Operation::Abort(Ended::NoRoom);
             }
             let slot = match (held, &self.ring) {
@@ -145,6 +147,11 @@ impl Table {
         let made = |entry: &Entry| cost(key, &entry.value);
         match done {
             Compute::Inserted(_, new) => {
+                // The table keeps what it computed for no entry, and makes that where an entry came
+                // and went since. Whoever decides must know which of its answers holds.
+                if saw_entry {
+                    decide(None);
+                }
                 self.room.note_expiry(new.expires);
                 claim.keep(None, made(new));
                 return Ok(());
