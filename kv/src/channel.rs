@@ -19,8 +19,9 @@ const QUOTA_CHUNKS: u32 = 2 * (MESSAGE_BYTES_MAX as u32).div_ceil(16 << 10);
 /// takes nothing for so long holds buffers no longer.
 pub(crate) const SEND_TIMEOUT: Nanos = Nanos::from_secs(10);
 
-/// The side that has a few messages under way.
-pub(crate) fn client_config() -> EndpointConfig {
+/// An endpoint of a client, which has a few messages under way.
+#[must_use]
+pub fn client_config() -> EndpointConfig {
     config().send_pools(&[(256, 64), (4 << 10, 16), (64 << 10, 4), (MESSAGE_BYTES_MAX, 2)])
 }
 

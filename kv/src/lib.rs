@@ -45,7 +45,7 @@ pub mod serve;
 mod store;
 pub mod wire;
 
-pub use channel::server_config;
+pub use channel::{client_config, server_config};
 pub use execute::{Caller, OPTION_STORE_BYTES, Service};
 pub use once::Sessions;
 pub use store::{

@@ -7,8 +7,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 use towpath_transport::{
-    CarrierChoice, ChannelId, ConnectId, Endpoint, Event, LinkId, Message, Nanos, RoceUdp,
-    SendOptions, UdpConfig,
+    CarrierChoice, ChannelId, ConnectId, Device, Endpoint, Event, LinkId, Message, Nanos, Region,
+    RoceUdp, SendOptions, UdpConfig,
 };
 
 /// The longest sleep: what ends a wait otherwise is a packet or a timer of the link.
@@ -18,8 +18,8 @@ const WAIT_MAX: Nanos = Nanos::from_millis(100);
 ///
 /// The peer of a link that nobody drives takes it for dead after some seconds: a client that rests
 /// for longer connects again by itself.
-pub struct ChannelTransport {
-    endpoint: Endpoint<RoceUdp>,
+pub struct ChannelTransport<D: Device<Memory = Region> = RoceUdp> {
+    endpoint: Endpoint<D>,
     addr: SocketAddr,
     waiting: Waiting,
     state: State,
@@ -41,7 +41,7 @@ impl State {
     }
 }
 
-impl fmt::Debug for ChannelTransport {
+impl<D: Device<Memory = Region>> fmt::Debug for ChannelTransport<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { addr, waiting, state, .. } = self;
         let mut shown = f.debug_struct("ChannelTransport");
@@ -66,13 +66,15 @@ impl ChannelTransport {
         let endpoint = Endpoint::udp(UdpConfig::new(from), config).map_err(connect_error)?;
         Self::on(endpoint, addr, waiting, timeout)
     }
+}
 
-    /// The same on an endpoint that the caller has made.
+impl<D: Device<Memory = Region>> ChannelTransport<D> {
+    /// Connects from an endpoint that the caller has made, as [`client_config`] says.
     ///
     /// # Errors
     /// [`TransportError::Connect`]
     pub fn on(
-        endpoint: Endpoint<RoceUdp>,
+        endpoint: Endpoint<D>,
         addr: SocketAddr,
         waiting: Waiting,
         timeout: Duration,
@@ -163,7 +165,7 @@ fn connect_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> 
     TransportError::Connect(error.into())
 }
 
-impl Transport for ChannelTransport {
+impl<D: Device<Memory = Region> + Send> Transport for ChannelTransport<D> {
     fn send(&mut self, request: &[u8]) -> Result<(), TransportError> {
         let gone = |error: &dyn fmt::Display| TransportError::Gone(error.to_string());
         let (link, channel) = self.place()?;

@@ -156,11 +156,12 @@ impl Worker {
         Ok(())
     }
 
-    /// How long to wait: without end, unless a client may turn out slow.
+    /// How long to wait: without end, unless a client may turn out slow. A thread that polls
+    /// sleeps while it has no connection.
     fn timeout(&self) -> Option<Timespec> {
         let paused = self.accepts.as_ref().is_some_and(|accepts| accepts.paused_until.is_some());
         let span = match () {
-            () if self.shared.config.polls => Nanos::ZERO,
+            () if self.shared.config.polls && !self.connections.is_empty() => Nanos::ZERO,
             () if paused => ACCEPT_PAUSE,
             () if self.waiting > 0 => SLOW_CHECK_EVERY,
             () => return None,

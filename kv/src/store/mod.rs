@@ -114,8 +114,8 @@ pub trait Store: Debug + Send + Sync {
     fn get(&self, key: &[u8], now: Time, take: &mut dyn FnMut(&[u8])) -> bool;
 
     /// Lets `decide` say what is to become of a key. It is asked again when another thread was
-    /// faster, or when room had to be made, and its last answer is what was done. It answers the same
-    /// for the same.
+    /// faster, or when room had to be made, and its last answer is what was done. It answers the
+    /// same for the same.
     ///
     /// # Errors
     /// [`Refused`], and the key is as it was.
