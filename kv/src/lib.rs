@@ -30,6 +30,7 @@
 //! | `channel` | how the endpoints of both sides are set up |
 //! | `resp` | the front that others' clients speak |
 //! | `daemon` | the program `towpath-kv` |
+//! | `workload` | what clients ask for: YCSB, and the study's mix |
 //! | `limits` | bounds and their reasons |
 
 #![forbid(unsafe_code)]
@@ -44,6 +45,7 @@ pub mod resp;
 pub mod serve;
 mod store;
 pub mod wire;
+pub mod workload;
 
 pub use channel::{client_config, server_config};
 pub use execute::{Caller, OPTION_STORE_BYTES, Service};
