@@ -84,8 +84,15 @@ impl Service {
         }
         let Some((_, session)) = &caller.0 else { return Err(Failure::TooManyClients) };
         // The lock is of this client: it is waited for only where a repetition overtakes.
-        let number = (sequence, ask.method());
-        lock(session).once(number, || self.change(&ask, now)).ok_or(Failure::Stale)
+        let (number, mut is_made) = ((sequence, ask.method()), false);
+        let outcome = lock(session).once(number, || {
+            is_made = true;
+            self.change(&ask, now)
+        });
+        if !is_made {
+            self.sessions.note_repeated();
+        }
+        outcome.ok_or(Failure::Stale)
     }
 
     fn change(&self, ask: &Ask<'_>, now: Time) -> Outcome {

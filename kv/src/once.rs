@@ -7,11 +7,15 @@
 use crate::limits::{SESSIONS_MAX, UNDER_WAY_MAX};
 use crate::wire::{Failure, Method};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The clients that are known.
 #[derive(Debug, Default)]
-pub struct Sessions(Mutex<Known>);
+pub struct Sessions {
+    known: Mutex<Known>,
+    repeated: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -77,7 +81,7 @@ impl Kept {
 impl Sessions {
     /// What is kept of a client; none where as many as may be are connected.
     pub(crate) fn of(&self, client: u64) -> Option<Session> {
-        let mut known = lock(&self.0);
+        let mut known = lock(&self.known);
         known.looked += 1;
         let looked = known.looked;
         if let Some((session, used)) = known.sessions.get_mut(&client) {
@@ -95,10 +99,21 @@ impl Sessions {
         Some(session)
     }
 
+    /// A change came again, and was answered as before.
+    pub(crate) fn note_repeated(&self) {
+        self.repeated.fetch_add(1, Relaxed);
+    }
+
+    /// Changes that came again and were not made again, whatever they were answered.
+    #[must_use]
+    pub fn repeated(&self) -> u64 {
+        self.repeated.load(Relaxed)
+    }
+
     /// Clients that are known.
     #[must_use]
     pub fn count(&self) -> usize {
-        lock(&self.0).sessions.len()
+        lock(&self.known).sessions.len()
     }
 }
 
