@@ -26,7 +26,8 @@
 //! | `execute` | what is done for a request |
 //! | `once` | that a repeated request is carried out once |
 //! | `serve` | connections over TCP, served by few threads |
-//! | `client` | calls that block, over TCP or Towpath channels |
+//! | `raw` | queue pairs without Towpath: RC, UC and UD by SEND and RECV |
+//! | `client` | calls that block, over any of these |
 //! | `channel` | how the endpoints of both sides are set up |
 //! | `resp` | the front that others' clients speak |
 //! | `daemon` | the program `towpath-kv` |
@@ -41,6 +42,7 @@ pub mod daemon;
 mod execute;
 pub mod limits;
 mod once;
+pub mod raw;
 pub mod resp;
 pub mod serve;
 mod store;

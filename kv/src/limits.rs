@@ -90,6 +90,44 @@ pub const UNSENT_BYTES_MAX: usize = 512 << 10;
 /// Threads that serve connections at most: more than any machine has processors.
 pub const WORKERS_MAX: usize = 1024;
 
+/// The longest value over raw queue pairs, unless configured: sixteen times 4 KiB. Each client
+/// takes memory for some messages of this length, of which pages that no message touched are not
+/// there.
+pub const RAW_VALUE_BYTES_DEFAULT: usize = 64 << 10;
+
+/// Requests of a client under way over raw queue pairs, unless configured: one, and what it
+/// repeats.
+pub const RAW_UNDER_WAY_DEFAULT: u16 = 4;
+
+/// Receives of a server for each request that a client may have under way: one more is there when
+/// a client has its reply, though the device has not yet said that the reply has left.
+pub const RAW_SLOTS_PER_REQUEST: u32 = 2;
+
+/// Receives of the one queue pair for datagrams, whatever the number of clients: what finds none is
+/// lost, and repeated by its client. 1,000 clients that ask at a time, and as many replies.
+pub const RAW_DATAGRAM_SLOTS: u32 = 2048;
+
+/// Clients that connected and have not said all yet; of more, the one that came first is closed.
+pub const RAW_HALF_OPEN_MAX: usize = 256;
+
+/// How long a client may take to say what its queue pair is: some round trips to anywhere.
+pub const RAW_HELLO_TIME: Nanos = Nanos::from_secs(5);
+
+/// Packets that a device takes in before what they completed is looked at.
+pub const RAW_PROGRESS_BUDGET: usize = 256;
+
+/// Completions that are taken at a time: a thread that shares a device leaves more to the others.
+pub const RAW_BATCH: usize = 32;
+
+/// The longest sleep of a thread: after it, the wish to stop is seen at the latest.
+pub const RAW_SLEEP_MAX: Nanos = Nanos::from_millis(100);
+
+/// How long a thread sleeps where the device cannot wake it: the price is the delay of a request.
+pub const RAW_NAP: Nanos = Nanos::from_micros(100);
+
+/// How often a busy thread looks whether clients have come or gone.
+pub const RAW_LOOK_EVERY: Nanos = Nanos::from_millis(1);
+
 const _: () = assert!(STORE_BYTES_MIN > 3 * VALUE_BYTES_MAX as u64);
 const _: () = assert!(LISTING_BYTES_MAX <= VALUE_BYTES_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX >= WORDS_MAX * (KEY_BYTES_MAX + 16));

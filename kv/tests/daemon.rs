@@ -7,7 +7,10 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use towpath_kv::client::{ChannelTransport, Client, ClientConfig, TcpTransport, Waiting};
+use towpath_kv::client::{
+    ChannelTransport, Client, ClientConfig, RawClientConfig, RawTransport, TcpTransport, Waiting,
+};
+use towpath_kv::raw::RawKind;
 use towpath_transport::CarrierChoice;
 
 /// What is answered to these commands.
@@ -78,4 +81,24 @@ fn what_is_put_over_one_front_is_found_over_the_others() {
     let mut client = Client::new(channel.expect("it listens"), ClientConfig::default());
     assert_eq!(client.get(b"k").expect("a reply"), Some(b"v".to_vec()));
     assert_eq!(process.stop().0, Some(0));
+}
+
+#[test]
+fn what_is_put_over_one_front_is_found_over_each_kind_of_raw_queue_pair() {
+    let local = "127.0.0.1:0";
+    for (kind, name) in RawKind::ALL.into_iter().zip(["rc", "uc", "ud"]) {
+        let process = Process::start(&["--resp", local, "--raw", local, "--raw-transport", name]);
+        let soon = Duration::from_secs(60);
+        assert_eq!(ask(&process.address("resp"), "SET k v\r\n"), "+OK\r\n");
+        let addr: SocketAddr = process.address("raw").parse().expect("an address");
+        let config = RawClientConfig::new(kind, Waiting::Blocking);
+        let raw = RawTransport::udp(addr.ip(), addr, config, soon).expect("it listens");
+        let mut client = Client::new(raw, ClientConfig::default());
+        assert_eq!(client.get(b"k").expect("a reply"), Some(b"v".to_vec()));
+        let (code, end) = process.stop();
+        assert_eq!(
+            (code, &end["raw"]["failed"], &end["repeated"]),
+            (Some(0), &0.into(), &0.into())
+        );
+    }
 }

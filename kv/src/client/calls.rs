@@ -46,6 +46,14 @@ pub enum ClientError {
     /// No reply came in time: a change may have been made, or may still be.
     #[error("no reply in time{}", .0.as_ref().map(|e| format!(": {e}")).unwrap_or_default())]
     TimedOut(Option<TransportError>),
+    /// The request was not sent: it is longer than the transport carries.
+    #[error("a request of {bytes} bytes is longer than this transport carries: {max}")]
+    TooLong {
+        /// Of the request.
+        bytes: usize,
+        /// Of the longest.
+        max: usize,
+    },
     /// The reply is not one to this request.
     #[error("the reply is not one to this request: {0}")]
     Malformed(#[from] WireError),
@@ -214,6 +222,9 @@ impl<T: Transport> Client<T> {
                 match self.transport.send(&self.request).and_then(|()| self.reply(wait, end)) {
                     Ok(Some(told)) => return told,
                     Ok(None) => None,
+                    Err(TransportError::TooLong { bytes, max }) => {
+                        return Err(ClientError::TooLong { bytes, max });
+                    }
                     Err(error) => Some(error),
                 };
             let left = end.saturating_duration_since(Instant::now());

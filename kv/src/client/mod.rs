@@ -5,13 +5,16 @@
 //! | `calls` | the [`Client`]: numbers requests, repeats them, tells what came of them |
 //! | `tcp` | requests over kernel TCP |
 //! | `channel` | requests over a Towpath channel: on UC, RC or TCP |
+//! | `raw` | requests over a queue pair without Towpath: RC, UC or UD |
 
 mod calls;
 mod channel;
+mod raw;
 mod tcp;
 
 pub use calls::{Client, ClientConfig, ClientError, ClientStats};
 pub use channel::ChannelTransport;
+pub use raw::{RawClientConfig, RawTransport};
 pub use tcp::TcpTransport;
 
 use std::fmt::Debug;
@@ -37,6 +40,14 @@ pub enum TransportError {
     /// The connection is gone.
     #[error("the connection is gone: {0}")]
     Gone(String),
+    /// The request is longer than any that goes this way: another transport carries it.
+    #[error("a request of {bytes} bytes is longer than this transport carries: {max}")]
+    TooLong {
+        /// Of the request.
+        bytes: usize,
+        /// Of the longest.
+        max: usize,
+    },
     /// What came is no reply.
     #[error("what came is no reply: {0}")]
     Malformed(#[from] crate::wire::WireError),

@@ -1,14 +1,16 @@
 //! The command line.
 
 use crate::limits::{
-    BUFFERS_BYTES_DEFAULT, CONNECTIONS_MAX_DEFAULT, STALL_DEFAULT, STORE_BYTES_DEFAULT,
-    STORE_BYTES_MIN, WORKERS_MAX,
+    BUFFERS_BYTES_DEFAULT, CONNECTIONS_MAX_DEFAULT, RAW_UNDER_WAY_DEFAULT, RAW_VALUE_BYTES_DEFAULT,
+    STALL_DEFAULT, STORE_BYTES_DEFAULT, STORE_BYTES_MIN, UNDER_WAY_MAX, VALUE_BYTES_MAX,
+    WORKERS_MAX,
 };
+use crate::raw::{RawConfig, RawKind};
 use crate::store::Evict;
 use clap::{Parser, ValueEnum};
 use std::net::SocketAddr;
 use std::time::Duration;
-use towpath_transport::CarrierChoice;
+use towpath_transport::{CarrierChoice, DeviceName};
 
 const MIB: u64 = 1 << 20;
 
@@ -60,6 +62,27 @@ impl From<CarrierArg> for CarrierChoice {
     }
 }
 
+/// What carries requests over raw queue pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RawArg {
+    /// Reliable connections: the device sends lost packets again.
+    Rc,
+    /// Unreliable connections: clients repeat what is lost.
+    Uc,
+    /// Datagrams: one queue pair for all clients; a message is one packet.
+    Ud,
+}
+
+impl From<RawArg> for RawKind {
+    fn from(arg: RawArg) -> Self {
+        match arg {
+            RawArg::Rc => Self::Rc,
+            RawArg::Uc => Self::Uc,
+            RawArg::Ud => Self::Ud,
+        }
+    }
+}
+
 const AFTER_HELP: &str = "\
 Values are in memory alone: they are gone when the server stops. Everyone who reaches its address
 may read and change them. The server stops on SIGTERM and SIGINT.
@@ -91,6 +114,27 @@ pub struct Args {
     /// What carries Towpath links
     #[arg(long, value_enum, default_value_t = CarrierArg::Uc)]
     pub carrier: CarrierArg,
+    /// Address and port for clients over raw queue pairs, without Towpath, beside the others: there
+    /// they tell what their queue pairs are, over TCP
+    #[arg(long, value_name = "ADDR")]
+    pub raw: Option<SocketAddr>,
+    /// What carries requests over raw queue pairs
+    #[arg(long, value_enum, default_value_t = RawArg::Rc)]
+    pub raw_transport: RawArg,
+    /// RDMA device of raw queue pairs: roce (in userspace over UDP, needs no hardware), or a device
+    /// that ibv_devices lists; verbs is the first of those (they need a build with --features
+    /// verbs)
+    #[arg(long, value_name = "DEV", default_value = "roce")]
+    pub raw_device: DeviceName,
+    /// The longest value over raw RC and UC, in KiB; a datagram carries what fits one packet
+    #[arg(long, value_name = "KIB", default_value_t = RAW_VALUE_BYTES_DEFAULT as u32 >> 10,
+        value_parser = clap::value_parser!(u32).range(1..=VALUE_BYTES_MAX as i64 >> 10))]
+    pub raw_value_kib: u32,
+    /// Requests that each client of raw RC and UC may have under way; for each there are two
+    /// buffers each way, as long as the longest value
+    #[arg(long, value_name = "N", default_value_t = RAW_UNDER_WAY_DEFAULT,
+        value_parser = clap::value_parser!(u16).range(1..=UNDER_WAY_MAX as i64))]
+    pub raw_under_way: u16,
     /// Memory for entries, in MiB: keys, values, and 192 bytes for each
     #[arg(long, value_name = "MIB", default_value_t = STORE_BYTES_DEFAULT / MIB,
         value_parser = clap::value_parser!(u64).range(STORE_BYTES_MIN / MIB..=1 << 30))]
@@ -135,6 +179,17 @@ impl Args {
         self.store_mib * MIB
     }
 
+    /// How raw queue pairs are served.
+    pub(super) fn raw_config(&self) -> RawConfig {
+        RawConfig {
+            workers: self.worker_count(),
+            polls: self.poll,
+            value_bytes_max: (self.raw_value_kib as usize) << 10,
+            under_way: self.raw_under_way,
+            ..RawConfig::new(self.raw_transport.into())
+        }
+    }
+
     /// Bytes that connections may hold.
     pub(super) fn buffers_bytes(&self) -> u64 {
         self.buffers_mib * MIB
@@ -166,6 +221,10 @@ mod tests {
             ("--stall-s", "0"),
             ("--resp", "localhost"),
             ("--evict", "some"),
+            ("--raw-transport", "tcp"),
+            ("--raw-value-kib", "1025"),
+            ("--raw-under-way", "0"),
+            ("--raw-device", "../mem"),
         ] {
             let said = parse(&[flag, wrong]).expect_err(wrong).to_string();
             assert!(said.contains(flag), "{said}");

@@ -4,6 +4,7 @@ use super::args::Args;
 use super::run::DaemonError;
 use crate::channel::server_config;
 use crate::execute::Service;
+use crate::raw::RawServer;
 use crate::resp::{RespDialogue, TOO_MANY_CONNECTIONS};
 use crate::serve::{Counters, Dialogue, Front, LinkServer, RequestDialogue};
 use crate::store::Store;
@@ -11,7 +12,11 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use towpath_clock::Clock;
-use towpath_transport::{Endpoint, Placing, UdpConfig, Workers, roce_udp_group};
+use towpath_device_roce::udp::UdpLink;
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_transport::{
+    DeviceChoice, Endpoint, Placing, UdpConfig, VerbsDevice, Workers, roce_udp_group,
+};
 
 /// Links of one thread: each takes memory for its paths and receives.
 const LINKS_MAX: usize = 256;
@@ -74,4 +79,33 @@ pub(super) fn links(
     })?;
     let server = LinkServer::start(endpoints, service, counters, clock, args.poll)?;
     Ok((server, at.to_string()))
+}
+
+/// For clients over raw queue pairs.
+pub(super) fn raw(
+    address: SocketAddr,
+    args: &Args,
+    shared: (&Service, &Arc<Counters>, &Clock),
+) -> Placed<RawServer> {
+    let (listener, at) = listen("raw", address)?;
+    let config = args.raw_config();
+    let choice = DeviceChoice { name: args.raw_device.clone(), ..DeviceChoice::default() };
+    let server = match choice.target() {
+        Some(target) => {
+            let make = move || Ok(VerbsDevice::open(&target)?);
+            RawServer::start(listener, Box::new(make), config, shared)?
+        }
+        None => {
+            let (ip, mut begun) = (address.ip(), 0);
+            let make = move || {
+                begun += 1;
+                let link = UdpLink::bind(UdpConfig::new(ip))?;
+                // Other numbers for each device, and for each life of the program.
+                let seed = RandomState::new().hash_one(begun);
+                Ok(RoceDevice::new(link, RoceConfig::default().seed(seed)))
+            };
+            RawServer::start(listener, Box::new(make), config, shared)?
+        }
+    };
+    Ok((server, at))
 }

@@ -4,5 +4,5 @@ mod args;
 mod fronts;
 mod run;
 
-pub use args::{Args, CarrierArg, EvictChoice, StoreChoice};
+pub use args::{Args, CarrierArg, EvictChoice, RawArg, StoreChoice};
 pub use run::{DaemonError, main};

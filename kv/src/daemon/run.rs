@@ -3,6 +3,7 @@
 use super::args::{Args, StoreChoice};
 use super::fronts;
 use crate::execute::Service;
+use crate::raw::{RawError, RawServer};
 use crate::serve::{Counters, LinkServer, Server, ServerConfig, ServerError};
 use crate::store::{Buckets, Store, Table};
 use clap::Parser as _;
@@ -44,6 +45,9 @@ pub enum DaemonError {
     /// No endpoint can be had.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// Raw queue pairs cannot be served.
+    #[error(transparent)]
+    Raw(#[from] RawError),
     /// The server does not start.
     #[error(transparent)]
     Server(#[from] ServerError),
@@ -56,7 +60,7 @@ impl DaemonError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Listen { .. } => 3,
-            Self::Server(_) | Self::Endpoint(_) | Self::System(_) => 6,
+            Self::Server(_) | Self::Endpoint(_) | Self::Raw(_) | Self::System(_) => 6,
         }
     }
 }
@@ -116,11 +120,20 @@ fn serve(args: &Args) -> Result<(), DaemonError> {
         }
         None => None,
     };
+    let raw = match args.raw {
+        Some(address) => {
+            let (server, at) = fronts::raw(address, args, (&service, &counters, &clock))?;
+            ready["raw"] = at.into();
+            Some(server)
+        }
+        None => None,
+    };
     let server = Server::start(listeners, config, counters, &clock)?;
     say_ready(args, &ready)?;
     sweep_until(&mut signals, &*store, &clock)?;
-    say_end(args, &server, &*store)?;
+    say_end(args, &server, &service, raw.as_ref())?;
     links.map_or(Ok(()), LinkServer::stop)?;
+    raw.map_or(Ok(()), RawServer::stop)?;
     Ok(server.stop()?)
 }
 
@@ -147,7 +160,8 @@ fn say_ready(args: &Args, ready: &serde_json::Value) -> io::Result<()> {
     if args.json {
         writeln!(stdout, "{ready}")?;
     } else {
-        for (field, what) in [("resp", "RESP2"), ("requests", "requests"), ("links", "links")] {
+        let fields = ["requests", "links", "raw"].map(|field| (field, field));
+        for (field, what) in [("resp", "RESP2")].into_iter().chain(fields) {
             if let Some(at) = ready[field].as_str() {
                 writeln!(stdout, "{what} on {at}")?;
             }
@@ -156,14 +170,19 @@ fn say_ready(args: &Args, ready: &serde_json::Value) -> io::Result<()> {
     stdout.flush()
 }
 
-fn say_end(args: &Args, server: &Server, store: &dyn Store) -> io::Result<()> {
-    let (counted, figures) = (server.counters().counted(), store.figures());
+fn say_end(
+    args: &Args,
+    server: &Server,
+    service: &Service,
+    raw: Option<&RawServer>,
+) -> io::Result<()> {
+    let (counted, figures) = (server.counters().counted(), service.store().figures());
     let mut stdout = io::stdout().lock();
     if !args.json {
         let (requests, accepted) = (counted.requests, counted.accepted);
         return writeln!(stdout, "{requests} requests of {accepted} connections");
     }
-    let end = json!({
+    let mut end = json!({
         "event": "end",
         "requests": counted.requests,
         "connections": counted.accepted,
@@ -176,7 +195,18 @@ fn say_end(args: &Args, server: &Server, store: &dyn Store) -> io::Result<()> {
         "evicted": figures.evicted,
         "expired": figures.expired,
         "refused": figures.refused,
+        "repeated": service.sessions().repeated(),
     });
+    if let Some(raw) = raw {
+        let counted = raw.counters().counted();
+        end["raw"] = json!({
+            "failed": counted.failed,
+            "strangers": counted.strangers,
+            "too_long": counted.too_long,
+            "refused": counted.refused,
+            "wakes": counted.wakes,
+        });
+    }
     writeln!(stdout, "{end}")
 }
 

@@ -50,12 +50,22 @@ impl Counters {
     }
 
     /// Counts a connection, unless there are as many as may be.
-    pub(super) fn connect(&self) -> bool {
+    pub(crate) fn connect(&self) -> bool {
         let max = self.connected_max.load(Relaxed);
         let more = |connected| (connected < max).then_some(connected + 1);
         let is_one = self.connected.fetch_update(Relaxed, Relaxed, more).is_ok();
         add(if is_one { &self.accepted } else { &self.turned_away }, 1);
         is_one
+    }
+
+    /// A connection has ended.
+    pub(crate) fn disconnect(&self) {
+        self.connected.fetch_sub(1, Relaxed);
+    }
+
+    /// Counts a message, which was a request or was none.
+    pub(crate) fn count_message(&self, is_sound: bool) {
+        add(if is_sound { &self.requests } else { &self.malformed }, 1);
     }
 
     /// What was counted.

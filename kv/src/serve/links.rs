@@ -1,10 +1,9 @@
 //! Requests over Towpath channels, served by few threads: one message each way for a request.
 
 use super::counters::{Counters, add};
-use super::requests::refuse;
+use super::requests::answer_message;
 use crate::channel::SEND_TIMEOUT;
 use crate::execute::{Caller, Service};
-use crate::wire::{Request, WireError};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -165,11 +164,12 @@ impl<D: Device<Memory = Region>> LinkWorker<D> {
             self.out.clear();
             let now = self.clock.now();
             let is_sound = match message.as_slice() {
-                Some(bytes) => answer(&self.service, bytes, caller, now, &mut self.out),
-                None => answer(&self.service, &message.to_vec(), caller, now, &mut self.out),
+                Some(bytes) => answer_message(&self.service, bytes, caller, now, &mut self.out),
+                None => {
+                    answer_message(&self.service, &message.to_vec(), caller, now, &mut self.out)
+                }
             };
-            add(&self.counters.requests, u64::from(is_sound));
-            add(&self.counters.malformed, u64::from(!is_sound));
+            self.counters.count_message(is_sound);
             // Before the reply, which tells of the credit that this gives back.
             self.endpoint.release(message);
             match self.endpoint.copy(&self.out) {
@@ -181,26 +181,6 @@ impl<D: Device<Memory = Region>> LinkWorker<D> {
             }
         }
     }
-}
-
-/// Answers the request that a message is; whether it is one.
-fn answer(
-    service: &Service,
-    bytes: &[u8],
-    caller: &mut Caller,
-    now: towpath_base::Time,
-    out: &mut Vec<u8>,
-) -> bool {
-    let error = match Request::parse(bytes) {
-        Ok((request, len)) if len == bytes.len() => {
-            service.answer(&request, caller, now, out);
-            return true;
-        }
-        Ok(_) => WireError::Unexpected("length"),
-        Err(error) => error,
-    };
-    refuse(error, out);
-    false
 }
 
 /// Sends a reply; gives it back where it has to wait.

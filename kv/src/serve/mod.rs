@@ -19,6 +19,7 @@ mod worker;
 pub use counters::{Counted, Counters};
 pub use links::LinkServer;
 pub use requests::RequestDialogue;
+pub(crate) use requests::answer_message;
 pub use server::{Front, Server, ServerConfig, ServerError};
 
 use std::fmt::Debug;

@@ -46,8 +46,28 @@ impl Dialogue for RequestDialogue {
     }
 }
 
+/// Answers the request that a message is; whether it is one.
+pub(crate) fn answer_message(
+    service: &Service,
+    bytes: &[u8],
+    caller: &mut Caller,
+    now: Time,
+    out: &mut Vec<u8>,
+) -> bool {
+    let error = match Request::parse(bytes) {
+        Ok((request, len)) if len == bytes.len() => {
+            service.answer(&request, caller, now, out);
+            return true;
+        }
+        Ok(_) => WireError::Unexpected("length"),
+        Err(error) => error,
+    };
+    refuse(error, out);
+    false
+}
+
 /// The reply to what cannot be read. Nobody knows whose it was.
-pub(super) fn refuse(error: WireError, out: &mut Vec<u8>) {
+fn refuse(error: WireError, out: &mut Vec<u8>) {
     let failure = match error {
         WireError::Method(_) => Failure::UnknownMethod,
         _ => Failure::Malformed,

@@ -253,7 +253,7 @@ impl Worker {
         self.waiting -= usize::from(connection.waits());
         self.answered += connection.answered;
         self.shared.hold(connection.counted_bytes, 0);
-        self.shared.counters.connected.fetch_sub(1, Relaxed);
+        self.shared.counters.disconnect();
     }
 
     fn enter(&mut self, connection: Connection) {
@@ -302,7 +302,7 @@ impl Worker {
                 continue;
             }
             if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
-                self.shared.counters.connected.fetch_sub(1, Relaxed);
+                self.shared.counters.disconnect();
                 continue;
             }
             accepts.inboxes[accepts.next].put(Connection::new(stream, (front.dialogue)()));

@@ -46,13 +46,16 @@ pub enum Failure {
     /// There are as many clients as are kept apart.
     #[error("there are too many clients")]
     TooManyClients = 9,
+    /// The reply is longer than the transport carries: the request was carried out.
+    #[error("the reply is longer than this transport carries")]
+    TooLong = 10,
 }
 
 impl Failure {
     fn of(code: u8) -> Option<Self> {
         use Failure::{
-            BadOption, Condition, Full, Malformed, NoKey, NotANumber, Stale, TooManyClients,
-            UnknownMethod,
+            BadOption, Condition, Full, Malformed, NoKey, NotANumber, Stale, TooLong,
+            TooManyClients, UnknownMethod,
         };
         let all = [
             NoKey,
@@ -64,6 +67,7 @@ impl Failure {
             NotANumber,
             Stale,
             TooManyClients,
+            TooLong,
         ];
         all.into_iter().find(|&failure| failure as u8 == code)
     }
@@ -196,9 +200,9 @@ mod tests {
             Reply { head: incr, answer: Ok(Answer::Sum(-7)) },
             Reply { head: set, answer: Ok(Answer::Done) },
         ];
-        let failures = (1..=9).filter_map(Failure::of);
+        let failures = (1..=10).filter_map(Failure::of);
         replies.extend(failures.map(|failure| Reply { head: HEAD, answer: Err(failure) }));
-        assert_eq!(replies.len(), 11);
+        assert_eq!(replies.len(), 12);
         for reply in replies {
             let mut bytes = Vec::new();
             reply.emit(&mut bytes);
@@ -221,7 +225,7 @@ mod tests {
         assert_eq!(with(7, 1), Err(WireError::TooLong("value")));
         let mut bytes = Vec::new();
         Reply { head: HEAD, answer: Err(Failure::NoKey) }.emit(&mut bytes);
-        bytes[1] = 10;
-        assert_eq!(Reply::parse(&bytes), Err(WireError::Code(10)));
+        bytes[1] = 11;
+        assert_eq!(Reply::parse(&bytes), Err(WireError::Code(11)));
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
+pub mod clients;
 pub mod linear;
 pub mod lossy;
 pub mod process;
