@@ -247,6 +247,7 @@ fn control_output(asked: &Asked, body: &[u8]) -> Result<Output, ErrorKind> {
         | Method::Truncate
         | Method::Write
         | Method::Forward
+        | Method::Rebuild
         | Method::Zero => {
             ChangeReply::parse(body).map(|reply| Output::Changed(method, Some(reply.chunk_version)))
         }

@@ -129,6 +129,17 @@ pub fn demand(request: &StorageRequest, tenant: u32) -> Option<Demand> {
             let demand = Demand { layout, tenant, ..on(Rights::WRITE, chunk) };
             bytes(demand, offset, ends(offset, length.into()))
         }
+        StorageRequest::Rebuild { plan, .. } => {
+            let target = plan.target();
+            let demand = match plan.helper() {
+                Some(helper) => on(Rights::READ, helper.chunk),
+                None => changes(Rights::WRITE, target.chunk),
+            };
+            // As of a write that is passed on.
+            let tenant = (plan.rank() == 0).then_some(tenant);
+            let demand = Demand { tenant, ..demand };
+            bytes(demand, target.offset, ends(target.offset, target.length.into()))
+        }
         StorageRequest::Clear(header) => {
             let demand = changes(Rights::WRITE, header.chunk);
             match header.clear {

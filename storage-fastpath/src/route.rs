@@ -13,7 +13,7 @@ pub const ROUTE_MAX: usize = 7;
 pub const STRIPE_MAX: usize = 32;
 
 const HEAD_BYTES: usize = 12;
-const NODE_BYTES: usize = 24;
+pub(crate) const NODE_BYTES: usize = 24;
 const CRC_AT: usize = HEAD_BYTES - 4;
 
 /// How a write goes from server to server.
@@ -84,22 +84,8 @@ impl Route {
         (kind, rank, data, from): (RouteKind, u8, u8, u8),
         servers: impl IntoIterator<Item = SocketAddr>,
     ) -> Result<Self, RouteError> {
-        // An IPv4 address has one form.
-        let plain = |server: SocketAddr| SocketAddr::new(server.ip().to_canonical(), server.port());
-        let servers: Vec<SocketAddr> = servers.into_iter().map(plain).collect();
         let most = if kind == RouteKind::Stripe { STRIPE_MAX } else { ROUTE_MAX };
-        if servers.is_empty() || servers.len() > most {
-            return Err(RouteError::Servers(servers.len()));
-        }
-        for (index, server) in servers.iter().enumerate() {
-            let ip = server.ip();
-            if server.port() == 0 || ip.is_unspecified() || ip.is_multicast() {
-                return Err(RouteError::Address(*server));
-            }
-            if servers[..index].contains(server) {
-                return Err(RouteError::Twice(*server));
-            }
-        }
+        let servers = plain_servers(servers, most)?;
         let is_stripe = kind == RouteKind::Stripe;
         let fits = match (is_stripe, rank >= data) {
             (false, _) => data == 0 && from == 0,
@@ -238,6 +224,29 @@ impl fmt::Display for Route {
     }
 }
 
+/// Addresses in one form, if they are those of as many servers, at most `most`.
+pub(crate) fn plain_servers(
+    servers: impl IntoIterator<Item = SocketAddr>,
+    most: usize,
+) -> Result<Vec<SocketAddr>, RouteError> {
+    // An IPv4 address has one form.
+    let plain = |server: SocketAddr| SocketAddr::new(server.ip().to_canonical(), server.port());
+    let servers: Vec<SocketAddr> = servers.into_iter().map(plain).collect();
+    if servers.is_empty() || servers.len() > most {
+        return Err(RouteError::Servers(servers.len()));
+    }
+    for (index, server) in servers.iter().enumerate() {
+        let ip = server.ip();
+        if server.port() == 0 || ip.is_unspecified() || ip.is_multicast() {
+            return Err(RouteError::Address(*server));
+        }
+        if servers[..index].contains(server) {
+            return Err(RouteError::Twice(*server));
+        }
+    }
+    Ok(servers)
+}
+
 /// The checksum of a route, whose own place counts as zeros.
 fn sum(route: &[u8]) -> u32 {
     let (head, rest) = route.split_at(CRC_AT);
@@ -245,7 +254,7 @@ fn sum(route: &[u8]) -> u32 {
 }
 
 /// A server as bytes: its address as IPv6, its port, and zeros.
-fn node(server: SocketAddr) -> [u8; NODE_BYTES] {
+pub(crate) fn node(server: SocketAddr) -> [u8; NODE_BYTES] {
     let ip = match server.ip() {
         std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         std::net::IpAddr::V6(ip) => ip,
@@ -256,7 +265,8 @@ fn node(server: SocketAddr) -> [u8; NODE_BYTES] {
     bytes
 }
 
-fn server(bytes: &[u8]) -> Option<SocketAddr> {
+/// A server from bytes.
+pub(crate) fn server(bytes: &[u8]) -> Option<SocketAddr> {
     let ip = Ipv6Addr::from(*bytes.first_chunk::<16>()?);
     let (port, zeros) = bytes.get(16..)?.split_at_checked(2)?;
     let port = u16::from_le_bytes([port[0], port[1]]);

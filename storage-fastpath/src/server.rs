@@ -16,6 +16,7 @@ use crate::digest::{DigestRequest, SketchRequest, SliceRange};
 use crate::health::HealthRequest;
 use crate::proof::Shown;
 use crate::qos::wire::{JoinRequest, QosRequest};
+use crate::rebuild::Rebuild;
 use crate::route::{Route, RouteKind};
 use crate::slice::{ChunkId, SLICE_BYTES, Span};
 use crate::verify::{Coverage, verify_slices};
@@ -119,6 +120,13 @@ pub enum StorageRequest {
     },
     /// Read bytes.
     Read(ReadHeader),
+    /// Add a part of this server to a sum that goes on, or write the sum.
+    Rebuild {
+        /// Through which servers, and where this one is in that.
+        plan: Rebuild,
+        /// Where the sum is written, one checksum for each slice of it.
+        crcs: Vec<u32>,
+    },
     /// Have the capabilities of a serial number hold no more.
     Revoke {
         /// The serial number.
@@ -236,7 +244,7 @@ pub fn parse_shown(shown: &Shown<'_>) -> Result<StorageRequest, Rejection> {
 }
 
 fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest, WireError> {
-    let has_data = matches!(method, Method::Write | Method::Forward);
+    let has_data = matches!(method, Method::Write | Method::Forward | Method::Rebuild);
     let expected = if has_data { data_len } else { 0 };
     if data_len != expected {
         return Err(WireError::DataLength { expected: 0, found: data_len });
@@ -248,6 +256,7 @@ fn parse(method: Method, body: &[u8], data_len: usize) -> Result<StorageRequest,
             StorageRequest::Write { header, crcs }
         }
         Method::Forward => forward_of(body, data_len)?,
+        Method::Rebuild => rebuild_of(body, data_len)?,
         Method::Read => StorageRequest::Read(ReadHeader::parse(body)?),
         Method::Trim | Method::Zero | Method::Truncate => {
             let header = ClearHeader::parse(body)?;
@@ -339,6 +348,15 @@ fn forward_of(body: &[u8], data_len: usize) -> Result<StorageRequest, WireError>
         return Err(WireError::Reserved("a version of a write that is passed on"));
     }
     Ok(StorageRequest::Forward { route, header, crcs })
+}
+
+fn rebuild_of(body: &[u8], data_len: usize) -> Result<StorageRequest, WireError> {
+    let (plan, crcs) = Rebuild::parse(body)?;
+    let expected = plan.data_len();
+    if expected as usize != data_len {
+        return Err(WireError::DataLength { expected, found: data_len });
+    }
+    Ok(StorageRequest::Rebuild { plan, crcs })
 }
 
 /// The header and the checksums of a write with so many bytes of data.

@@ -49,10 +49,10 @@ pub(crate) const TENANTS_SHOWN: usize = 10;
 
 /// Names of the methods of the storage protocol, each at the place of its number, and at place 0
 /// that of whatever is none.
-pub(crate) const METHODS: [&str; 23] = [
+pub(crate) const METHODS: [&str; 24] = [
     "unknown", "create", "write", "read", "stat", "list", "delete", "scrub", "info", "health",
     "session", "finish", "join", "locate", "qos", "trim", "zero", "truncate", "revoke", "digest",
-    "sketch", "forward", "chain",
+    "sketch", "forward", "chain", "rebuild",
 ];
 
 /// The name of a method.

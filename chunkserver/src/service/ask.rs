@@ -76,6 +76,7 @@ impl Ask {
             StorageRequest::Health
             | StorageRequest::Qos
             | StorageRequest::Forward { .. }
+            | StorageRequest::Rebuild { .. }
             | StorageRequest::Write { .. } => return None,
             StorageRequest::Info => Self::Info,
             StorageRequest::Join(join) => Self::Join(join),

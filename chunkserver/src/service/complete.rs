@@ -38,6 +38,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                     self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
                     continue;
                 }
+                Some(Asked::Own { request, tokens }) => {
+                    self.tenants.done(tokens);
+                    self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
+                    continue;
+                }
                 Some(Asked::Unstage) | None => continue,
             };
             self.under_way.sub(&job);
@@ -56,6 +61,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             (Some(Asked::MayWrite { request }), Reply::MayWrite(may)) => {
                 self.on_may_write(request, may);
+            }
+            (Some(Asked::Own { request, tokens }), Reply::Read { result, buf, crcs }) => {
+                self.tenants.done(tokens);
+                self.on_own(request, result, (buf, crcs));
             }
             (Some(Asked::Unstage), _) => {}
             _ => debug_assert!(false, "the store answers what it was asked, once"),

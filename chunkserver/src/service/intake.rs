@@ -31,6 +31,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 let to = (responder, number, deadline);
                 return self.forward_at_once(to, (route, header, crcs), capability, pieces.0);
             }
+            Ok((StorageRequest::Rebuild { plan, crcs }, capability)) => {
+                let number = request.id();
+                let (responder, pieces) = request.into_data();
+                let to = (responder, number, deadline);
+                return self.rebuild_at_once(to, (plan, crcs), capability, pieces.0);
+            }
             parsed => parsed,
         };
         let (responder, message) = request.into_message();

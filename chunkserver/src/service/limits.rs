@@ -33,6 +33,10 @@ pub(super) const PEERS_MAX: usize = 64;
 /// How long the link to a server is kept that nothing goes to.
 pub(super) const PEER_IDLE: Nanos = Nanos::from_secs(60);
 
+/// Bytes of lost parts that one worker helps to make anew at a time: sixteen times what one repair
+/// has under way. What is more is refused, and asked for again.
+pub(super) const REBUILD_BYTES_MAX: usize = 16 << 20;
+
 /// Requests that one push says to be ready for: as many numbers as its body holds.
 pub(super) const READY_MAX: usize = PUSH_BODY_BYTES_MAX / 8;
 

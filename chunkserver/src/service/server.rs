@@ -72,6 +72,8 @@ pub(super) enum Asked {
     Stage { request: RequestKey, offset: usize },
     /// Whether it would make a write that is passed on.
     MayWrite { request: RequestKey },
+    /// For this server's part of a range that is made anew.
+    Own { request: RequestKey, tokens: Option<qos::Pass> },
     /// To forget what it took of a write.
     Unstage,
 }

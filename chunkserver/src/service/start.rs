@@ -156,7 +156,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     /// A send buffer with room for what is read: the store fills it, the network sends it.
-    fn read_buf(&self, byte_len: usize, head_bytes: usize) -> Option<Buf> {
+    pub(super) fn read_buf(&self, byte_len: usize, head_bytes: usize) -> Option<Buf> {
         let mut buf = self.endpoint.alloc(byte_len).ok()?;
         buf.set_len(byte_len).ok()?;
         // Never the last one: reads that hold all buffers would leave none for their answers.

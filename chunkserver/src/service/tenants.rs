@@ -92,8 +92,16 @@ impl Tenants {
 
     /// What a write of so many bytes costs.
     fn price_of_write(&self, link: LinkId, byte_len: u32) -> Price {
+        self.price_at(link, byte_len, self.weights.write)
+    }
+
+    /// What a read of so many bytes costs.
+    pub(super) fn price_of_read(&self, link: LinkId, byte_len: u32) -> Price {
+        self.price_at(link, byte_len, self.weights.read)
+    }
+
+    fn price_at(&self, link: LinkId, byte_len: u32, weight: u16) -> Price {
         let Some(links) = &self.links else { return Price::default() };
-        let weight = self.weights.write;
         Price { tenant: links.of(link), cost: tokens(byte_len.into(), weight), weight }
     }
 

@@ -18,7 +18,7 @@ use towpath_fastpath::resident::{Located, SLOT_BYTES};
 use towpath_fastpath::wire::{
     ChangeReply, ClearHeader, ErrorReply, ReadHeader, ReadReplyHeader, WireError, WriteHeader,
 };
-use towpath_fastpath::{ChunkId, Route, SLICE_BYTES};
+use towpath_fastpath::{ChunkId, Rebuild, Route, SLICE_BYTES};
 use towpath_rpc::limits::HEADER_BYTES;
 
 /// Bytes of a read or write header; its checksum is the last four.
@@ -31,6 +31,8 @@ const CHANGE_REPLY_BYTES: usize = 24;
 const ERROR_BYTES: usize = 48;
 /// Which body is a route.
 const ROUTE: u8 = 12;
+/// Which body is the plan of a part that is made anew.
+const REBUILD: u8 = 13;
 
 /// One byte that says which body follows (low four bits) and whether the checksum of its header is
 /// left as it is (high bit), then the body.
@@ -45,7 +47,11 @@ pub(crate) fn run(input: &[u8]) -> u64 {
             9 => CHANGE_REPLY_BYTES,
             _ => IO_HEADER_BYTES,
         };
-        if which == ROUTE { seal_route(&mut body) } else { seal(&mut body, header_bytes) }
+        match which {
+            ROUTE => seal_within(&mut body, (2, 12, 24), 8),
+            REBUILD => seal_within(&mut body, (1, 80, 56), 4),
+            _ => seal(&mut body, header_bytes),
+        }
     }
     let outcome = match which {
         0 => rpc_header(&body),
@@ -83,6 +89,13 @@ pub(crate) fn run(input: &[u8]) -> u64 {
             assert_eq!(route.emit()[..], body[..body.len() - rest.len()]);
             assert!(route.onward().all(|(next, _)| next.rank() > route.rank()));
             u64::from(route.rank())
+        })),
+        REBUILD => of(Rebuild::parse(&body).map(|(plan, crcs)| {
+            assert_eq!(plan.emit()[..], body[..body.len() - 4 * crcs.len()]);
+            let target = plan.target();
+            assert!(target.offset.checked_add(target.length.into()).is_some());
+            assert!(plan.onward().is_none_or(|(next, _)| next.rank() > plan.rank()));
+            u64::from(plan.rank())
         })),
         _ => located(&body),
     };
@@ -218,13 +231,14 @@ fn seal(body: &mut [u8], header_bytes: usize) {
     body[crc_at..header_bytes].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The checksum of a route lies within it, and counts as zeros.
-fn seal_route(body: &mut [u8]) {
-    let Some(&count) = body.get(2) else { return };
-    let Some(route) = body.get_mut(..12 + 24 * usize::from(count)) else { return };
-    route[8..12].fill(0);
-    let crc = crc32c(route);
-    route[8..12].copy_from_slice(&crc.to_le_bytes());
+/// The checksum of what names servers lies within it, and counts as zeros: where their number is,
+/// how long it is without them and each of them, and where its checksum is.
+fn seal_within(body: &mut [u8], (count_at, head, each): (usize, usize, usize), crc_at: usize) {
+    let Some(&count) = body.get(count_at) else { return };
+    let Some(sealed) = body.get_mut(..head + each * usize::from(count)) else { return };
+    sealed[crc_at..crc_at + 4].fill(0);
+    let crc = crc32c(sealed);
+    sealed[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
 #[cfg(test)]
@@ -233,7 +247,7 @@ mod tests {
     use crate::seeds;
     use towpath_fastpath::control::SlotRun;
     use towpath_fastpath::wire::{Sender, tenant_number};
-    use towpath_fastpath::{Clear, RouteKind, Terms};
+    use towpath_fastpath::{Clear, Helper, Rebuilt, RouteKind, Terms};
 
     fn with(selector: u8, body: &[u8]) -> Vec<u8> {
         [&[selector], body].concat()
@@ -259,6 +273,20 @@ mod tests {
         let servers = ["10.0.0.1:7400", "10.0.0.2:7400", "[2001:db8::3]:7400"];
         let servers = servers.map(|server| server.parse().expect("an address"));
         Route::new(RouteKind::Tree, &servers).expect("a route").emit()
+    }
+
+    fn rebuild() -> Vec<u8> {
+        let server = |number: u16| ([10, 0, 0, 1], 7400 + number).into();
+        let helper = |number: u16| Helper {
+            server: server(number),
+            chunk: ChunkId(number.into()),
+            version: 7,
+            coefficient: 3,
+        };
+        let terms = Terms { version: Some(9), stamp: 0x1234, chain: 3 };
+        let (chunk, offset, length) = (ChunkId(7), 4_096, 8_192);
+        let target = Rebuilt { server: server(9), chunk, offset, length, terms };
+        Rebuild::new(&[helper(1), helper(2)], target).expect("a plan").emit()
     }
 
     #[test]
@@ -309,6 +337,7 @@ mod tests {
         };
         let made = [
             ("route", with(ROUTE, &route())),
+            ("rebuild", with(REBUILD, &rebuild())),
             ("push", with(0, &push.emit())),
             ("rpc", with(0, &[1, 1, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0])),
             ("write", with(1, &write)),

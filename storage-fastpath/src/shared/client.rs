@@ -13,7 +13,7 @@ use towpath_rpc::CallError;
 use towpath_rpc::limits::HEADER_BYTES;
 use towpath_transport::{Device, Endpoint, Region, RoceUdp};
 
-use super::pending::{Given, Pending, Place};
+use super::pending::{Given, Pending, Place, Take};
 use super::request::{Counters, ReadBy, Request, Task};
 use super::worker::Worker;
 use crate::change::{Clear, NewChunk, Terms};
@@ -468,7 +468,7 @@ impl Client {
         }
     }
 
-    fn ask<T>(&self, request: Request, alone: bool, take: fn(Given) -> Option<T>) -> Pending<T> {
+    pub(super) fn ask<T>(&self, request: Request, alone: bool, take: Take<T>) -> Pending<T> {
         let alone = alone || self.alone;
         let place = Arc::new(Place::default());
         let counters = Arc::clone(&self.shared.counters);
@@ -530,7 +530,7 @@ fn done(_: Given) -> Option<()> {
 }
 
 /// The version that a change has made.
-fn changed(given: Given) -> Option<u64> {
+pub(super) fn changed(given: Given) -> Option<u64> {
     match given {
         Given::Output(Output::Changed(_, version)) => version,
         _ => None,

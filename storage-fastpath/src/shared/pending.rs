@@ -46,6 +46,9 @@ impl Place {
     }
 }
 
+/// What an operation gives, of what came of it; none where that is something else.
+pub(super) type Take<T> = fn(Given) -> Option<T>;
+
 /// An operation of a [`Client`](super::Client) that was asked for.
 ///
 /// [`wait`](Self::wait) blocks until it has ended; as a future it is ready then. One that is
@@ -54,11 +57,11 @@ impl Place {
 #[must_use = "nobody learns otherwise how the operation ended"]
 pub struct Pending<T> {
     place: Arc<Place>,
-    take: fn(Given) -> Option<T>,
+    take: Take<T>,
 }
 
 impl<T> Pending<T> {
-    pub(super) fn new(place: Arc<Place>, take: fn(Given) -> Option<T>) -> Self {
+    pub(super) fn new(place: Arc<Place>, take: Take<T>) -> Self {
         Self { place, take }
     }
 

@@ -13,6 +13,7 @@ use crate::client::OpId;
 use crate::error::{ClientError, ErrorKind};
 use crate::hedge::HedgedClient;
 use crate::output::Output;
+use crate::rebuild::Rebuild;
 use crate::route::Route;
 use crate::slice::ChunkId;
 use crate::wire::Method;
@@ -74,6 +75,9 @@ pub(super) enum Request {
         length: usize,
         by: ReadBy,
     },
+    Rebuild {
+        plan: Arc<Rebuild>,
+    },
     Scrub {
         budget_slices: u64,
     },
@@ -116,6 +120,7 @@ impl Request {
             Self::List { .. } => Method::List,
             Self::Qos => Method::Qos,
             Self::Read { .. } => Method::Read,
+            Self::Rebuild { .. } => Method::Rebuild,
             Self::Scrub { .. } => Method::Scrub,
             Self::Sketch { .. } => Method::Sketch,
             Self::Stat { .. } => Method::Stat,
@@ -158,6 +163,7 @@ impl Request {
             Self::Read { chunk, offset, length, .. } => {
                 client.start_resident_read(endpoint, chunk, offset, length)
             }
+            Self::Rebuild { ref plan } => client.start_rebuild(endpoint, plan),
             Self::Scrub { budget_slices } => client.start_scrub(endpoint, budget_slices),
             Self::Sketch { chunk, offset, length, seed } => {
                 client.start_sketch(endpoint, chunk, (offset, length), seed)
@@ -212,6 +218,10 @@ impl Request {
             | Self::Digest { chunk, offset, .. }
             | Self::Sketch { chunk, offset, .. }
             | Self::Forward { chunk, offset, .. } => (Some(chunk), Some(offset)),
+            Self::Rebuild { ref plan } => {
+                let target = plan.target();
+                (Some(target.chunk), Some(target.offset))
+            }
             Self::Health | Self::Info | Self::List { .. } | Self::Qos | Self::Scrub { .. } => {
                 (None, None)
             }

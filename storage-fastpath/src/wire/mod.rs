@@ -77,11 +77,13 @@ pub enum Method {
     Forward = 21,
     /// Raise the chain version of a chunk.
     Chain = 22,
+    /// Have servers make a range of a lost part anew.
+    Rebuild = 23,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Create,
         Self::Write,
         Self::Read,
@@ -104,6 +106,7 @@ impl Method {
         Self::Sketch,
         Self::Forward,
         Self::Chain,
+        Self::Rebuild,
     ];
 
     /// Whether it changes anything: then its caller wants to know whether it was done, even when
@@ -121,6 +124,7 @@ impl Method {
                 | Self::Truncate
                 | Self::Forward
                 | Self::Chain
+                | Self::Rebuild
         )
     }
 
@@ -156,6 +160,7 @@ impl core::fmt::Display for Method {
             Self::Sketch => "sketch",
             Self::Forward => "forward",
             Self::Chain => "chain",
+            Self::Rebuild => "rebuild",
         })
     }
 }

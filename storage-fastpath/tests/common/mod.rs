@@ -311,6 +311,7 @@ impl Service {
             | StorageRequest::Locate { .. }
             | StorageRequest::Sketch { .. }
             | StorageRequest::Forward { .. }
+            | StorageRequest::Rebuild { .. }
             | StorageRequest::Revoke { .. } => Answer::Error(ErrorReply::StoreFailed),
         }
     }

@@ -9,33 +9,38 @@
 //! |---|---|
 //! | `mod` | what becomes of such a write, event by event |
 //! | `along` | one write: who has how much of it, and what each has said |
+//! | `asking` | requests to other servers, with their proofs |
 //! | `adding` | data parts of a stripe that are added up to a parity part |
+//! | `rebuild` | ranges of lost parts that are made anew on their way, event by event |
+//! | `rebuilding` | one of them: what this server adds, and how far it has gone |
 //! | `peers` | links to the servers that writes are passed on to |
 
 mod adding;
 mod along;
+mod asking;
 mod peers;
+mod rebuild;
+mod rebuilding;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 
 use towpath_fastpath::cap::Capability;
-use towpath_fastpath::proof::PROVED;
 use towpath_fastpath::wire::{ChangeReply, WriteHeader};
 use towpath_fastpath::{ErrorKind, ErrorReply, Method, Route};
-use towpath_rpc::{
-    Call, CallError, Completion, Fate, NoBuffer, Outgoing, Piece, PushError, RequestKey, Status,
-};
+use towpath_rpc::{Completion, Fate, Piece, PushError, RequestKey, Status};
 use towpath_transport::{
-    Buf, ChannelId, Device, Endpoint, Event, Frozen, LinkId, Nanos, Region, SubmitError,
-    SupplyError, SupplyFault, Time,
+    Buf, ChannelId, Device, Endpoint, Event, Frozen, LinkId, Nanos, Region, SupplyError,
+    SupplyFault, Time,
 };
 
 pub(super) use adding::Adding;
 pub(super) use along::{Along, Part, Passed};
+use asking::Called;
 pub(super) use peers::PeerId;
 use peers::{News, Peers};
+pub(super) use rebuilding::Rebuilding;
 
 use super::answer::Answer;
 use super::ask::Ask;
@@ -64,6 +69,10 @@ pub(super) struct Onward {
     sent: HashMap<(PeerId, u64), RequestKey>,
     /// Data parts whose sums are not stored yet.
     adding: Vec<RequestKey>,
+    /// Ranges that are made anew and wait for a link, a buffer, tokens or the store.
+    rebuilds: Vec<RequestKey>,
+    /// Bytes of all that are made anew.
+    rebuilding_bytes: usize,
 }
 
 /// A client that is to be told.
@@ -80,7 +89,8 @@ impl Onward {
     pub(super) fn new(seed: u64) -> Self {
         let (peers, sent) = (Peers::new(seed), HashMap::new());
         let (waiting, ready, adding) = (Vec::new(), Vec::new(), Vec::new());
-        Self { peers, waiting, ready, sent, adding }
+        let (rebuilds, rebuilding_bytes) = (Vec::new(), 0);
+        Self { peers, waiting, ready, sent, adding, rebuilds, rebuilding_bytes }
     }
 
     /// Whether something waits here for what another worker does.
@@ -121,43 +131,20 @@ impl Onward {
         if next.has_ended() {
             return Ok(Sent::All);
         }
-        let Some((rpc, proofs)) = self.peers.link(next.peer) else { return Ok(Sent::Waits) };
         let request = match next.request {
             Some(request) => request,
             None => {
-                if rpc.under_way() >= rpc.capacity() {
-                    return Ok(Sent::Waits);
-                }
                 let route = next.route.emit();
-                let parts = [&route[..], body];
-                let proof = match (guard, capability) {
-                    (Some(guard), Some(capability)) => {
-                        let of = (Method::Forward, *byte_len);
-                        let proof = guard.prove_on(proofs, capability, of, &parts);
-                        Some(proof.map_err(|why| ErrorReply::Denied { why })?)
-                    }
-                    _ => None,
-                };
-                let proved = if proof.is_some() { PROVED } else { 0 };
-                let proof: &[u8] = proof.as_ref().map_or(&[], |proof| proof);
-                let Ok(out) = message(endpoint, &[proof, &route, body]) else {
-                    return Ok(Sent::Waits);
-                };
-                let (method, token) = (Method::Forward as u16 | proved, 0);
-                let call = Call { method, token, deadline, ask_fate: true };
-                match rpc.call_growing(endpoint, call, out, *byte_len) {
-                    Ok(request) => *next.request.insert(request),
-                    Err(refused) => {
-                        return match refused.error {
-                            CallError::Full { .. }
-                            | CallError::NoBuffer(_)
-                            | CallError::Submit(SubmitError::Full) => Ok(Sent::Waits),
-                            _ => Err(next.refused()),
-                        };
-                    }
+                let of = (Method::Forward, *byte_len);
+                let asked = (of, &[&route[..], body][..], deadline);
+                match self.call(endpoint, guard, next.peer, capability.as_ref(), asked) {
+                    Ok(Called::Waits) => return Ok(Sent::Waits),
+                    Ok(Called::As(request)) => *next.request.insert(request),
+                    Err(error) => return Err(error.unwrap_or_else(|| next.refused())),
                 }
             }
         };
+        let Some((rpc, _)) = self.peers.link(next.peer) else { return Ok(Sent::Waits) };
         while let Some(Part { offset, bytes, crcs }) = next.queue.pop_front() {
             let given = rpc.supply_with_crcs(endpoint, request, offset, bytes, crcs);
             match given.map_err(|rejected| rejected.error) {
@@ -182,22 +169,13 @@ enum Sent {
     Waits,
 }
 
-fn message<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
-    parts: &[&[u8]],
-) -> Result<Outgoing, NoBuffer> {
-    let mut out = Outgoing::new(endpoint, parts.iter().map(|part| part.len()).sum(), 0)?;
-    parts.iter().try_for_each(|part| out.extend(part))?;
-    Ok(out)
-}
-
 /// Whether a client asks again after that, whoever of a route has said it.
 fn is_for_later(error: ErrorReply) -> bool {
     matches!(error, ErrorReply::Busy | ErrorReply::NoSums | ErrorReply::WireCorrupt { .. })
 }
 
-/// How a request ended that was passed on to the server of a rank.
-fn outcome_of(rank: u8, completion: Completion) -> Result<(), ErrorReply> {
+/// How a request ended that was passed on to the server of a rank: with which version there.
+fn outcome_of(rank: u8, completion: Completion) -> Result<u64, ErrorReply> {
     let rank = u64::from(rank);
     let lost = ErrorReply::ReplicaLost { rank };
     let parcel = completion.result.map_err(|error| match ErrorKind::from(error).fate() {
@@ -205,7 +183,9 @@ fn outcome_of(rank: u8, completion: Completion) -> Result<(), ErrorReply> {
         _ => lost,
     })?;
     match parcel.header().status {
-        Status::OK => ChangeReply::parse(parcel.body()).map(drop).map_err(|_| lost),
+        Status::OK => {
+            ChangeReply::parse(parcel.body()).map(|reply| reply.chunk_version).map_err(|_| lost)
+        }
         Status::APPLICATION => Err(match ErrorReply::parse(parcel.body()) {
             // The client does with it what it does with this server's own.
             Ok(error) if is_for_later(error) => error,
@@ -404,12 +384,16 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.advance(request);
             }
         }
+        self.advance_rebuilds();
         self.tell_ready();
     }
 
     fn on_ended(&mut self, peer: PeerId, completion: Completion) {
         let number = completion.request.number();
         let found = self.onward.sent.remove(&(peer, number));
+        if let Some(request) = found.filter(|found| self.is_rebuilding(*found, peer, number)) {
+            return self.on_rebuilt(request, completion);
+        }
         let rank = found.and_then(|request| self.open.along(request)?.rank_of(peer, number));
         let (Some(request), Some(rank)) = (found, rank) else {
             if let Ok(parcel) = completion.result {
@@ -417,7 +401,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             return;
         };
-        let how = outcome_of(rank, completion);
+        let how = outcome_of(rank, completion).map(drop);
         if let Some(along) = self.open.along(request) {
             along.note_end(peer, number, how);
         }
@@ -427,6 +411,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// A server cannot be reached: what was not sent to it is refused.
     fn on_gone(&mut self, peer: PeerId) {
         for request in self.open.unsent_to(peer) {
+            if let Some((rebuilding, _)) = self.open.rebuilding(request) {
+                let refused = Answer::Error(rebuilding.refused());
+                self.refuse_begun(request, refused);
+                continue;
+            }
             if let Some(along) = self.open.along(request) {
                 along.give_up(peer);
             }

@@ -7,9 +7,11 @@
 //! | file | contents |
 //! |---|---|
 //! | `store` | the policy of writes: check, stage, store |
+//! | `begin` | requests that begin before their data is here |
 //! | `open` | requests whose data is still coming, and which events are for which |
 //! | `staged` | what the store has of a write before the write is asked for |
 
+mod begin;
 mod open;
 mod staged;
 mod store;

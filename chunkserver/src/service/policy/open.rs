@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use towpath_fastpath::cap::Capability;
-use towpath_fastpath::server::{StorageRequest, shown_head};
+use towpath_fastpath::ErrorReply;
+use towpath_fastpath::server::StorageRequest;
 use towpath_fastpath::wire::WriteHeader;
-use towpath_fastpath::{ErrorReply, Route};
-use towpath_rpc::{Fate, Head, Piece, RequestKey, Responder, Streamed};
+use towpath_rpc::{Fate, Piece, RequestKey, Responder, Streamed};
 use towpath_transport::{Device, LinkId, Region, Time};
 
 use super::staged::Unwanted;
@@ -16,7 +15,7 @@ use super::{Context, Effect, Policy, Staged};
 use crate::service::answer::Answer;
 use crate::service::ask::Ask;
 use crate::service::errors::of_unsent;
-use crate::service::onward::{Adding, Along, PeerId, Ready};
+use crate::service::onward::{Adding, Along, PeerId, Ready, Rebuilding};
 use crate::service::server::{Asked, ChunkServer};
 use crate::service::trace::Came;
 use crate::store::disks::{Target, Unsent};
@@ -24,34 +23,39 @@ use crate::store::{ChunkId, Request};
 
 /// A request that has begun.
 #[derive(Debug)]
-struct Begun {
-    responder: Responder,
-    deadline: Time,
+pub(super) struct Begun {
+    pub(super) responder: Responder,
+    pub(super) deadline: Time,
     /// The poll that brought its first piece.
-    began: Time,
+    pub(super) began: Time,
     /// All of it has come.
-    is_whole: bool,
-    what: What,
+    pub(super) is_whole: bool,
+    pub(super) what: What,
     /// Its client's number for it.
-    number: u64,
+    pub(super) number: u64,
     /// Of a write that is passed on.
-    along: Option<Box<Along>>,
+    pub(super) along: Option<Box<Along>>,
 }
 
 impl Begun {
     /// Others may have made it: whoever still waits for it, it goes on.
     fn must_go_on(&self) -> bool {
-        self.along.as_ref().is_some_and(|along| along.is_released())
+        match &self.what {
+            What::Rebuilding(rebuilding) => rebuilding.is_released(),
+            _ => self.along.as_ref().is_some_and(|along| along.is_released()),
+        }
     }
 }
 
 #[derive(Debug)]
-enum What {
+pub(super) enum What {
     Write(Writing),
     /// It has no data, but its message came in pieces all the same.
     Other(StorageRequest),
     /// A data part that is added up to a parity part.
     Adding(Adding),
+    /// A range of a lost part that this server helps to make anew.
+    Rebuilding(Box<Rebuilding>),
     /// A write that is passed on, and all of which is here and checked.
     Complete,
 }
@@ -60,10 +64,10 @@ enum What {
 #[derive(Debug)]
 pub(in crate::service) struct Open {
     /// In an order, so that a run in virtual time can be repeated.
-    begun: BTreeMap<RequestKey, Begun>,
-    next_stage: u64,
+    pub(super) begun: BTreeMap<RequestKey, Begun>,
+    pub(super) next_stage: u64,
     /// Where stages are told that are not wanted any more.
-    unwanted: (Sender<Unwanted>, Receiver<Unwanted>),
+    pub(super) unwanted: (Sender<Unwanted>, Receiver<Unwanted>),
     /// One of them whose disk's queue had no room.
     waiting: Option<Unwanted>,
 }
@@ -114,6 +118,18 @@ impl Open {
         }
     }
 
+    /// A range that is made anew, and until when.
+    pub(in crate::service) fn rebuilding(
+        &mut self,
+        request: RequestKey,
+    ) -> Option<(&mut Rebuilding, Time)> {
+        let Begun { what, deadline, .. } = self.begun.get_mut(&request)?;
+        match what {
+            What::Rebuilding(rebuilding) => Some((rebuilding, *deadline)),
+            _ => None,
+        }
+    }
+
     /// Takes it out: its sum is stored by it.
     pub(in crate::service) fn take_adding(
         &mut self,
@@ -124,9 +140,12 @@ impl Open {
         Some(((responder, deadline, began), adding))
     }
 
-    /// Writes that are to go to a server, and have not.
+    /// What is to go to a server, and has not.
     pub(in crate::service) fn unsent_to(&self, peer: PeerId) -> Vec<RequestKey> {
-        let is_it = |begun: &Begun| begun.along.as_ref().is_some_and(|a| a.is_unsent_to(peer));
+        let is_it = |begun: &Begun| match &begun.what {
+            What::Rebuilding(rebuilding) => rebuilding.is_unsent_to(peer),
+            _ => begun.along.as_ref().is_some_and(|along| along.is_unsent_to(peer)),
+        };
         self.begun.iter().filter(|(_, begun)| is_it(begun)).map(|(request, _)| *request).collect()
     }
 
@@ -139,7 +158,7 @@ impl Open {
     fn writing(&mut self, request: RequestKey) -> Option<&mut Writing> {
         match &mut self.begun.get_mut(&request)?.what {
             What::Write(writing) => Some(writing),
-            What::Other(_) | What::Adding(_) | What::Complete => None,
+            What::Other(_) | What::Adding(_) | What::Rebuilding(_) | What::Complete => None,
         }
     }
 }
@@ -155,104 +174,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
     }
 
-    fn begin(&mut self, head: Head) {
-        let (number, deadline) = (head.id(), head.deadline());
-        let parsed = self.checked(head.link(), shown_head(&head));
-        let to = (head.into_responder(), number, deadline);
-        match parsed {
-            Ok((StorageRequest::Forward { route, header, crcs }, capability)) => {
-                self.begin_forward(to, (route, header, crcs), capability);
-            }
-            parsed => {
-                let what = parsed.and_then(|(parsed, _)| match parsed {
-                    StorageRequest::Write { header, crcs } => {
-                        self.begin_write(to.0.link(), header, crcs).map(What::Write)
-                    }
-                    other => Ok(What::Other(other)),
-                });
-                self.note_begun(to, what, None);
-            }
-        }
-    }
-
-    fn begin_write(
-        &mut self,
-        link: LinkId,
-        header: WriteHeader,
-        crcs: Vec<u32>,
-    ) -> Result<Writing, Answer> {
-        self.open.next_stage += 1;
-        let unwanted = self.open.unwanted.0.clone();
-        let staged = Staged::new(self.open.next_stage, self.class_of(link), unwanted);
-        self.policy.header(&mut Context::default(), (header, crcs, staged))
-    }
-
-    /// A write that is passed on has begun.
-    pub(in crate::service) fn begin_forward(
-        &mut self,
-        to: (Responder, u64, Time),
-        (route, header, crcs): (Route, WriteHeader, Vec<u32>),
-        capability: Option<Capability>,
-    ) {
-        let (request, link) = (to.0.request_key(), to.0.link());
-        if route.adds().is_some() {
-            let room = self.read_bytes_max;
-            let adding = Adding::new(self.store.sums(), &route, (header, crcs), room);
-            return self.note_begun(to, adding.map(What::Adding), None);
-        }
-        let (what, along) = match self.begin_along(link, route, (&header, &crcs), capability) {
-            Err(answer) => (Err(answer), None),
-            Ok(along) => {
-                let writing = self.begin_write(link, header, crcs);
-                (writing.map(What::Write), Some(Box::new(along)))
-            }
-        };
-        self.note_begun(to, what, along);
-        self.set_out(request, &header);
-    }
-
-    fn note_begun(
-        &mut self,
-        (responder, number, deadline): (Responder, u64, Time),
-        what: Result<What, Answer>,
-        along: Option<Box<Along>>,
-    ) {
-        match what {
-            Ok(what) => {
-                self.next_expiry = self.next_expiry.min(deadline);
-                let (request, began, is_whole) = (responder.request_key(), self.polled, false);
-                let begun = Begun { responder, deadline, began, is_whole, what, number, along };
-                self.open.begun.insert(request, begun);
-            }
-            Err(answer) => {
-                along.iter().for_each(|along| self.leave(along));
-                self.answer(responder, deadline, answer);
-            }
-        }
-    }
-
-    /// All of a write that is passed on has come at once.
-    pub(in crate::service) fn forward_at_once(
-        &mut self,
-        to: (Responder, u64, Time),
-        write: (Route, WriteHeader, Vec<u32>),
-        capability: Option<Capability>,
-        pieces: impl IntoIterator<Item = Piece>,
-    ) {
-        let request = to.0.request_key();
-        self.begin_forward(to, write, capability);
-        let mut offset = 0;
-        for piece in pieces {
-            let at = offset;
-            offset += piece.len();
-            self.on_data(request, at, piece);
-        }
-        self.on_whole(request);
-    }
-
-    fn on_whole(&mut self, request: RequestKey) {
+    pub(super) fn on_whole(&mut self, request: RequestKey) {
         let Some(begun) = self.open.begun.get_mut(&request) else { return };
         begun.is_whole = true;
+        if matches!(begun.what, What::Rebuilding(_)) {
+            // It goes on with what the next server says.
+            return;
+        }
         match self.open.adding(request).map(Adding::complete) {
             None => self.complete_when_answered(request),
             Some(Ok(())) => self.settle_sum(request),
@@ -263,7 +191,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
     }
 
-    fn on_data(&mut self, request: RequestKey, offset: usize, piece: Piece) {
+    pub(super) fn on_data(&mut self, request: RequestKey, offset: usize, piece: Piece) {
         let Some(link) = self.open.begun.get(&request).map(|begun| begun.responder.link()) else {
             return;
         };
@@ -274,6 +202,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.refuse_begun(request, answer);
             }
             return;
+        }
+        if let Some((rebuilding, _)) = self.open.rebuilding(request) {
+            rebuilding.take(offset, piece);
+            return self.advance_rebuilding(request);
         }
         let Some(begun) = self.open.begun.get(&request) else { return };
         let What::Write(writing) = &begun.what else { return };
@@ -363,7 +295,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let asked = match what {
             What::Write(writing) => self.complete_write(writing),
             What::Other(asked) => self.accept(asked),
-            What::Adding(_) | What::Complete => return,
+            What::Adding(_) | What::Rebuilding(_) | What::Complete => return,
         };
         self.take_or_answer(responder, deadline, asked, came);
     }
@@ -418,8 +350,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Ends a request that is not complete; what still comes of it is dropped.
     fn end_begun(&mut self, request: RequestKey) -> Option<(Responder, Time)> {
         let Begun { responder, deadline, what, along, .. } = self.open.begun.remove(&request)?;
-        if let What::Write(writing) = what {
-            self.policy.cleanup(writing);
+        match what {
+            What::Write(writing) => self.policy.cleanup(writing),
+            What::Rebuilding(rebuilding) => self.leave_rebuilding(&rebuilding),
+            What::Other(_) | What::Adding(_) | What::Complete => {}
         }
         along.iter().for_each(|along| self.leave(along));
         Some((responder, deadline))

@@ -1,0 +1,239 @@
+//! Parts of a file that are made anew on their way from server to server
+//! (docs/storage-protocol.md section 12).
+//!
+//! Each server that helps reads its own part, multiplies it by its coefficient, and adds what comes
+//! from the one before, piece by piece; the sum of a piece goes on as soon as it is made. The last
+//! one has the target write the sum. Nothing is kept of it once it has ended.
+
+use towpath_fastpath::cap::Capability;
+use towpath_fastpath::{ErrorReply, Method, Rebuild};
+use towpath_rpc::{Completion, RequestKey};
+use towpath_transport::{Buf, Device, LinkId, Nanos, Region, SupplyError, SupplyFault, Time};
+
+use super::asking::Called;
+use super::rebuilding::{Own, Rebuilding};
+use super::{PeerId, Sent, outcome_of};
+use crate::service::answer::Answer;
+use crate::service::errors::{of_read, of_unsent};
+use crate::service::limits::REBUILD_BYTES_MAX;
+use crate::service::server::{Asked, ChunkServer};
+use crate::store::disks::Target;
+use crate::store::{Fenced, ReadDone, ReadError, Request};
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// What a range that is made anew has at a server that helps, from its header on.
+    pub(in crate::service) fn begin_rebuilding(
+        &mut self,
+        link: LinkId,
+        plan: &Rebuild,
+        capability: Option<Capability>,
+    ) -> Result<Rebuilding, Answer> {
+        let (Some(helper), Some((onward, server))) = (plan.helper(), plan.onward()) else {
+            return Err(Answer::Unsupported);
+        };
+        let length = plan.target().length;
+        if length as usize > self.read_bytes_max {
+            let max = self.read_bytes_max as u64;
+            return Err(Answer::Error(ErrorReply::TooLong { max }));
+        }
+        if self.onward.rebuilding_bytes + length as usize > REBUILD_BYTES_MAX {
+            return Err(Answer::Error(ErrorReply::NoSums));
+        }
+        let (class, now) = (self.class_of(link), self.endpoint.now());
+        let price = self.tenants.price_of_read(link, length);
+        self.tenants
+            .arrived(now, price)
+            .map_err(|limit| Answer::Error(ErrorReply::TenantLimit { max: price.bytes(limit) }))?;
+        let begun = self.entries.begin(link).map_err(|Fenced| {
+            self.stats.fenced += 1;
+            ErrorReply::Fenced
+        });
+        let held = begun.and_then(|pass| match self.onward.peers.hold((server, class), now) {
+            Some(peer) => Ok((peer, pass)),
+            None => {
+                pass.iter().for_each(|pass| pass.end());
+                Err(ErrorReply::Busy)
+            }
+        });
+        let (peer, pass) = held.map_err(|error| {
+            self.tenants.withdrawn(now, price);
+            Answer::Error(error)
+        })?;
+        self.onward.rebuilding_bytes += length as usize;
+        let (of, costs) = ((class, capability), (price, pass));
+        Ok(Rebuilding::new(plan, (onward, *helper), peer, of, costs))
+    }
+
+    /// It has ended: what it has is free for others, and the next server is left.
+    pub(in crate::service) fn leave_rebuilding(&mut self, rebuilding: &Rebuilding) {
+        self.onward.rebuilding_bytes -= rebuilding.byte_len();
+        if matches!(rebuilding.own, Own::Wanted) {
+            self.tenants.withdrawn(self.endpoint.now(), rebuilding.price);
+        }
+        let peer = rebuilding.peer;
+        if let (Some(request), false) = (rebuilding.request, rebuilding.has_ended) {
+            self.onward.sent.remove(&(peer, request.number()));
+            self.onward.peers.cancel(&mut self.endpoint, peer, request);
+        }
+        self.onward.peers.release(peer);
+    }
+
+    /// Goes on with it, as far as what is here allows.
+    pub(in crate::service) fn advance_rebuilding(&mut self, request: RequestKey) {
+        let asked = self.ask_own(request);
+        let sent = asked.and_then(|asked| {
+            let sent = self.send_sum(request).map_err(Answer::Error)?;
+            Ok(if asked == Sent::Waits { asked } else { sent })
+        });
+        match sent {
+            Err(answer) => self.refuse_begun(request, answer),
+            Ok(Sent::All) => {}
+            Ok(Sent::Waits) => {
+                let Some((rebuilding, _)) = self.open.rebuilding(request) else { return };
+                if !std::mem::replace(&mut rebuilding.is_waiting, true) {
+                    self.onward.rebuilds.push(request);
+                }
+            }
+        }
+    }
+
+    /// Those that wait for a link, a buffer, tokens or the store.
+    pub(super) fn advance_rebuilds(&mut self) {
+        for request in std::mem::take(&mut self.onward.rebuilds) {
+            if let Some((rebuilding, _)) = self.open.rebuilding(request) {
+                rebuilding.is_waiting = false;
+                self.advance_rebuilding(request);
+            }
+        }
+    }
+
+    /// Asks the store for this server's own part, where that has not been done.
+    fn ask_own(&mut self, request: RequestKey) -> Result<Sent, Answer> {
+        let Some((rebuilding, _)) = self.open.rebuilding(request) else { return Ok(Sent::All) };
+        if !matches!(rebuilding.own, Own::Wanted) {
+            return Ok(Sent::All);
+        }
+        let (class, price, byte_len) = (rebuilding.class, rebuilding.price, rebuilding.byte_len());
+        let (chunk, offset) = (rebuilding.helper.chunk, rebuilding.onward.target().offset);
+        let target = Target::Chunk(chunk);
+        if !self.store.has_room_for(class, target) {
+            return Ok(Sent::Waits);
+        }
+        // Its bytes go on as copies, for which there must be room beside.
+        let Some(buf) = self.read_buf(byte_len, byte_len) else { return Ok(Sent::Waits) };
+        let now = self.endpoint.now();
+        let Ok(tokens) = self.tenants.admit(now, price) else { return Ok(Sent::Waits) };
+        if let Some((rebuilding, _)) = self.open.rebuilding(request) {
+            rebuilding.own = Own::Asked;
+        }
+        let token = self.staged.insert(Asked::Own { request, tokens });
+        let crcs = self.policy.spare.take_crcs();
+        let asked = Request::Read { chunk, offset, byte_len, buf, crcs };
+        if let Err(unsent) = self.store.send(class, token as u64, asked) {
+            if let Asked::Own { tokens, .. } = self.staged.remove(token) {
+                self.tenants.done(tokens);
+            }
+            return Err(Answer::Error(of_unsent(Some(target), unsent)));
+        }
+        Ok(Sent::All)
+    }
+
+    /// The store has read this server's own part, or has not.
+    pub(in crate::service) fn on_own(
+        &mut self,
+        request: RequestKey,
+        result: Result<ReadDone, ReadError>,
+        (buf, crcs): (Buf, Vec<u32>),
+    ) {
+        self.policy.spare.put_crcs(crcs);
+        let Some((rebuilding, _)) = self.open.rebuilding(request) else { return };
+        let chunk = rebuilding.helper.chunk;
+        let refused = match result {
+            Ok(ReadDone { unfinished: true, .. }) => ErrorReply::Unfinished { chunk },
+            Ok(ReadDone { version, .. }) if version != rebuilding.helper.version => {
+                ErrorReply::OtherVersion { version }
+            }
+            Ok(_) => {
+                self.stats.read_bytes += buf.len() as u64;
+                rebuilding.take_own(&buf);
+                drop(buf);
+                return self.advance_rebuilding(request);
+            }
+            Err(error) => of_read(chunk, error),
+        };
+        self.refuse_begun(request, Answer::Error(refused));
+    }
+
+    /// Sends the sum on, as far as it is made.
+    fn send_sum(&mut self, request: RequestKey) -> Result<Sent, ErrorReply> {
+        let Some((rebuilding, deadline)) = self.open.rebuilding(request) else {
+            return Ok(Sent::All);
+        };
+        if rebuilding.has_ended || !rebuilding.can_ask() {
+            return Ok(Sent::All);
+        }
+        let peer = rebuilding.peer;
+        let sent_as = match rebuilding.request {
+            Some(sent_as) => sent_as,
+            None => {
+                let until = share(self.endpoint.now(), deadline, rebuilding.onward.servers_left());
+                let (body, byte_len) = (rebuilding.body(), rebuilding.byte_len() as u32);
+                let (of, capability) = ((Method::Rebuild, byte_len), rebuilding.capability);
+                let (endpoint, guard) = (&mut self.endpoint, self.guard.as_ref());
+                let asked = (of, &[&body[..]][..], until);
+                match self.onward.call(endpoint, guard, peer, capability.as_ref(), asked) {
+                    Ok(Called::Waits) => return Ok(Sent::Waits),
+                    Ok(Called::As(sent_as)) => {
+                        self.onward.sent.insert((peer, sent_as.number()), request);
+                        *rebuilding.request.insert(sent_as)
+                    }
+                    Err(None) => return Err(rebuilding.refused()),
+                    Err(Some(error)) => return Err(error),
+                }
+            }
+        };
+        while let Some((offset, bytes)) = rebuilding.next_ready() {
+            let Some((rpc, _)) = self.onward.peers.link(peer) else { return Ok(Sent::Waits) };
+            let Ok(copied) = self.endpoint.copy(bytes) else { return Ok(Sent::Waits) };
+            let given = rpc.supply(&mut self.endpoint, sent_as, offset, copied.freeze());
+            match given.map_err(|rejected| rejected.error) {
+                Ok(()) => rebuilding.note_sent(),
+                // Its end is told by a completion.
+                Err(SupplyFault::Refused(SupplyError::Ended)) => return Ok(Sent::All),
+                Err(error) => {
+                    tracing::warn!(%error, "a piece of a sum cannot be passed on");
+                    return Err(rebuilding.refused());
+                }
+            }
+        }
+        Ok(Sent::All)
+    }
+
+    /// The next server has said how it ended.
+    pub(super) fn on_rebuilt(&mut self, request: RequestKey, completion: Completion) {
+        let Some((rebuilding, _)) = self.open.rebuilding(request) else { return };
+        rebuilding.has_ended = true;
+        let (rank, byte_len) = (rebuilding.onward.rank(), rebuilding.byte_len() as u64);
+        let answer = match outcome_of(rank, completion) {
+            Ok(version) => {
+                self.stats.passed_on += 1;
+                self.stats.passed_on_bytes += byte_len;
+                Answer::Changed(version)
+            }
+            Err(error) => Answer::Error(error),
+        };
+        self.refuse_begun(request, answer);
+    }
+
+    /// Whether that request of the next server is of one that is made anew here.
+    pub(super) fn is_rebuilding(&mut self, request: RequestKey, peer: PeerId, sent: u64) -> bool {
+        self.open.rebuilding(request).is_some_and(|(of, _)| of.is_sent_as(peer, sent))
+    }
+}
+
+/// Until when the next server may take: as long as each of those behind needs as much again as this
+/// one has to tell how it ended.
+fn share(now: Time, deadline: Time, servers_behind: u64) -> Time {
+    let (left, hops) = (deadline.since(now).0, servers_behind + 1);
+    now + Nanos(left / (hops + 1) * hops)
+}

@@ -1,0 +1,195 @@
+//! A range of a lost part while it is made anew: what this server adds to it, and how far it has
+//! gone to the next one.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use towpath_ec::{Factor, add};
+use towpath_fastpath::cap::Capability;
+use towpath_fastpath::{ErrorReply, Helper, Rebuild};
+use towpath_rpc::{Piece, RequestId};
+use towpath_transport::Class;
+
+use super::peers::PeerId;
+use crate::service::tenants::Price;
+use crate::store::Pass;
+
+/// Bytes of a sum that go on together where they are here together: a piece of a message.
+const SENT_BYTES: usize = 64 << 10;
+
+/// This server's own part.
+#[derive(Debug)]
+pub(super) enum Own {
+    /// The store was not asked for it yet.
+    Wanted,
+    /// It was.
+    Asked,
+    /// It is in the sum.
+    Added,
+}
+
+/// A range that is made anew, at a server that helps.
+#[derive(Debug)]
+pub(in crate::service) struct Rebuilding {
+    /// As the next server gets it.
+    pub(super) onward: Rebuild,
+    pub(super) helper: Helper,
+    pub(super) peer: PeerId,
+    /// Once it has gone out.
+    pub(super) request: Option<RequestId>,
+    pub(super) has_ended: bool,
+    pub(super) class: Class,
+    /// What it was proved with; none where nobody has to prove anything.
+    pub(super) capability: Option<Capability>,
+    pub(super) price: Price,
+    pub(super) own: Own,
+    /// It is looked at in the next turn.
+    pub(super) is_waiting: bool,
+    /// What came before this server's own part was here.
+    held: Vec<(usize, Piece)>,
+    sum: Vec<u8>,
+    /// Bytes that have not come, or are not added yet.
+    missing: usize,
+    /// What is added up and was not given to the link yet.
+    ready: VecDeque<Range<usize>>,
+    /// Bytes that were not given to the link.
+    unsent: usize,
+    /// Leave of the session of its link.
+    pass: Option<Arc<Pass>>,
+}
+
+impl Drop for Rebuilding {
+    fn drop(&mut self) {
+        self.pass.take().iter().for_each(|pass| pass.end());
+    }
+}
+
+impl Rebuilding {
+    pub(super) fn new(
+        plan: &Rebuild,
+        (onward, helper): (Rebuild, Helper),
+        peer: PeerId,
+        (class, capability): (Class, Option<Capability>),
+        (price, pass): (Price, Option<Arc<Pass>>),
+    ) -> Self {
+        let byte_len = plan.target().length as usize;
+        Self {
+            onward,
+            helper,
+            peer,
+            request: None,
+            has_ended: false,
+            class,
+            capability,
+            price,
+            own: Own::Wanted,
+            is_waiting: false,
+            held: Vec::new(),
+            sum: Vec::new(),
+            missing: plan.data_len() as usize,
+            ready: VecDeque::new(),
+            unsent: byte_len,
+            pass,
+        }
+    }
+
+    /// Bytes of the range.
+    pub(super) fn byte_len(&self) -> usize {
+        self.onward.target().length as usize
+    }
+
+    /// What the server before has sent of the sum is here.
+    pub(in crate::service) fn take(&mut self, offset: usize, piece: Piece) {
+        match self.own {
+            Own::Added => self.add(offset, &piece),
+            Own::Wanted | Own::Asked => self.held.push((offset, piece)),
+        }
+    }
+
+    /// This server's own part is here.
+    pub(super) fn take_own(&mut self, bytes: &[u8]) {
+        self.sum = vec![0; bytes.len()];
+        // Both have the length of the range.
+        let multiplied = Factor::new(self.helper.coefficient).multiply(bytes, &mut self.sum);
+        debug_assert_eq!(multiplied, Ok(()));
+        self.own = Own::Added;
+        for (offset, piece) in std::mem::take(&mut self.held) {
+            self.add(offset, &piece);
+        }
+        if self.missing == 0 && self.onward.rank() == 1 {
+            self.make_ready(0..self.sum.len());
+        }
+    }
+
+    fn add(&mut self, offset: usize, bytes: &[u8]) {
+        let range = offset..offset + bytes.len();
+        let added = self.sum.get_mut(range.clone()).map(|sum| add(sum, bytes));
+        debug_assert_eq!(added, Some(Ok(())));
+        self.missing = self.missing.saturating_sub(bytes.len());
+        match (self.is_last(), self.missing) {
+            (false, _) => self.make_ready(range),
+            // The target checks each slice by its checksum, which comes before the data.
+            (true, 0) => self.make_ready(0..self.sum.len()),
+            (true, _) => {}
+        }
+    }
+
+    fn make_ready(&mut self, range: Range<usize>) {
+        let ends = range.clone().step_by(SENT_BYTES);
+        self.ready.extend(ends.map(|from| from..range.end.min(from + SENT_BYTES)));
+    }
+
+    /// Whether the next server is the target.
+    pub(super) fn is_last(&self) -> bool {
+        self.onward.helper().is_none()
+    }
+
+    /// Whether the next server can be asked: at the target, once the checksums of the sum are
+    /// known.
+    pub(super) fn can_ask(&self) -> bool {
+        !self.is_last() || !self.ready.is_empty()
+    }
+
+    /// What goes on next.
+    pub(super) fn next_ready(&self) -> Option<(usize, &[u8])> {
+        let range = self.ready.front()?;
+        Some((range.start, self.sum.get(range.clone())?))
+    }
+
+    /// That has gone on.
+    pub(super) fn note_sent(&mut self) {
+        if let Some(range) = self.ready.pop_front() {
+            self.unsent = self.unsent.saturating_sub(range.len());
+        }
+    }
+
+    /// What comes before the data at the next server.
+    pub(super) fn body(&self) -> Vec<u8> {
+        let mut body = self.onward.emit();
+        if self.is_last() {
+            body.extend_from_slice(&self.onward.crcs_of(&self.sum));
+        }
+        body
+    }
+
+    /// All of it has gone on: whether it was written is told by those behind alone.
+    pub(in crate::service) fn is_released(&self) -> bool {
+        self.unsent == 0
+    }
+
+    /// Whether it is to go to a server, and has not.
+    pub(in crate::service) fn is_unsent_to(&self, peer: PeerId) -> bool {
+        self.peer == peer && self.request.is_none()
+    }
+
+    /// Whether the next server has it as that request.
+    pub(super) fn is_sent_as(&self, peer: PeerId, number: u64) -> bool {
+        self.peer == peer && self.request.is_some_and(|request| request.number() == number)
+    }
+
+    /// The next server cannot have it.
+    pub(super) fn refused(&self) -> ErrorReply {
+        ErrorReply::ReplicaRefused { rank: self.onward.rank().into(), code: 0 }
+    }
+}

@@ -1,0 +1,153 @@
+//! Requests that begin before their data is here, and those of which all is here at once.
+
+use towpath_fastpath::cap::Capability;
+use towpath_fastpath::server::{StorageRequest, shown_head};
+use towpath_fastpath::wire::WriteHeader;
+use towpath_fastpath::{Rebuild, Route};
+use towpath_rpc::{Head, Piece, RequestKey, Responder};
+use towpath_transport::{Device, LinkId, Region, Time};
+
+use super::open::{Begun, What};
+use super::store::Writing;
+use super::{Context, Policy, Staged};
+use crate::service::answer::Answer;
+use crate::service::onward::{Adding, Along};
+use crate::service::server::ChunkServer;
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// A request has begun whose data is still coming.
+    pub(super) fn begin(&mut self, head: Head) {
+        let (number, deadline) = (head.id(), head.deadline());
+        let parsed = self.checked(head.link(), shown_head(&head));
+        let to = (head.into_responder(), number, deadline);
+        match parsed {
+            Ok((StorageRequest::Forward { route, header, crcs }, capability)) => {
+                self.begin_forward(to, (route, header, crcs), capability);
+            }
+            Ok((StorageRequest::Rebuild { plan, crcs }, capability)) => {
+                self.begin_rebuild(to, (plan, crcs), capability);
+            }
+            parsed => {
+                let what = parsed.and_then(|(parsed, _)| match parsed {
+                    StorageRequest::Write { header, crcs } => {
+                        self.begin_write(to.0.link(), header, crcs).map(What::Write)
+                    }
+                    other => Ok(What::Other(other)),
+                });
+                self.note_begun(to, what, None);
+            }
+        }
+    }
+
+    fn begin_write(
+        &mut self,
+        link: LinkId,
+        header: WriteHeader,
+        crcs: Vec<u32>,
+    ) -> Result<Writing, Answer> {
+        self.open.next_stage += 1;
+        let unwanted = self.open.unwanted.0.clone();
+        let staged = Staged::new(self.open.next_stage, self.class_of(link), unwanted);
+        self.policy.header(&mut Context::default(), (header, crcs, staged))
+    }
+
+    /// A write that is passed on has begun.
+    pub(in crate::service) fn begin_forward(
+        &mut self,
+        to: (Responder, u64, Time),
+        (route, header, crcs): (Route, WriteHeader, Vec<u32>),
+        capability: Option<Capability>,
+    ) {
+        let (request, link) = (to.0.request_key(), to.0.link());
+        if route.adds().is_some() {
+            let room = self.read_bytes_max;
+            let adding = Adding::new(self.store.sums(), &route, (header, crcs), room);
+            return self.note_begun(to, adding.map(What::Adding), None);
+        }
+        let (what, along) = match self.begin_along(link, route, (&header, &crcs), capability) {
+            Err(answer) => (Err(answer), None),
+            Ok(along) => {
+                let writing = self.begin_write(link, header, crcs);
+                (writing.map(What::Write), Some(Box::new(along)))
+            }
+        };
+        self.note_begun(to, what, along);
+        self.set_out(request, &header);
+    }
+
+    fn note_begun(
+        &mut self,
+        (responder, number, deadline): (Responder, u64, Time),
+        what: Result<What, Answer>,
+        along: Option<Box<Along>>,
+    ) {
+        match what {
+            Ok(what) => {
+                self.next_expiry = self.next_expiry.min(deadline);
+                let (request, began, is_whole) = (responder.request_key(), self.polled, false);
+                let begun = Begun { responder, deadline, began, is_whole, what, number, along };
+                self.open.begun.insert(request, begun);
+            }
+            Err(answer) => {
+                along.iter().for_each(|along| self.leave(along));
+                self.answer(responder, deadline, answer);
+            }
+        }
+    }
+
+    /// All of a write that is passed on has come at once.
+    pub(in crate::service) fn forward_at_once(
+        &mut self,
+        to: (Responder, u64, Time),
+        write: (Route, WriteHeader, Vec<u32>),
+        capability: Option<Capability>,
+        pieces: impl IntoIterator<Item = Piece>,
+    ) {
+        let request = to.0.request_key();
+        self.begin_forward(to, write, capability);
+        self.all_at_once(request, pieces);
+    }
+
+    /// A range is to be made anew: this server helps, or writes what others have made.
+    fn begin_rebuild(
+        &mut self,
+        to: (Responder, u64, Time),
+        (plan, crcs): (Rebuild, Vec<u32>),
+        capability: Option<Capability>,
+    ) {
+        let (request, link) = (to.0.request_key(), to.0.link());
+        let what = match plan.helper() {
+            None => self.begin_write(link, plan.write_header(), crcs).map(What::Write),
+            Some(_) => {
+                let begun = self.begin_rebuilding(link, &plan, capability);
+                begun.map(|rebuilding| What::Rebuilding(Box::new(rebuilding)))
+            }
+        };
+        self.note_begun(to, what, None);
+        self.advance_rebuilding(request);
+    }
+
+    /// The same, and all of what the server before has sent is here.
+    pub(in crate::service) fn rebuild_at_once(
+        &mut self,
+        to: (Responder, u64, Time),
+        of: (Rebuild, Vec<u32>),
+        capability: Option<Capability>,
+        pieces: impl IntoIterator<Item = Piece>,
+    ) {
+        let request = to.0.request_key();
+        self.begin_rebuild(to, of, capability);
+        self.all_at_once(request, pieces);
+    }
+
+    /// All data of a request that has begun is here.
+    fn all_at_once(&mut self, request: RequestKey, pieces: impl IntoIterator<Item = Piece>) {
+        let mut offset = 0;
+        for piece in pieces {
+            let at = offset;
+            offset += piece.len();
+            self.on_data(request, at, piece);
+        }
+        self.on_whole(request);
+    }
+}
