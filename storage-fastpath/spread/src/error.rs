@@ -84,6 +84,9 @@ pub enum SpreadError {
         /// Why.
         source: Box<PartError>,
     },
+    /// Parts that servers have made among themselves, and that are not used.
+    #[error("what the servers have made does not belong to the parts that it was made of")]
+    Unlike,
     /// It failed, and chunks are left.
     #[error("{source}; these chunks are left of it: {}", list(left))]
     Left {

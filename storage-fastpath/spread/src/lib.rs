@@ -50,6 +50,7 @@ mod policy;
 mod put;
 mod race;
 mod repair;
+mod ring;
 mod scrub;
 mod servers;
 mod state;

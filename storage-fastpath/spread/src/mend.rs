@@ -104,6 +104,44 @@ fn differing(
     Ok(differing)
 }
 
+/// Parts as they are compared: those that are whole of some.
+fn compared_ones(
+    layout: &Layout,
+    found: &[Part],
+    compared: ShardSet,
+) -> Vec<Result<Subject, PartError>> {
+    let own = found.iter().enumerate().map(|(part, found)| match found {
+        Ok(client) if compared.contains(part) => Ok(client.clone()),
+        _ => Err(PartError::NotWhole),
+    });
+    layout.subjects(own.collect())
+}
+
+/// Those of the patients of which more than half of the slices differ from what the others say, by
+/// the first of them, and how many bytes of marks came.
+pub(crate) fn mostly_differing(
+    servers: &Servers,
+    layout: &Layout,
+    found: &[Part],
+    (sources, patients): (ShardSet, &[(usize, Subject)]),
+    is_damaged: bool,
+) -> Result<(ShardSet, u64), SpreadError> {
+    let set: ShardSet = patients.iter().map(|(part, _)| *part).collect();
+    let Some((offset, bytes)) = layout.stripes().windows(WINDOW_BYTES).next() else {
+        return Ok((ShardSet::NONE, 0));
+    };
+    let (by, compared) = compared_by(layout.policy, (sources, set), is_damaged);
+    let mut subjects = compared_ones(layout, found, compared);
+    patients.iter().for_each(|(part, subject)| subjects[*part] = Ok(subject.clone()));
+    let mut survey = Survey::new(servers, layout, by, subjects);
+    let marks = survey.look(offset, bytes);
+    let mut coder = Coder::new(layout.policy);
+    let differing = differing(&mut coder, &marks, (compared, set), layout.policy.enough())?;
+    let count = |part: usize| differing.iter().filter(|parts| parts.contains(part)).count();
+    let mostly = set.iter().filter(|part| 2 * count(*part) > differing.len()).collect();
+    Ok((mostly, survey.bytes))
+}
+
 /// What is to be written: pieces of stripes, of a unit at most, each with the parts that differ.
 fn pieces(start: u64, differing: &[ShardSet], unit: usize) -> Vec<(Stripe, ShardSet)> {
     let mut pieces: Vec<(Stripe, ShardSet)> = Vec::new();
@@ -152,11 +190,7 @@ impl<'a> Mender<'a> {
         let (by, compared) = compared_by(layout.policy, (sources, set), is_damaged);
         let of = |part: usize| found[part].as_ref().ok().filter(|_| sources.contains(part));
         let clients: Vec<Option<Client>> = (0..found.len()).map(|part| of(part).cloned()).collect();
-        let own = clients.iter().enumerate().map(|(part, client)| match client {
-            Some(client) if compared.contains(part) => Ok(client.clone()),
-            _ => Err(PartError::NotWhole),
-        });
-        let mut subjects = layout.subjects(own.collect());
+        let mut subjects = compared_ones(layout, found, compared);
         let part_bytes = layout.stripes().part_bytes();
         let mut writers = Vec::new();
         for (part, mut subject) in patients {

@@ -7,17 +7,21 @@ use towpath_ec::ShardSet;
 use crate::error::{PartError, SpreadError};
 use crate::get::Reader;
 use crate::layout::{Layout, LayoutError, Node};
-use crate::mend::Mender;
+use crate::mend::{Mender, mostly_differing};
 use crate::put::Writer;
+use crate::ring::Ring;
 use crate::servers::Servers;
 use crate::state::{Part, parts, patients};
+use crate::survey::Subject;
 
 /// How a file is repaired.
 #[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
     also: ShardSet,
+    anew: ShardSet,
     replacements: Vec<SocketAddr>,
     share: bool,
+    by_client: bool,
 }
 
 impl RepairOptions {
@@ -32,6 +36,22 @@ impl RepairOptions {
     #[must_use]
     pub fn also(mut self, parts: ShardSet) -> Self {
         self.also = parts;
+        self
+    }
+
+    /// Parts that are to be made anew, in chunks of other names, whatever is there of them.
+    #[must_use]
+    pub fn anew(mut self, parts: ShardSet) -> Self {
+        self.anew = parts;
+        self
+    }
+
+    /// Whether parts that are made anew are read and written by this client alone. By default the
+    /// servers make them among themselves where as many parts as are enough are whole, and the
+    /// client where they cannot. Default false.
+    #[must_use]
+    pub fn by_client(mut self, by_client: bool) -> Self {
+        self.by_client = by_client;
         self
     }
 
@@ -74,6 +94,10 @@ pub struct Repaired {
     pub bytes_read: u64,
     /// Bytes that were written.
     pub bytes_written: u64,
+    /// Bytes that servers sent to each other to make parts anew.
+    pub bytes_passed_on: u64,
+    /// Why the servers could not make parts anew among themselves, so that the client did.
+    pub not_by_servers: Option<String>,
 }
 
 impl Repaired {
@@ -87,7 +111,19 @@ impl Repaired {
             bytes_compared: 0,
             bytes_read: 0,
             bytes_written: 0,
+            bytes_passed_on: 0,
+            not_by_servers: None,
         }
+    }
+
+    /// Parts of a layout are in these chunks now.
+    fn take(&mut self, layout: &Layout, parts: &[usize], made: Vec<Node>) {
+        self.parts = parts.iter().copied().collect();
+        for (part, node) in parts.iter().zip(&made) {
+            self.replaced.push(layout.nodes[*part]);
+            self.layout.nodes[*part] = *node;
+        }
+        self.made = made;
     }
 
     /// Whether there was something to do: then the layout is another one.
@@ -95,6 +131,17 @@ impl Repaired {
     pub fn is_changed(&self) -> bool {
         !self.parts.is_empty() || !self.mended.is_empty()
     }
+}
+
+/// What servers have made among themselves.
+struct ByServers {
+    nodes: Vec<Node>,
+    /// Bytes of sketches that came.
+    compared: u64,
+    /// Bytes of the parts.
+    bytes: u64,
+    /// Bytes that servers sent to each other.
+    passed_on: u64,
 }
 
 impl Servers {
@@ -119,7 +166,7 @@ impl Servers {
         mut progress: impl FnMut(u64),
     ) -> Result<Repaired, SpreadError> {
         layout.check()?;
-        let (found, also) = (parts(self, layout), options.also);
+        let (found, also) = (parts(self, layout), options.also.with(options.anew));
         let is_bad = |part: &usize| found[*part].is_err() || also.contains(*part);
         let bad: Vec<usize> = (0..found.len()).filter(is_bad).collect();
         let mut repaired = Repaired::nothing(layout);
@@ -130,7 +177,7 @@ impl Servers {
         let sources = (0..found.len()).filter(|part| !is_bad(part)).collect::<ShardSet>();
         // Whoever reads by the layout before does without the parts that are written to.
         let patients = match sources.len() >= layout.policy.enough() {
-            true => patients(self, layout, &found, &bad),
+            true => self.patients(layout, &found, (sources, &bad, options), &mut repaired)?,
             false => Vec::new(),
         };
         repaired.mended = patients.iter().map(|(part, _)| *part).collect();
@@ -139,13 +186,14 @@ impl Servers {
         let mender = match patients.is_empty() {
             true => None,
             false => {
-                let is_damaged = !also.is_empty();
+                let is_damaged = !options.also.is_empty();
                 let of = (sources, patients);
                 Some(Mender::new(self, layout, &found, of, is_damaged)?)
             }
         };
         if !anew.is_empty() {
-            self.make_anew(layout, found, (&anew, options), &mut repaired, &mut progress)?;
+            let of = (&anew[..], sources, options);
+            self.make_anew(layout, found, of, &mut repaired, &mut progress)?;
         }
         if let Some(mender) = mender {
             let mended = mender.mend(progress).map_err(|error| self.take_back(&repaired, error))?;
@@ -153,7 +201,7 @@ impl Servers {
             for (part, version) in versions {
                 repaired.layout.nodes[part].version = Some(version);
             }
-            repaired.bytes_compared = moved.compared;
+            repaired.bytes_compared += moved.compared;
             repaired.bytes_read += moved.read;
             repaired.bytes_written += moved.written;
         }
@@ -161,16 +209,52 @@ impl Servers {
         Ok(repaired)
     }
 
+    /// Parts that are brought up to date where they are: the others are to be made anew.
+    fn patients(
+        &self,
+        layout: &Layout,
+        found: &[Part],
+        (sources, bad, options): (ShardSet, &[usize], &RepairOptions),
+        repaired: &mut Repaired,
+    ) -> Result<Vec<(usize, Subject)>, SpreadError> {
+        let mut patients = patients(self, layout, found, bad);
+        patients.retain(|(part, _)| !options.anew.contains(*part));
+        if options.by_client || patients.is_empty() {
+            return Ok(patients);
+        }
+        // Servers make a part among themselves with fewer bytes than a client needs for most of it.
+        let (of, is_damaged) = ((sources, &patients[..]), !options.also.is_empty());
+        let (mostly, compared) = mostly_differing(self, layout, found, of, is_damaged)?;
+        repaired.bytes_compared = compared;
+        patients.retain(|(part, _)| !mostly.contains(*part));
+        Ok(patients)
+    }
+
     /// Makes parts in new chunks.
     fn make_anew(
         &self,
         layout: &Layout,
         found: Vec<Part>,
-        (anew, options): (&[usize], &RepairOptions),
+        (anew, sources, options): (&[usize], ShardSet, &RepairOptions),
         repaired: &mut Repaired,
         progress: &mut impl FnMut(u64),
     ) -> Result<(), SpreadError> {
         let places = self.places(layout, &found, anew, options)?;
+        let set = anew.iter().copied().collect();
+        let ring = Ring::new(self, layout, &found, (sources, set)).filter(|_| !options.by_client);
+        if let Some(ring) = ring {
+            match self.make_by_servers(&ring, layout, &found, (anew, &places), progress) {
+                Ok(ByServers { nodes, compared, bytes, passed_on }) => {
+                    repaired.take(layout, anew, nodes);
+                    repaired.bytes_compared += compared;
+                    (repaired.bytes_written, repaired.bytes_passed_on) = (bytes, passed_on);
+                    return Ok(());
+                }
+                // Nothing of it is used: what may still come is for chunks of other names.
+                Err(error @ SpreadError::Left { .. }) => return Err(error),
+                Err(error) => repaired.not_by_servers = Some(error.to_string()),
+            }
+        }
         let mut writer = Writer::create(self, &places, anew.len(), None)?;
         let wanted: ShardSet = anew.iter().copied().collect();
         let (mut read, mut written, mut done) = (0, 0, 0);
@@ -190,13 +274,48 @@ impl Servers {
         if let Err(error) = made {
             return Err(writer.give_up(error));
         }
-        repaired.made = writer.nodes();
-        for (part, node) in anew.iter().zip(&repaired.made) {
-            repaired.replaced.push(layout.nodes[*part]);
-            repaired.layout.nodes[*part] = *node;
-        }
-        (repaired.parts, repaired.bytes_read, repaired.bytes_written) = (wanted, read, written);
+        repaired.take(layout, anew, writer.nodes());
+        (repaired.bytes_read, repaired.bytes_written) = (read, written);
         Ok(())
+    }
+
+    /// Has the servers make parts in new chunks, and holds them against the others.
+    fn make_by_servers(
+        &self,
+        ring: &Ring<'_>,
+        layout: &Layout,
+        found: &[Part],
+        (anew, places): (&[usize], &[SocketAddr]),
+        progress: &mut impl FnMut(u64),
+    ) -> Result<ByServers, SpreadError> {
+        let mut writer = Writer::create(self, places, anew.len(), None)?;
+        let part_bytes = layout.stripes().part_bytes();
+        let parts = anew.len() as u64;
+        let mut made = || {
+            let mut done = 0;
+            for (part, node) in anew.iter().zip(writer.nodes()) {
+                let made = ring.make(*part, &node, |bytes| {
+                    done += bytes;
+                    progress(done / parts);
+                });
+                made.map_err(|error| SpreadError::NotMade {
+                    server: node.server,
+                    source: Box::new(error),
+                })?;
+            }
+            writer.finish(part_bytes).map_err(not_made)?;
+            let mut after = layout.clone();
+            let nodes = writer.nodes();
+            anew.iter().zip(&nodes).for_each(|(part, node)| after.nodes[*part] = *node);
+            let (fits, compared) = ring.fits(&after, found)?;
+            let bytes = part_bytes * parts;
+            match fits {
+                true => Ok(ByServers { nodes, compared, bytes, passed_on: bytes * ring.hops() }),
+                false => Err(SpreadError::Unlike),
+            }
+        };
+        let made = made();
+        made.map_err(|error| writer.give_up(error))
     }
 
     /// Deletes what was made, after this error; what is left is added to it.

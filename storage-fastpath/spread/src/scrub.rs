@@ -67,6 +67,22 @@ fn judge(
     Ok(verdicts)
 }
 
+/// Whether all slices belong together, each of more parts than are enough, and these parts have all
+/// of theirs.
+pub(crate) fn belong_together(
+    coder: &mut Coder,
+    marks: &Marks,
+    parts: ShardSet,
+) -> Result<bool, SpreadError> {
+    for (run, present) in marks.runs(ShardSet::from_bits(u32::MAX)) {
+        let fits = coder.fits(run.len() * MARK_BYTES, &marks.units(&run, present))?;
+        if fits != Some(true) || !parts.without(present).is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 impl Servers {
     /// Has the servers read every byte of every part that there is, and compares what belongs
     /// together by sketches: 4 bytes of each slice come here. A stripe that is torn is missed with

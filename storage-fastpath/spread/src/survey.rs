@@ -35,6 +35,7 @@ pub(crate) enum By {
 }
 
 /// A part that is looked at.
+#[derive(Clone)]
 pub(crate) struct Subject {
     pub(crate) client: Client,
     pub(crate) chunk: ChunkId,

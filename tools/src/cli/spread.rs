@@ -49,6 +49,13 @@ pub(crate) struct RepairArgs {
     /// Have servers read every byte first, and make parts whole that have damaged slices as well
     #[arg(long)]
     scrub: bool,
+    /// Parts to make anew whatever is there of them, by number, with commas between
+    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
+    anew: Vec<usize>,
+    /// Read and write parts that are made anew here, and do not have servers make them among
+    /// themselves
+    #[arg(long)]
+    by_client: bool,
     #[command(flatten)]
     link: LinkArgs,
 }
@@ -404,8 +411,15 @@ pub(crate) fn repair(args: &RepairArgs) -> Result<(), CliError> {
         }
         also = found.bad;
     }
+    let parts = layout.nodes.len();
+    if args.anew.iter().any(|part| *part >= parts) {
+        return Err(CliError::Put("--anew names a part that the layout does not have"));
+    }
+    let anew = args.anew.iter().copied().collect();
     let options = RepairOptions::new()
         .also(also)
+        .anew(anew)
+        .by_client(args.by_client)
         .replacements(&addresses(&args.replacements)?)
         .share_replacements(args.share_replacements);
     let kept = LayoutFile::instead_of(&args.layout)?;
@@ -429,6 +443,8 @@ pub(crate) fn repair(args: &RepairArgs) -> Result<(), CliError> {
             "bytes_compared": repaired.bytes_compared,
             "bytes_read": repaired.bytes_read,
             "bytes_written": repaired.bytes_written,
+            "bytes_passed_on": repaired.bytes_passed_on,
+            "not_by_servers": repaired.not_by_servers,
             "generation": repaired.layout.generation,
             "left": left,
         }));
@@ -438,11 +454,15 @@ pub(crate) fn repair(args: &RepairArgs) -> Result<(), CliError> {
     }
     let mut text = format!(
         "parts {parts:?} made anew, parts {mended:?} brought up to date: {} of checksums and \
-         sketches, {} read, {} written\n",
+         sketches, {} read, {} written, {} passed on by servers\n",
         show_size(repaired.bytes_compared),
         show_size(repaired.bytes_read),
-        show_size(repaired.bytes_written)
+        show_size(repaired.bytes_written),
+        show_size(repaired.bytes_passed_on)
     );
+    if let Some(why) = &repaired.not_by_servers {
+        let _ = writeln!(text, "servers could not make them among themselves: {why}");
+    }
     for node in &left {
         let _ = writeln!(text, "replaced, and could not be removed: chunk {node}");
     }
