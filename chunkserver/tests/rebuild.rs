@@ -149,6 +149,23 @@ fn as_many_parts_as_may_be_lost_come_back_together() {
 }
 
 #[test]
+fn a_part_of_which_most_differs_is_made_anew_and_one_of_which_little_does_is_mended() {
+    let fleet = Fleet::new(5);
+    let bytes = pattern(20 * UNIT, 11);
+    let layout = put(&servers(), &fleet.places, "rs:3+2", &bytes);
+    let (before, node) = (part(&layout, 1), layout.nodes[1]);
+    let other = client(node.server);
+    for (units, is_anew) in [(1, false), (4, true)] {
+        other.write(node.chunk, 0, vec![7; units * UNIT]).wait().expect("it is there");
+        let repaired = servers().repair(&layout, &RepairOptions::new(), |_| {});
+        let repaired = repaired.expect("the others are whole");
+        assert_eq!(repaired.bytes_passed_on > 0, is_anew, "{repaired:?}");
+        assert_eq!((repaired.parts.contains(1), repaired.mended.contains(1)), (is_anew, !is_anew));
+        assert!(part(&repaired.layout, 1) == before);
+    }
+}
+
+#[test]
 fn one_parts_worth_of_bytes_comes_to_the_target_and_to_each_that_passes_it_on() {
     let mut fleet = Fleet::new(6);
     // 2 MiB of each part, in the units of every day.

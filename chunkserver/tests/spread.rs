@@ -253,7 +253,7 @@ fn a_part_is_brought_up_to_date_by_the_slices_that_differ() {
             change(&layout, patient, |client, chunk| {
                 change_it(client, chunk).wait().expect("open");
             });
-            let repaired = servers.repair(&layout, &RepairOptions::new(), |_| {}).expect("enough");
+            let repaired = servers.repair(&layout, &onto(&[]).by_client(true), |_| {}).expect("2");
             assert_eq!(repaired.mended, [patient].into_iter().collect(), "{told}");
             assert_eq!(repaired.bytes_written, slices * 4_096, "{told}");
             assert_eq!(repaired.bytes_read, sources * slices * 4_096, "{told}");
