@@ -101,8 +101,8 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Whether the parts that were made belong to the others, by sketches that nobody could foresee,
-    /// and how many bytes of them came.
+    /// Whether the parts that were made belong to the others, by sketches that nobody could
+    /// foresee, and how many bytes of them came.
     pub(crate) fn fits(&self, layout: &Layout, found: &[Part]) -> Result<(bool, u64), SpreadError> {
         let part = |(part, found): (usize, &Part)| match found {
             _ if self.anew.contains(part) => self.servers.client(layout.nodes[part].server),
