@@ -129,7 +129,6 @@ impl Spawned {
     }
 
     /// Its number.
-    #[cfg(feature = "baseline")]
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -139,15 +138,29 @@ impl Spawned {
     /// # Errors
     /// [`ChildError`]; the process is not running any more then.
     pub(crate) fn next<T: DeserializeOwned>(&mut self, timeout: Duration) -> Result<T, ChildError> {
-        match self.lines.recv_timeout(timeout) {
-            Ok(line) => serde_json::from_str(&line).map_err(|source| {
-                let stderr = self.end();
-                ChildError::Said { name: self.name, stderr, source }
-            }),
-            Err(RecvTimeoutError::Timeout) => {
+        match self.poll(timeout)? {
+            Some(words) => Ok(words),
+            None => {
                 let stderr = self.end();
                 Err(ChildError::Silent { name: self.name, after: timeout, stderr })
             }
+        }
+    }
+
+    /// Its next line on stdout, a JSON object; none within `timeout`.
+    ///
+    /// # Errors
+    /// [`ChildError`]; the process is not running any more then.
+    pub(crate) fn poll<T: DeserializeOwned>(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<T>, ChildError> {
+        match self.lines.recv_timeout(timeout) {
+            Ok(line) => serde_json::from_str(&line).map(Some).map_err(|source| {
+                let stderr = self.end();
+                ChildError::Said { name: self.name, stderr, source }
+            }),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
                 // Its stdout is closed, so it has ended or is about to.
                 let status = self.await_end(timeout)?;

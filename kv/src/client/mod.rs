@@ -77,3 +77,21 @@ pub trait Transport: Debug + Send {
     /// [`TransportError::Connect`]
     fn renew(&mut self, timeout: Duration) -> Result<(), TransportError>;
 }
+
+impl<T: Transport + ?Sized> Transport for Box<T> {
+    fn send(&mut self, request: &[u8]) -> Result<(), TransportError> {
+        (**self).send(request)
+    }
+
+    fn receive(
+        &mut self,
+        timeout: Duration,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TransportError> {
+        (**self).receive(timeout, take)
+    }
+
+    fn renew(&mut self, timeout: Duration) -> Result<(), TransportError> {
+        (**self).renew(timeout)
+    }
+}

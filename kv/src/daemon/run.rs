@@ -85,7 +85,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn serve(args: &Args) -> Result<(), DaemonError> {
+/// Serves until SIGTERM or SIGINT comes.
+///
+/// # Errors
+/// [`DaemonError`]
+pub fn serve(args: &Args) -> Result<(), DaemonError> {
     let (mut signals, writer) = UnixStream::pair()?;
     for signal in [SIGTERM, SIGINT] {
         pipe::register(signal, writer.try_clone()?)?;

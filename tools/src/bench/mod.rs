@@ -4,6 +4,8 @@ pub mod classes;
 pub mod ec;
 pub mod fastpath;
 pub mod haechi;
+pub mod kv;
 pub mod links;
 pub(crate) mod load;
 pub mod policies;
+mod process;

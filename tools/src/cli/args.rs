@@ -13,7 +13,7 @@ use super::sim::SimArgs;
 use super::spread::{RepairArgs, ScrubArgs};
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
-use crate::bench::{classes, haechi};
+use crate::bench::{classes, haechi, kv};
 use crate::device::DeviceArgs;
 use towpath_spread::Policy;
 use towpath_transport::{Class, DeviceName, Mtu, PATHS_MAX};
@@ -118,6 +118,10 @@ pub(crate) enum Command {
     BenchFastpathServer(fastpath::ServerArgs),
     #[command(hide = true)]
     BenchClass(classes::ClassArgs),
+    #[command(hide = true)]
+    BenchKvClient(kv::ClientArgs),
+    #[command(hide = true)]
+    BenchKvServer(kv::ServerArgs),
     #[command(hide = true)]
     BenchServer(haechi::ServerArgs),
     #[command(hide = true)]

@@ -3,7 +3,7 @@
 use super::error::CliError;
 use super::interrupt::Interrupt;
 use super::study::{self, Family, FamilyArgs};
-use crate::bench::{classes as classes_bench, ec, fastpath, haechi, links, policies};
+use crate::bench::{classes as classes_bench, ec, fastpath, haechi, kv, links, policies};
 use clap::{Args as ClapArgs, Subcommand};
 use towpath_lab::studies::{Clock, Study, classes};
 
@@ -24,6 +24,8 @@ enum What {
     Fastpath(FamilyArgs<Fastpath>),
     /// Reservations: what tenants get of a chunk server in each period, each a process of its own
     Haechi(FamilyArgs<Haechi>),
+    /// A key-value store over each transport: throughput, latency, context switches, losses
+    Kv(FamilyArgs<Kv>),
     /// Policies: how long a write takes to one server and to several, by each way
     Policies(FamilyArgs<Policies>),
     /// Links that many channels and threads share: throughput, fairness, latency
@@ -113,6 +115,27 @@ Whatever else runs on the machine takes from both. The experiments of the paper 
     }
 }
 
+/// What a key-value store is measured by.
+#[derive(Clone, Debug)]
+pub(crate) struct Kv;
+
+impl Family for Kv {
+    const COMMAND: &'static str = "bench kv";
+    const CLOCK: Clock = Clock::Machine;
+    const TITLE: &'static str = "A key-value store over each transport, measured on this machine";
+    const AFTER_HELP: &'static str = "\
+The server and its clients are a process each, over loopback; a client is a thread that has one
+operation under way at a time. Points take turns, round by round. All share the cores of this
+machine, with whatever else runs on it. The experiments at the thesis's scale are under
+`towpath sim kv`; docs/choosing-a-transport.md says what came out.";
+    const TAKES: &'static str = "within three minutes";
+    const STUDIES: &'static [&'static Study] = kv::ALL;
+
+    fn replays(_: &Study) -> bool {
+        false
+    }
+}
+
 /// What ways to several servers are measured by.
 #[derive(Clone, Debug)]
 pub(crate) struct Policies;
@@ -162,6 +185,7 @@ pub(crate) fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), CliErro
         What::Ec(args) => study::run(args, interrupt),
         What::Fastpath(args) => study::run(args, interrupt),
         What::Haechi(args) => study::run(args, interrupt),
+        What::Kv(args) => study::run(args, interrupt),
         What::Links(args) => study::run(args, interrupt),
         What::Policies(args) => study::run(args, interrupt),
     }

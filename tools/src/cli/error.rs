@@ -131,6 +131,12 @@ pub(crate) enum CliError {
     /// A class of a bench.
     #[error("a class of the bench ended")]
     BenchClass(#[source] ChildError),
+    /// The key-value server of a bench.
+    #[error("the server of the bench ended")]
+    BenchKvServer(#[source] towpath_kv::daemon::DaemonError),
+    /// The clients of a bench.
+    #[error("the clients of the bench ended")]
+    BenchKv(#[source] crate::bench::kv::LoadError),
     /// A tenant of a bench.
     #[error("a tenant of the bench ended")]
     BenchTenant(#[source] ChildError),
@@ -267,6 +273,8 @@ impl CliError {
             #[cfg(feature = "baseline")]
             Self::BenchFastpath(_) => 8,
             Self::BenchClass(_)
+            | Self::BenchKv(_)
+            | Self::BenchKvServer(_)
             | Self::BenchServer(_)
             | Self::BenchTenant(_)
             | Self::Signals(_)

@@ -35,6 +35,7 @@ mod study;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -43,7 +44,7 @@ use towpath_fastpath::ChunkId;
 
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
-use crate::bench::{classes, haechi};
+use crate::bench::{classes, haechi, kv};
 use args::{Args, ChunkArgs, Command, GetArgs, ServerArgs, Target};
 pub(crate) use error::CliError;
 use interrupt::Interrupt;
@@ -71,22 +72,30 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Runs a hidden command: each is a process of its own, with signal handlers of its own.
+fn run_as_other_process(command: Command) -> ControlFlow<Result<(), CliError>, Command> {
+    ControlFlow::Break(match command {
+        #[cfg(feature = "baseline")]
+        Command::BenchFastpathClient(args) => fastpath::run_client(&args).map_err(CliError::from),
+        #[cfg(feature = "baseline")]
+        Command::BenchFastpathServer(args) => fastpath::serve(&args).map_err(CliError::from),
+        Command::BenchClass(args) => classes::run_class(&args).map_err(CliError::BenchClass),
+        Command::BenchKvClient(args) => kv::run_client(&args).map_err(CliError::BenchKv),
+        Command::BenchKvServer(args) => kv::serve(&args).map_err(CliError::BenchKvServer),
+        Command::BenchServer(args) => haechi::serve(&args).map_err(CliError::BenchServer),
+        Command::BenchTenant(args) => haechi::run_tenant(&args).map_err(CliError::BenchTenant),
+        Command::DemoServer(args) => demo::serve(&args).map_err(CliError::from),
+        Command::DemoYardstick { ipv6 } => demo::serve_yardstick(ipv6).map_err(CliError::from),
+        command => return ControlFlow::Continue(command),
+    })
+}
+
 fn run(command: Command) -> Result<(), CliError> {
-    // The hidden commands run in processes of their own, with signal handlers of their own.
+    let command = match run_as_other_process(command) {
+        ControlFlow::Break(ended) => return ended,
+        ControlFlow::Continue(command) => command,
+    };
     let command = match command {
-        #[cfg(feature = "baseline")]
-        Command::BenchFastpathClient(args) => return Ok(fastpath::run_client(&args)?),
-        #[cfg(feature = "baseline")]
-        Command::BenchFastpathServer(args) => return Ok(fastpath::serve(&args)?),
-        Command::BenchClass(args) => {
-            return classes::run_class(&args).map_err(CliError::BenchClass);
-        }
-        Command::BenchServer(args) => return haechi::serve(&args).map_err(CliError::BenchServer),
-        Command::BenchTenant(args) => {
-            return haechi::run_tenant(&args).map_err(CliError::BenchTenant);
-        }
-        Command::DemoServer(args) => return Ok(demo::serve(&args)?),
-        Command::DemoYardstick { ipv6 } => return Ok(demo::serve_yardstick(ipv6)?),
         // What goes to several servers is ended by signals at once.
         Command::Put(args) if !args.spread.servers.is_empty() => return spread::put(&args),
         Command::Get(GetArgs {
@@ -135,6 +144,8 @@ fn run(command: Command) -> Result<(), CliError> {
         #[cfg(feature = "baseline")]
         Command::BenchFastpathClient(_) | Command::BenchFastpathServer(_) => Ok(()),
         Command::BenchClass(_)
+        | Command::BenchKvClient(_)
+        | Command::BenchKvServer(_)
         | Command::BenchServer(_)
         | Command::BenchTenant(_)
         | Command::DemoServer(_)

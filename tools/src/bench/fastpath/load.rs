@@ -11,7 +11,8 @@ use towpath_fastpath::{ChunkId, ClientError};
 use towpath_rpc::{CallError, RpcError, Status};
 use towpath_transport::{ChannelError, ConnectError, EndpointError, ListenError};
 
-use super::usage::{Memory, Misses, cpu_ns};
+use super::usage::{Memory, Misses};
+use crate::bench::process::cpu_ns;
 
 /// The chunk that is written.
 pub(super) const CHUNK: ChunkId = ChunkId(0xfa57);

@@ -9,7 +9,7 @@
 //! | `ours`, `over_rpc`, `over_grpc` | one way each: how its client writes, and its server |
 //! | `server` | the process of the server |
 //! | `chunk_store` | the store of the chunk server, for the servers of the baseline |
-//! | `usage` | processor time, cache misses and passes of a process |
+//! | `usage` | cache misses of a process, and its passes over memory |
 //! | `report` | tables, plots and targets |
 
 #[cfg(feature = "baseline")]

@@ -1,0 +1,452 @@
+//! Tables, plots and targets.
+
+use towpath_lab::cluster::Samples;
+use towpath_lab::studies::{
+    Axis, Cell, Claim, Column, Demand, Format, Params, Plot, Report, Series, Style, Table,
+};
+
+use super::client::SHARES;
+use super::paper::{self, PEAK_CLIENTS};
+use super::way::Way;
+use super::world::{Point, Seen};
+use super::{LATENCY, LOSS, SWITCHES, THROUGHPUT, WORKLOADS};
+
+/// Many clients do at least so much of what the best number of clients does, asleep.
+const HELD: f64 = 0.8;
+
+/// A thousand clients do at least so much of what 32 do.
+const THOUSAND: (usize, f64) = (1000, 0.9);
+
+const MACHINE: &str = "Server and clients are a process each, and share the cores of this machine \
+                       with whatever else runs on it: ratios of one run are worth more than rates.";
+
+impl Seen {
+    fn per_second(&self) -> f64 {
+        self.done as f64 / self.seconds
+    }
+
+    fn per_operation(&self, count: u64) -> f64 {
+        count as f64 / self.done.max(1) as f64
+    }
+
+    /// Processor time of one operation at both ends, in microseconds.
+    fn cpu_us(&self) -> f64 {
+        self.per_operation(self.client.cpu_ns + self.server.cpu_ns) / 1e3
+    }
+
+    /// What so many thousandths of all operations took at most, in microseconds.
+    fn share_us(&self, share: u32) -> f64 {
+        let at = SHARES.iter().position(|&found| found == share);
+        at.and_then(|at| self.latency_us.get(at)).copied().unwrap_or(0.0)
+    }
+}
+
+fn samples(rounds: &[Seen], of: impl Fn(&Seen) -> f64) -> Samples {
+    rounds.iter().map(of).collect()
+}
+
+fn median(rounds: &[Seen], of: impl Fn(&Seen) -> f64) -> f64 {
+    samples(rounds, of).median()
+}
+
+/// All points and their rounds.
+#[derive(Clone, Copy)]
+struct All<'a> {
+    points: &'a [Point],
+    seen: &'a [Vec<Seen>],
+}
+
+impl<'a> All<'a> {
+    fn each(self) -> impl Iterator<Item = (&'a Point, &'a [Seen])> {
+        self.points.iter().zip(self.seen.iter().map(Vec::as_slice))
+    }
+
+    fn of(self, like: Point) -> Option<&'a [Seen]> {
+        self.each().find(|(point, _)| **point == like).map(|(_, rounds)| rounds)
+    }
+
+    /// Operations a second over those of another point, round by round.
+    fn ratio(self, point: &Point, other: Point) -> Option<Samples> {
+        let (ours, others) = (self.of(*point)?, self.of(other)?);
+        Some(ours.iter().zip(others).map(|(a, b)| a.per_second() / b.per_second()).collect())
+    }
+
+    fn over_tcp(self, point: &Point) -> Option<Samples> {
+        self.ratio(point, Point { way: Way::Tcp, ..*point })
+    }
+}
+
+/// Columns that every table begins with.
+fn which() -> Vec<Column> {
+    vec![
+        Column::new("transport", "transport", "", Format::Plain),
+        Column::new("waiting", "waiting", "", Format::Plain),
+        Column::new("clients", "clients", "", Format::Plain),
+    ]
+}
+
+fn which_of(point: &Point) -> Vec<Cell> {
+    vec![
+        Cell::from(point.way.word()),
+        Cell::from(point.waiting()),
+        Cell::Count(point.clients as u64),
+    ]
+}
+
+/// Columns of what went wrong.
+fn trouble() -> [Column; 3] {
+    [
+        Column::new("repeated_share", "repeated", "", Format::Percent(2)),
+        Column::new("unknown", "unknown", "", Format::Plain),
+        Column::new("mixed_up", "mixed up", "", Format::Plain),
+    ]
+}
+
+fn trouble_of(rounds: &[Seen]) -> [Cell; 3] {
+    let sum = |of: fn(&Seen) -> u64| rounds.iter().map(of).sum::<u64>();
+    [
+        Cell::Number(median(rounds, |seen| seen.per_operation(seen.counted.repeated))),
+        Cell::Count(sum(|seen| seen.counted.unknown + seen.counted.refused)),
+        Cell::Count(sum(|seen| seen.counted.mixed_up)),
+    ]
+}
+
+/// A line for each transport over the number of clients.
+fn over_clients(
+    title: String,
+    y: Axis,
+    all: All<'_>,
+    polls: bool,
+    of: impl Fn(&[Seen]) -> f64,
+) -> Plot {
+    let mut series: Vec<Series> = Vec::new();
+    for (point, rounds) in all.each().filter(|(point, _)| point.polls == polls) {
+        let label = point.way.word();
+        let at = (point.clients as f64, of(rounds));
+        match series.iter_mut().find(|series| series.label == label) {
+            Some(series) => series.points.push(at),
+            None => {
+                let label = label.to_owned();
+                series.push(Series { label, style: Style::Line, points: vec![at] });
+            }
+        }
+    }
+    Plot { title, x: Axis::linear("clients", ""), y, series }
+}
+
+const fn waiting_words(polls: bool) -> &'static str {
+    if polls { "polling" } else { "asleep" }
+}
+
+/// How many ways of waiting there are among the points, in their order.
+fn ways_of_waiting(points: &[Point]) -> impl Iterator<Item = bool> {
+    [true, false].into_iter().filter(|polls| points.iter().any(|point| point.polls == *polls))
+}
+
+fn rate_columns() -> [Column; 7] {
+    [
+        Column::new("ops_per_s", "operations", "1/s", Format::Decimals(0)),
+        Column::new("spread_per_s", "spread", "1/s", Format::Decimals(0)),
+        Column::new("of_tcp", "of tcp", "", Format::Decimals(2)),
+        Column::new("of_tcp_least", "least", "", Format::Decimals(2)),
+        Column::new("of_tcp_most", "most", "", Format::Decimals(2)),
+        Column::new("cpu_us", "processor", "us", Format::Decimals(1)),
+        Column::new("median_us", "median", "us", Format::Decimals(0)),
+    ]
+}
+
+fn rate_of(all: All<'_>, point: &Point, rounds: &[Seen]) -> [Cell; 7] {
+    let rate = samples(rounds, Seen::per_second);
+    let of_tcp = all.over_tcp(point);
+    [
+        Cell::Number(rate.median()),
+        Cell::Number(rate.spread()),
+        Cell::from(of_tcp.as_ref().map(Samples::median)),
+        Cell::from(of_tcp.as_ref().map(|ratio| ratio.percentile(0.0))),
+        Cell::from(of_tcp.as_ref().map(|ratio| ratio.percentile(1.0))),
+        Cell::Number(median(rounds, Seen::cpu_us)),
+        Cell::Number(median(rounds, |seen| seen.share_us(500))),
+    ]
+}
+
+/// Figures 4.1 and 4.2, table 4.1.
+pub(super) fn throughput(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -> Report {
+    let all = All { points, seen };
+    let mut report = Report::new(THROUGHPUT.name, params);
+    let mut columns = which();
+    columns.extend(rate_columns());
+    columns.push(Column::new("paper_of_tcp", "thesis", "", Format::Decimals(2)));
+    columns.push(Column::new("per_client", "per client more", "1/s", Format::Decimals(0)));
+    columns.extend(trouble());
+    let row = |(point, rounds): (&Point, &[Seen])| {
+        let mut row = which_of(point);
+        row.extend(rate_of(all, point, rounds));
+        row.push(Cell::from(paper::of_tcp(point)));
+        row.push(Cell::from(per_client(all, point, rounds)));
+        row.extend(trouble_of(rounds));
+        row
+    };
+    report.tables.push(Table {
+        name: "throughput",
+        title: "Operations a second (thesis: over TCP at 32 clients)".to_owned(),
+        columns,
+        rows: all.each().map(row).collect(),
+    });
+    for polls in ways_of_waiting(points) {
+        let title = format!("Operations, {}", waiting_words(polls));
+        let y = Axis::linear("operations", "1/s");
+        let of = |rounds: &[Seen]| median(rounds, Seen::per_second);
+        report.plots.push(over_clients(title, y, all, polls, of));
+    }
+    report.claims.extend(held_claims(all));
+    report.claims.extend(thousand_claims(all));
+    report.notes.push(MACHINE.into());
+    report
+}
+
+/// What each client beside those of the point before adds (table 4.1).
+fn per_client(all: All<'_>, point: &Point, rounds: &[Seen]) -> Option<f64> {
+    let fewer = all.each().filter(|(other, _)| {
+        Point { clients: point.clients, ..**other } == *point && other.clients < point.clients
+    });
+    let (before, of) = fewer.max_by_key(|(other, _)| other.clients)?;
+    let more = median(rounds, Seen::per_second) - median(of, Seen::per_second);
+    Some(more / (point.clients - before.clients) as f64)
+}
+
+/// Asleep, the most clients do nearly what the best number of them does.
+fn held_claims(all: All<'_>) -> Vec<Claim> {
+    let most = all.points.iter().map(|point| point.clients).max().unwrap_or(0);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let is_many = most >= PEAK_CLIENTS && most > cores;
+    let many = all.each().filter(|(point, _)| is_many && !point.polls && point.clients == most);
+    many.map(|(point, rounds)| {
+        let alike = all.each().filter(|(other, _)| Point { clients: most, ..**other } == *point);
+        let best = alike.map(|(_, rounds)| median(rounds, Seen::per_second)).fold(0.0, f64::max);
+        Claim {
+            name: format!("{}_held", point.way.word().replace('-', "_")),
+            what: format!("{} asleep, {most} clients, of its best number", point.way.word()),
+            demand: Demand::AtLeast(HELD),
+            measured: median(rounds, Seen::per_second) / best,
+            unit: "",
+            decimals: 2,
+        }
+    })
+    .collect()
+}
+
+fn thousand_claims(all: All<'_>) -> Vec<Claim> {
+    let (clients, least) = THOUSAND;
+    let many =
+        all.each().filter(|(point, _)| point.clients == clients && point.way == Way::TowpathUc);
+    many.filter_map(|(point, _)| {
+        let ratio = all.ratio(point, Point { clients: PEAK_CLIENTS, ..*point })?;
+        Some(Claim {
+            name: format!("thousand_{}", point.waiting()),
+            what: format!("{clients} clients over towpath-uc, {}, of 32", point.waiting()),
+            demand: Demand::AtLeast(least),
+            measured: ratio.median(),
+            unit: "",
+            decimals: 2,
+        })
+    })
+    .collect()
+}
+
+/// Figures 4.3 to 4.8, tables 4.2 and 4.3.
+pub(super) fn latency(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -> Report {
+    let all = All { points, seen };
+    let mut report = Report::new(LATENCY.name, params);
+    let mut columns = which();
+    let us = |name, head| Column::new(name, head, "us", Format::Decimals(0));
+    columns.extend([
+        us("mean_us", "mean"),
+        us("p25_us", "p25"),
+        us("median_us", "median"),
+        us("p75_us", "p75"),
+        us("iqr_us", "p75-p25"),
+        us("p95_us", "p95"),
+        us("p99_us", "p99"),
+        us("p999_us", "p99.9"),
+        us("max_us", "max"),
+        us("deviation_us", "deviation"),
+        us("paper_median_us", "thesis: median"),
+        us("paper_iqr_us", "p75-p25"),
+        us("paper_p95_us", "p95"),
+        us("paper_p99_us", "p99"),
+        us("paper_deviation_us", "deviation"),
+    ]);
+    let row = |(point, rounds): (&Point, &[Seen])| {
+        let share = |share: u32| Cell::Number(median(rounds, |seen| seen.share_us(share)));
+        let paper = paper::latency(point);
+        let mut row = which_of(point);
+        row.push(Cell::Number(median(rounds, |seen| seen.mean_us)));
+        row.extend([250, 500, 750].map(share));
+        row.push(Cell::Number(median(rounds, |seen| seen.share_us(750) - seen.share_us(250))));
+        row.extend([950, 990, 999, 1000].map(share));
+        row.push(Cell::Number(median(rounds, |seen| seen.deviation_us)));
+        row.push(Cell::from(paper.map(|paper| paper.median)));
+        row.push(Cell::from(paper.map(|paper| paper.spread)));
+        row.push(Cell::from(paper.map(|paper| paper.p95)));
+        row.push(Cell::from(paper.map(|paper| paper.p99)));
+        row.push(Cell::from(paper.map(|paper| paper.deviation)));
+        row
+    };
+    report.tables.push(Table {
+        name: "latency",
+        title: "One operation".to_owned(),
+        columns,
+        rows: all.each().map(row).collect(),
+    });
+    for polls in ways_of_waiting(points) {
+        let title = format!("One operation, {}", waiting_words(polls));
+        let y = Axis::log("mean", "us");
+        let of = |rounds: &[Seen]| median(rounds, |seen| seen.mean_us);
+        report.plots.push(over_clients(title, y, all, polls, of));
+        report.plots.extend(distributions(all, polls));
+    }
+    report.notes.push(MACHINE.into());
+    report
+}
+
+/// How operations are distributed, for each number of clients.
+fn distributions(all: All<'_>, polls: bool) -> Vec<Plot> {
+    let mut clients: Vec<usize> = all.points.iter().map(|point| point.clients).collect();
+    clients.sort_unstable();
+    clients.dedup();
+    let plot = |clients: usize| {
+        let alike =
+            all.each().filter(|(point, _)| (point.polls, point.clients) == (polls, clients));
+        let series = alike.map(|(point, rounds)| Series {
+            label: point.way.word().to_owned(),
+            style: Style::Line,
+            points: SHARES
+                .iter()
+                .map(|&share| {
+                    let us = median(rounds, |seen| seen.share_us(share));
+                    (us, f64::from(share) / 1e3)
+                })
+                .collect(),
+        });
+        Plot {
+            title: format!("{clients} clients, {}", waiting_words(polls)),
+            x: Axis::log("one operation", "us"),
+            y: Axis::linear("share of all", ""),
+            series: series.collect(),
+        }
+    };
+    clients.into_iter().map(plot).collect()
+}
+
+/// Table 4.4.
+pub(super) fn switches(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -> Report {
+    let all = All { points, seen };
+    let mut report = Report::new(SWITCHES.name, params);
+    let mut columns = which();
+    let count = |name, head| Column::new(name, head, "", Format::Decimals(4));
+    columns.extend([
+        count("server_switches", "server"),
+        count("client_switches", "clients"),
+        count("paper_server_switches", "thesis: server"),
+        count("paper_client_switches", "clients"),
+        Column::new("ops_per_s", "operations", "1/s", Format::Decimals(0)),
+    ]);
+    let row = |(point, rounds): (&Point, &[Seen])| {
+        let paper = paper::switches(point);
+        let mut row = which_of(point);
+        row.push(Cell::Number(median(rounds, |seen| seen.per_operation(seen.server.switches))));
+        row.push(Cell::Number(median(rounds, |seen| seen.per_operation(seen.client.switches))));
+        row.extend([0, 1].map(|at| Cell::from(paper.map(|paper| paper[at]))));
+        row.push(Cell::Number(median(rounds, Seen::per_second)));
+        row
+    };
+    report.tables.push(Table {
+        name: "switches",
+        title: "Context switches of one operation, by choice and not".to_owned(),
+        columns,
+        rows: all.each().map(row).collect(),
+    });
+    report.notes.push(MACHINE.into());
+    report
+}
+
+/// What losses cost.
+pub(super) fn loss(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -> Report {
+    let all = All { points, seen };
+    let mut report = Report::new(LOSS.name, params);
+    let mut columns = which();
+    columns.extend([
+        Column::new("loss", "loss", "", Format::Percent(2)),
+        Column::new("ops_per_s", "operations", "1/s", Format::Decimals(0)),
+        Column::new("spread_per_s", "spread", "1/s", Format::Decimals(0)),
+        Column::new("of_lossless", "of none lost", "", Format::Decimals(2)),
+        Column::new("p99_us", "p99", "us", Format::Decimals(0)),
+        Column::new("p999_us", "p99.9", "us", Format::Decimals(0)),
+        Column::new("lost", "packets lost", "", Format::Plain),
+    ]);
+    columns.extend(trouble());
+    columns.push(Column::new("stray", "answered twice", "", Format::Plain));
+    columns.push(Column::new("wrong", "done twice or never", "", Format::Plain));
+    let sum = |rounds: &[Seen], of: fn(&Seen) -> u64| rounds.iter().map(of).sum::<u64>();
+    let row = |(point, rounds): (&Point, &[Seen])| {
+        let rate = samples(rounds, Seen::per_second);
+        let lossless = all.ratio(point, Point { loss: 0.0, ..*point });
+        let mut row = which_of(point);
+        row.extend([
+            Cell::Number(point.loss),
+            Cell::Number(rate.median()),
+            Cell::Number(rate.spread()),
+            Cell::from(lossless.map(|ratio| ratio.median())),
+            Cell::Number(median(rounds, |seen| seen.share_us(990))),
+            Cell::Number(median(rounds, |seen| seen.share_us(999))),
+            Cell::Count(sum(rounds, |seen| seen.lost)),
+        ]);
+        row.extend(trouble_of(rounds));
+        row.push(Cell::Count(sum(rounds, |seen| seen.counted.stray)));
+        row.push(Cell::Count(sum(rounds, |seen| seen.wrong)));
+        row
+    };
+    report.tables.push(Table {
+        name: "loss",
+        title: "Each operation adds one to a number".to_owned(),
+        columns,
+        rows: all.each().map(row).collect(),
+    });
+    report.claims.push(Claim {
+        name: "wrong".into(),
+        what: "operations that were done twice or never, of all transports".into(),
+        demand: Demand::AtMost(0.0),
+        measured: seen.iter().map(|rounds| sum(rounds, |seen| seen.wrong)).sum::<u64>() as f64,
+        unit: "",
+        decimals: 0,
+    });
+    report.notes.push(MACHINE.into());
+    report
+}
+
+/// The workloads of YCSB.
+pub(super) fn workloads(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -> Report {
+    let all = All { points, seen };
+    let mut report = Report::new(WORKLOADS.name, params);
+    let mut columns = which();
+    columns.push(Column::new("mix", "mix", "", Format::Plain));
+    columns.extend(rate_columns());
+    columns.push(Column::new("p99_us", "p99", "us", Format::Decimals(0)));
+    columns.extend(trouble());
+    let row = |(point, rounds): (&Point, &[Seen])| {
+        let mut row = which_of(point);
+        row.push(Cell::from(point.load.word()));
+        row.extend(rate_of(all, point, rounds));
+        row.push(Cell::Number(median(rounds, |seen| seen.share_us(990))));
+        row.extend(trouble_of(rounds));
+        row
+    };
+    report.tables.push(Table {
+        name: "workloads",
+        title: "Operations a second with the workloads of YCSB".to_owned(),
+        columns,
+        rows: all.each().map(row).collect(),
+    });
+    report.notes.push(MACHINE.into());
+    report
+}

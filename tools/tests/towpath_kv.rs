@@ -1,0 +1,98 @@
+//! `towpath bench kv`: a server and its clients in processes of their own, over each transport.
+
+mod towpath_common;
+
+use serde_json::Value;
+use towpath_common::{fails, json, succeeds, towpath};
+
+/// Little, so that it is over soon: what a machine reaches is no test.
+const TINY: [&str; 9] =
+    ["--records", "20", "--operations", "60", "--rounds", "1", "--seconds", "60", "--json"];
+
+fn rows(study: &str, args: &[&str]) -> Vec<Value> {
+    let report = json(towpath(["bench", "kv", study]).args(TINY).args(args));
+    report["tables"][study].as_array().expect("a table").clone()
+}
+
+fn number(row: &Value, field: &str) -> f64 {
+    row[field].as_f64().unwrap_or_else(|| panic!("no number {field} in {row}"))
+}
+
+#[test]
+fn each_transport_serves_the_study_awake_and_asleep() {
+    let ways = "tcp,towpath-uc,towpath-rc,towpath-tcp";
+    let rows = rows("throughput", &["--transports", ways, "--clients", "1,3"]);
+    let found: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} {} {}", row["clients"], row["waiting"], row["transport"]))
+        .collect();
+    let mut asked = Vec::new();
+    for clients in [1, 3] {
+        for waiting in ["poll", "sleep"] {
+            let which = |way: &str| format!("{clients} \"{waiting}\" \"{way}\"");
+            asked.extend(ways.split(',').map(which));
+        }
+    }
+    assert_eq!(found, asked);
+    for row in &rows {
+        assert!(number(row, "ops_per_s") > 0.0, "{row}");
+        assert_eq!((number(row, "unknown"), number(row, "mixed_up")), (0.0, 0.0), "{row}");
+        if row["transport"] == "tcp" {
+            assert_eq!(row["of_tcp"], 1.0, "{row}");
+        }
+    }
+}
+
+#[test]
+fn latency_has_percentiles_in_order_and_the_thesis_beside() {
+    let rows = rows("latency", &["--transports", "tcp", "--clients", "5", "--waiting", "sleep"]);
+    let row = &rows[0];
+    let names = ["p25_us", "median_us", "p75_us", "p95_us", "p99_us", "p999_us", "max_us"];
+    let found = names.map(|name| number(row, name));
+    assert!(found.is_sorted() && found[0] > 0.0, "{row}");
+    assert_eq!(number(row, "paper_p99_us"), 155.0, "{row}");
+}
+
+#[test]
+fn clients_that_sleep_leave_the_processor() {
+    let rows = rows("switches", &["--transports", "tcp", "--clients", "2", "--waiting", "sleep"]);
+    assert!(number(&rows[0], "client_switches") > 0.2, "{}", rows[0]);
+}
+
+#[test]
+fn nothing_is_done_twice_or_never_where_packets_are_lost() {
+    let rows = rows("loss", &["--losses", "0,10%", "--clients", "3"]);
+    assert_eq!(rows.len(), 4);
+    for row in &rows {
+        assert_eq!(number(row, "wrong"), 0.0, "{row}");
+        assert_eq!(number(row, "lost") > 0.0, number(row, "loss") > 0.0, "{row}");
+    }
+}
+
+#[test]
+fn each_workload_of_ycsb_finds_what_it_reads() {
+    let rows = rows("workloads", &["--transports", "tcp", "--mixes", "a,b,c,d,f"]);
+    let found: Vec<&Value> = rows.iter().map(|row| &row["mix"]).collect();
+    assert_eq!(found, ["a", "b", "c", "d", "f"]);
+    for row in &rows {
+        assert_eq!(number(row, "mixed_up"), 0.0, "{row}");
+    }
+}
+
+#[test]
+fn they_are_listed_and_refuse_what_they_do_not_know() {
+    let said = succeeds(&mut towpath(["bench", "kv"]));
+    for study in ["throughput", "latency", "switches", "loss", "workloads"] {
+        assert!(said.contains(study), "{said}");
+    }
+    for (study, flag, word) in [
+        ("throughput", "--transports", "udp"),
+        ("throughput", "--clients", "0"),
+        ("throughput", "--mix", "e"),
+        ("loss", "--transports", "tcp"),
+        ("loss", "--losses", "60%"),
+        ("loss", "--waiting", "doze"),
+    ] {
+        fails(&mut towpath(["bench", "kv", study, flag, word]), 2, &[&flag[2..]]);
+    }
+}
