@@ -1,5 +1,6 @@
 //! The client: it numbers requests, repeats those without a reply, and tells what came of them.
 
+use super::patience::Patience;
 use super::{Transport, TransportError};
 use crate::store::When;
 use crate::wire::{Answer, Ask, Failure, Reply, Request, WireError};
@@ -12,6 +13,9 @@ pub struct ClientConfig {
     /// After what time without a reply a request is repeated: far above a round trip where the
     /// transport loses nothing, a few of them where it does.
     pub repeat_after: Duration,
+    /// Where set, that time follows the round trips that were seen (RFC 6298), from this one up to
+    /// `repeat_after`.
+    pub repeat_least: Option<Duration>,
     /// How long a request may take in all.
     pub timeout: Duration,
 }
@@ -19,7 +23,16 @@ pub struct ClientConfig {
 impl Default for ClientConfig {
     /// For transports that lose nothing.
     fn default() -> Self {
-        Self { repeat_after: Duration::from_secs(5), timeout: Duration::from_secs(30) }
+        let (repeat_after, timeout) = (Duration::from_secs(5), Duration::from_secs(30));
+        Self { repeat_after, repeat_least: None, timeout }
+    }
+}
+
+impl ClientConfig {
+    /// For transports that lose some: what is late for the round trips that were seen is repeated.
+    #[must_use]
+    pub fn for_losses() -> Self {
+        Self { repeat_least: Some(Duration::from_millis(1)), ..Self::default() }
     }
 }
 
@@ -67,6 +80,7 @@ const RENEW_PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_mi
 pub struct Client<T> {
     transport: T,
     config: ClientConfig,
+    patience: Patience,
     number: u64,
     sequence: u64,
     stats: ClientStats,
@@ -92,7 +106,8 @@ impl<T: Transport> Client<T> {
     #[must_use]
     pub fn with_number(transport: T, config: ClientConfig, number: u64) -> Self {
         let stats = ClientStats::default();
-        Self { transport, config, number, sequence: 0, stats, request: Vec::new() }
+        let patience = Patience::new(&config);
+        Self { transport, config, patience, number, sequence: 0, stats, request: Vec::new() }
     }
 
     /// What it has done.
@@ -217,11 +232,20 @@ impl<T: Transport> Client<T> {
         loop {
             self.stats.repeated += u64::from(tries > 0);
             tries += 1;
-            let wait = self.config.repeat_after;
+            let (wait, sent) = (self.patience.wait(), Instant::now());
             let failed =
                 match self.transport.send(&self.request).and_then(|()| self.reply(wait, end)) {
-                    Ok(Some(told)) => return told,
-                    Ok(None) => None,
+                    Ok(Some(told)) => {
+                        // Of one that was repeated nobody knows which of them was answered.
+                        if tries == 1 {
+                            self.patience.answered(sent.elapsed());
+                        }
+                        return told;
+                    }
+                    Ok(None) => {
+                        self.patience.timed_out();
+                        None
+                    }
                     Err(TransportError::TooLong { bytes, max }) => {
                         return Err(ClientError::TooLong { bytes, max });
                     }

@@ -3,12 +3,14 @@
 //! | file | contents |
 //! |---|---|
 //! | `calls` | the [`Client`]: numbers requests, repeats them, tells what came of them |
+//! | `patience` | after what time a request is repeated |
 //! | `tcp` | requests over kernel TCP |
 //! | `channel` | requests over a Towpath channel: on UC, RC or TCP |
 //! | `raw` | requests over a queue pair without Towpath: RC, UC or UD |
 
 mod calls;
 mod channel;
+mod patience;
 mod raw;
 mod tcp;
 

@@ -46,7 +46,7 @@ pub fn use_all(transport: impl Transport, value_bytes: usize) {
 
 /// Repeats soon, since requests and replies are lost.
 pub const IMPATIENT: ClientConfig =
-    ClientConfig { repeat_after: Duration::from_millis(20), timeout: SOON };
+    ClientConfig { repeat_after: Duration::from_millis(20), repeat_least: None, timeout: SOON };
 
 /// A deed of a client, done for certain.
 fn deed<T: Transport>(client: &mut Client<T>, key: &[u8], prng: &mut Prng, fresh: i64) -> Deed {

@@ -235,6 +235,7 @@ pub(super) const TABLE: &[Row] = &[
         folder: "kv",
         may_use: MayUse::Only(&[
             "base",
+            "cc",
             "verbs",
             "wake",
             "clock",
