@@ -20,7 +20,7 @@ fn number(row: &Value, field: &str) -> f64 {
 
 #[test]
 fn each_transport_serves_the_study_awake_and_asleep() {
-    let ways = "tcp,towpath-uc,towpath-rc,towpath-tcp";
+    let ways = "tcp,rc,uc,ud,towpath-uc,towpath-rc,towpath-tcp";
     let rows = rows("throughput", &["--transports", ways, "--clients", "1,3"]);
     let found: Vec<String> = rows
         .iter()
@@ -62,7 +62,7 @@ fn clients_that_sleep_leave_the_processor() {
 #[test]
 fn nothing_is_done_twice_or_never_where_packets_are_lost() {
     let rows = rows("loss", &["--losses", "0,10%", "--clients", "3"]);
-    assert_eq!(rows.len(), 4);
+    assert_eq!(rows.len(), 8);
     for row in &rows {
         assert_eq!(number(row, "wrong"), 0.0, "{row}");
         assert_eq!(number(row, "lost") > 0.0, number(row, "loss") > 0.0, "{row}");

@@ -1,5 +1,5 @@
-//! A key-value store over each transport, on this machine (docs/kv.md, docs/choosing-a-transport.md):
-//! the server and its clients are a process each.
+//! A key-value store over each transport, on this machine (docs/kv.md): the server and its clients
+//! are a process each.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -106,23 +106,23 @@ pub const WORKLOADS: Study = Study {
 
 const WAYS: Param = Param {
     name: "transports",
-    what: "What carries requests: tcp (the kernel's), or towpath-uc, towpath-rc, towpath-tcp \
-           (Towpath channels on these)",
+    what: "What carries requests: tcp (the kernel's), rc, uc, ud (queue pairs without Towpath), \
+           towpath-uc, towpath-rc, towpath-tcp (Towpath channels on these)",
     unit: "",
     kind: Kind::Word(is_way),
     many: true,
     defaults: [
-        "tcp,towpath-uc",
-        "tcp,towpath-uc,towpath-rc",
-        "tcp,towpath-uc,towpath-rc,towpath-tcp",
+        "tcp,uc,towpath-uc",
+        "tcp,rc,uc,ud,towpath-uc",
+        "tcp,rc,uc,ud,towpath-uc,towpath-rc,towpath-tcp",
     ],
 };
 
 const LOST_WAYS: Param = Param {
     what: "What carries requests, over a device whose packets are lost on purpose, at the clients, \
-           both ways: towpath-uc, towpath-rc",
+           both ways: rc, uc, ud, towpath-uc, towpath-rc",
     kind: Kind::Word(is_way_with_packets),
-    defaults: ["towpath-uc", "towpath-uc,towpath-rc", "towpath-uc,towpath-rc"],
+    defaults: ["uc,towpath-uc", "rc,uc,ud,towpath-uc", "rc,uc,ud,towpath-uc,towpath-rc"],
     ..WAYS
 };
 
@@ -219,13 +219,14 @@ const ROUNDS: Param = Param {
 };
 
 fn is_way(word: &str) -> Result<(), &'static str> {
-    Way::of(word).map(drop).ok_or("tcp, towpath-uc, towpath-rc or towpath-tcp")
+    Way::of(word).map(drop).ok_or("tcp, rc, uc, ud, towpath-uc, towpath-rc or towpath-tcp")
 }
 
 fn is_way_with_packets(word: &str) -> Result<(), &'static str> {
     let way = Way::of(word).filter(|way| way.has_packets());
-    way.map(drop)
-        .ok_or("towpath-uc or towpath-rc: packets of the kernel's TCP are not ours to lose")
+    way.map(drop).ok_or(
+        "rc, uc, ud, towpath-uc or towpath-rc: packets of the kernel's TCP are not ours to lose",
+    )
 }
 
 fn is_waiting(word: &str) -> Result<(), &'static str> {

@@ -1,6 +1,6 @@
-//! What the study that asked first measured: J. E. Troost, *Scalability of RDMA transportation types
-//! in a Key Value store application* (VU Amsterdam, 2021), on 32 hardware threads and a network of
-//! 56 Gb/s, with a worker thread for each client.
+//! What the study that asked first measured: J. E. Troost, *Scalability of RDMA transportation
+//! types in a Key Value store application* (VU Amsterdam, 2021), on 32 hardware threads and a
+//! network of 56 Gb/s, with a worker thread for each client.
 
 use super::way::Way;
 use super::world::Point;
@@ -15,7 +15,10 @@ const OPERATIONS: f64 = 10e6;
 const fn name(way: Way) -> Option<&'static str> {
     match way {
         Way::Tcp => Some("tcp"),
-        _ => None,
+        Way::Rc => Some("rc"),
+        Way::Uc => Some("uc"),
+        Way::Ud => Some("ud"),
+        Way::TowpathUc | Way::TowpathRc | Way::TowpathTcp => None,
     }
 }
 

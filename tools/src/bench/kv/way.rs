@@ -6,14 +6,26 @@ use std::time::Duration;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_kv::client::{
-    ChannelTransport, ClientConfig, TcpTransport, Transport, TransportError, Waiting,
+    ChannelTransport, ClientConfig, RawClientConfig, RawTransport, TcpTransport, Transport,
+    TransportError, Waiting,
 };
 use towpath_kv::client_config;
+use towpath_kv::raw::RawKind;
 use towpath_kv::workload::Mix;
 use towpath_sim::{FaultControl, FaultLink};
 use towpath_transport::{CarrierChoice, Endpoint};
 
 use crate::random::random;
+
+/// What requests over a device's packets are carried by.
+enum Carried {
+    Raw(RawClientConfig),
+    Channel(CarrierChoice),
+}
+
+/// The longest value of queue pairs without Towpath: those that are measured are shorter, and each
+/// client has buffers of this length.
+const RAW_VALUES: &str = "--raw-value-kib=4";
 
 /// How long a connection may take to be made: many are made at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -23,6 +35,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) enum Way {
     /// Kernel TCP.
     Tcp,
+    /// Reliable connections without Towpath: the device sends again what is lost.
+    Rc,
+    /// Unreliable connections without Towpath: clients repeat what is lost.
+    Uc,
+    /// Datagrams: one queue pair of the server for all clients, which repeat what is lost.
+    Ud,
     /// A Towpath channel on UC, whose losses are mended in software.
     TowpathUc,
     /// A Towpath channel on RC.
@@ -33,13 +51,23 @@ pub(super) enum Way {
 
 impl Way {
     /// All.
-    pub(super) const ALL: [Self; 4] =
-        [Self::Tcp, Self::TowpathUc, Self::TowpathRc, Self::TowpathTcp];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Tcp,
+        Self::Rc,
+        Self::Uc,
+        Self::Ud,
+        Self::TowpathUc,
+        Self::TowpathRc,
+        Self::TowpathTcp,
+    ];
 
     /// Its name.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
+            Self::Rc => "rc",
+            Self::Uc => "uc",
+            Self::Ud => "ud",
             Self::TowpathUc => "towpath-uc",
             Self::TowpathRc => "towpath-rc",
             Self::TowpathTcp => "towpath-tcp",
@@ -55,6 +83,9 @@ impl Way {
     pub(super) const fn server_words(self) -> &'static [&'static str] {
         match self {
             Self::Tcp => &[],
+            Self::Rc => &["--raw=127.0.0.1:0", "--raw-transport=rc", RAW_VALUES],
+            Self::Uc => &["--raw=127.0.0.1:0", "--raw-transport=uc", RAW_VALUES],
+            Self::Ud => &["--raw=127.0.0.1:0", "--raw-transport=ud", RAW_VALUES],
             Self::TowpathUc => &["--links=127.0.0.1:0", "--carrier=uc"],
             Self::TowpathRc => &["--links=127.0.0.1:0", "--carrier=rc"],
             Self::TowpathTcp => &["--links=127.0.0.1:0", "--carrier=tcp"],
@@ -63,7 +94,10 @@ impl Way {
 
     /// How its clients ask.
     pub(super) fn client_config(self) -> ClientConfig {
-        ClientConfig::default()
+        match self {
+            Self::Uc | Self::Ud => ClientConfig::for_losses(),
+            _ => ClientConfig::default(),
+        }
     }
 
     /// One client's connection, whose random choices come from a seed.
@@ -73,14 +107,18 @@ impl Way {
         waiting: Waiting,
         (seed, faults): (u64, &FaultControl),
     ) -> Result<Box<dyn Transport>, TransportError> {
-        let carrier = match self {
+        let raw = |kind| RawClientConfig { under_way: 1, ..RawClientConfig::new(kind, waiting) };
+        let carried = match self {
             Self::Tcp => {
                 let transport = TcpTransport::connect(server, waiting, CONNECT_TIMEOUT)?;
                 return Ok(Box::new(transport));
             }
-            Self::TowpathUc => CarrierChoice::Uc,
-            Self::TowpathRc => CarrierChoice::Rc,
-            Self::TowpathTcp => CarrierChoice::Tcp,
+            Self::Rc => Carried::Raw(raw(RawKind::Rc)),
+            Self::Uc => Carried::Raw(raw(RawKind::Uc)),
+            Self::Ud => Carried::Raw(raw(RawKind::Ud)),
+            Self::TowpathUc => Carried::Channel(CarrierChoice::Uc),
+            Self::TowpathRc => Carried::Channel(CarrierChoice::Rc),
+            Self::TowpathTcp => Carried::Channel(CarrierChoice::Tcp),
         };
         let failed =
             |error: Box<dyn std::error::Error + Send + Sync>| TransportError::Connect(error);
@@ -89,9 +127,16 @@ impl Way {
             FaultLink::new(link.map_err(|error| failed(error.into()))?, seed, faults.clone());
         // The losses replay from the seed; queue pair numbers must differ from life to life.
         let device = RoceDevice::new(link, RoceConfig::default().seed(random()));
-        let endpoint = Endpoint::new(device, client_config().carrier(carrier));
-        let endpoint = endpoint.map_err(|error| failed(error.into()))?;
-        Ok(Box::new(ChannelTransport::on(endpoint, server, waiting, CONNECT_TIMEOUT)?))
+        Ok(match carried {
+            Carried::Raw(config) => {
+                Box::new(RawTransport::connect(device, server, config, CONNECT_TIMEOUT)?)
+            }
+            Carried::Channel(carrier) => {
+                let endpoint = Endpoint::new(device, client_config().carrier(carrier));
+                let endpoint = endpoint.map_err(|error| failed(error.into()))?;
+                Box::new(ChannelTransport::on(endpoint, server, waiting, CONNECT_TIMEOUT)?)
+            }
+        })
     }
 
     /// Whether its packets are those of a device, and can be lost on purpose.

@@ -49,6 +49,7 @@ pub(super) enum WorldError {
 struct Ready {
     requests: SocketAddr,
     links: Option<SocketAddr>,
+    raw: Option<SocketAddr>,
 }
 
 impl fmt::Display for Point {
@@ -99,6 +100,7 @@ impl Point {
     fn start_clients(&self, server: &Spawned, ready: &Ready) -> Result<Spawned, WorldError> {
         let at = match self.way {
             Way::Tcp => Some(ready.requests),
+            Way::Rc | Way::Uc | Way::Ud => ready.raw,
             Way::TowpathUc | Way::TowpathRc | Way::TowpathTcp => ready.links,
         };
         let mut words = vec![
