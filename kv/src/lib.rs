@@ -23,6 +23,7 @@
 //! | `store/buckets` | the table of the study: 1,024 lists, a mutex each |
 //! | `store/room` | how many bytes are in use, and how many may be |
 //! | `wire` | requests and replies as bytes |
+//! | `published` | keys and values in memory that clients read by themselves |
 //! | `execute` | what is done for a request |
 //! | `once` | that a repeated request is carried out once |
 //! | `serve` | connections over TCP, served by few threads |
@@ -42,6 +43,7 @@ pub mod daemon;
 mod execute;
 pub mod limits;
 mod once;
+pub mod published;
 pub mod raw;
 pub mod resp;
 pub mod serve;

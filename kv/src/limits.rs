@@ -128,6 +128,25 @@ pub const RAW_NAP: Nanos = Nanos::from_micros(100);
 /// How often a busy thread looks whether clients have come or gone.
 pub const RAW_LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
+/// Bytes of a slot of published memory, unless configured: the study's longest key and value.
+pub const PUBLISHED_SLOT_BYTES_DEFAULT: usize = 4 + 64 + 256;
+
+/// The longest slot of published memory: a READ of a bucket of such is still a few packets.
+pub const PUBLISHED_SLOT_BYTES_MAX: usize = 32 << 10;
+
+/// The fewest buckets: a change that needs room must find others than its own to take from.
+pub const PUBLISHED_BUCKETS_MIN: u64 = 64;
+
+/// The most memory that is published: grants tell offsets in 32 bits.
+pub const PUBLISHED_BYTES_MAX: usize = 1 << 31;
+
+/// READs of a bucket for one GET, before the server is asked: a change is over long before the
+/// second, unless many change the same bucket.
+pub const ONE_SIDED_TRIES: u32 = 4;
+
+/// How long a READ may take before the server is asked: some times what RC takes for a lost packet.
+pub const ONE_SIDED_TIME: std::time::Duration = std::time::Duration::from_millis(500);
+
 const _: () = assert!(STORE_BYTES_MIN > 3 * VALUE_BYTES_MAX as u64);
 const _: () = assert!(LISTING_BYTES_MAX <= VALUE_BYTES_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX >= WORDS_MAX * (KEY_BYTES_MAX + 16));

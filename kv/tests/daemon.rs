@@ -8,7 +8,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use towpath_kv::client::{
-    ChannelTransport, Client, ClientConfig, RawClientConfig, RawTransport, TcpTransport, Waiting,
+    ChannelTransport, Client, ClientConfig, OneSided, RawClientConfig, RawTransport, TcpTransport,
+    Waiting,
 };
 use towpath_kv::raw::RawKind;
 use towpath_transport::CarrierChoice;
@@ -101,4 +102,28 @@ fn what_is_put_over_one_front_is_found_over_each_kind_of_raw_queue_pair() {
             (Some(0), &0.into(), &0.into())
         );
     }
+}
+
+#[test]
+fn what_is_published_is_read_over_links_and_raw_queue_pairs() {
+    let local = "127.0.0.1:0";
+    let flags = ["--resp", local, "--raw", local, "--links", local, "--publish-mib", "1"];
+    let process = Process::start(&flags);
+    let soon = Duration::from_secs(60);
+    assert_eq!(ask(&process.address("resp"), "SET k v\r\n"), "+OK\r\n");
+    let addr: SocketAddr = process.address("raw").parse().expect("an address");
+    let config = RawClientConfig::new(RawKind::Rc, Waiting::Blocking);
+    let raw = RawTransport::udp(addr.ip(), addr, config, soon).expect("it listens");
+    let mut client = OneSided::new(raw, ClientConfig::default());
+    assert_eq!(client.get(b"k").expect("in time"), Some(b"v".to_vec()));
+    assert_eq!(client.stats().found, 1);
+    let addr: SocketAddr = process.address("links").parse().expect("an address");
+    let channel =
+        ChannelTransport::connect(addr.ip(), addr, CarrierChoice::Uc, Waiting::Blocking, soon);
+    let mut client = OneSided::new(channel.expect("it listens"), ClientConfig::default());
+    while client.stats().found == 0 {
+        assert_eq!(client.get(b"k").expect("in time"), Some(b"v".to_vec()));
+    }
+    let (code, end) = process.stop();
+    assert_eq!((code, &end["published"]["put"]), (Some(0), &1.into()), "{end}");
 }

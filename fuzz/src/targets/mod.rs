@@ -4,6 +4,7 @@ mod base_bitmap;
 mod base_serial;
 mod capability;
 mod kv_hello;
+mod kv_published;
 mod kv_resp;
 mod kv_wire;
 mod proto_host;
@@ -35,6 +36,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "frame_table", run: proto_wire::frame_table },
         Target { name: "hello", run: proto_wire::hello },
         Target { name: "kv_hello", run: kv_hello::run },
+        Target { name: "kv_published", run: kv_published::run },
         Target { name: "kv_reply", run: kv_wire::reply },
         Target { name: "kv_requests", run: kv_wire::requests },
         Target { name: "kv_resp", run: kv_resp::run },

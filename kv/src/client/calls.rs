@@ -110,6 +110,11 @@ impl<T: Transport> Client<T> {
         Self { transport, config, patience, number, sequence: 0, stats, request: Vec::new() }
     }
 
+    /// The transport, to read by it.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
     /// What it has done.
     #[must_use]
     pub fn stats(&self) -> ClientStats {

@@ -1,14 +1,14 @@
 //! Requests over a Towpath channel, whose messages come once, whatever the network loses.
 
-use super::{Transport, TransportError, Waiting};
+use super::{Granted, Reads, Transport, TransportError, Waiting};
 use crate::channel::{SEND_TIMEOUT, client_config};
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 use towpath_transport::{
-    CarrierChoice, ChannelId, ConnectId, Device, Endpoint, Event, LinkId, Message, Nanos, Region,
-    RoceUdp, SendOptions, UdpConfig,
+    Buf, CarrierChoice, ChannelId, ConnectId, Device, Endpoint, Event, Grant, LinkId, Message,
+    Nanos, OpOptions, OpOutcome, Place, Region, RoceUdp, SendOptions, UdpConfig,
 };
 
 /// The longest sleep: what ends a wait otherwise is a packet or a timer of the link.
@@ -24,6 +24,17 @@ pub struct ChannelTransport<D: Device<Memory = Region> = RoceUdp> {
     waiting: Waiting,
     state: State,
     received: VecDeque<Message>,
+    grant: Option<(Granted, Grant)>,
+    grants: u64,
+    reads: u64,
+    /// The READ that is waited for, or what it brought; none where it failed.
+    reading: Option<Reading>,
+}
+
+/// A READ, by its token.
+enum Reading {
+    UnderWay(u64),
+    Ended(Option<Buf>),
 }
 
 #[derive(Debug)]
@@ -80,7 +91,10 @@ impl<D: Device<Memory = Region>> ChannelTransport<D> {
         timeout: Duration,
     ) -> Result<Self, TransportError> {
         let state = State::Down(String::from("not connected yet"));
-        let mut made = Self { endpoint, addr, waiting, state, received: VecDeque::new() };
+        let received = VecDeque::new();
+        let (grant, reading) = (None, None);
+        let mut made =
+            Self { endpoint, addr, waiting, state, received, grant, grants: 0, reads: 0, reading };
         made.open(timeout)?;
         Ok(made)
     }
@@ -111,12 +125,13 @@ impl<D: Device<Memory = Region>> ChannelTransport<D> {
         if let State::Up(link, _) | State::Opening(link) = self.state {
             self.endpoint.close(link);
         }
+        self.grant = None;
         self.state = State::Down(String::from("left"));
     }
 
     /// Takes in what has come; waits for it where it may.
     fn turn(&mut self, until: Instant) {
-        let Self { endpoint, state, received, .. } = self;
+        let Self { endpoint, state, received, grant: granted, grants, reading, .. } = self;
         // What is of a link that was left is still told of, and is not of the next one.
         let is_busy = endpoint.turn(|endpoint, event| match event {
             Event::Connected { connect, link, .. } => {
@@ -138,6 +153,18 @@ impl<D: Device<Memory = Region>> ChannelTransport<D> {
             }
             Event::Message(message) if state.is_of(message.link()) => received.push_back(message),
             Event::Message(message) => endpoint.release(message),
+            Event::Granted { link, grant } if state.is_of(link) => {
+                *grants += 1;
+                let bytes = grant.byte_len.into();
+                *granted = Some((Granted { id: *grants, bytes }, grant));
+            }
+            Event::Revoked { link, .. } if state.is_of(link) => *granted = None,
+            Event::OpDone { token, outcome, buf, .. } => {
+                if matches!(reading, Some(Reading::UnderWay(ours)) if *ours == token) {
+                    let is_read = outcome == OpOutcome::Executed;
+                    *reading = Some(Reading::Ended(buf.filter(|_| is_read)));
+                }
+            }
             Event::ChannelClosed { link, reason, .. } if state.is_of(link) => {
                 *state = State::Down(format!("{reason:?}"));
             }
@@ -203,5 +230,51 @@ impl<D: Device<Memory = Region> + Send> Transport for ChannelTransport<D> {
     fn renew(&mut self, timeout: Duration) -> Result<(), TransportError> {
         self.leave();
         self.open(timeout)
+    }
+}
+
+impl<D: Device<Memory = Region> + Send> Reads for ChannelTransport<D> {
+    fn granted(&mut self) -> Option<Granted> {
+        self.place().ok()?;
+        self.grant.map(|(granted, _)| granted)
+    }
+
+    fn read(
+        &mut self,
+        offset: u64,
+        out: &mut [u8],
+        timeout: Duration,
+    ) -> Result<bool, TransportError> {
+        let (link, _) = self.place()?;
+        let gone = |error: &dyn fmt::Display| TransportError::Gone(error.to_string());
+        let (Some((_, grant)), Ok(offset)) = (self.grant, u32::try_from(offset)) else {
+            return Ok(false);
+        };
+        let length = u32::try_from(out.len()).map_err(|error| gone(&error))?;
+        let buf = self.endpoint.alloc(out.len()).map_err(|error| gone(&error))?;
+        self.reads += 1;
+        let options = OpOptions::new().token(self.reads).timeout(timeout);
+        let place = Place { link, grant: grant.id, offset };
+        self.endpoint
+            .read(place, length, buf, options)
+            .map_err(|rejected| gone(&rejected.error))?;
+        self.reading = Some(Reading::UnderWay(self.reads));
+        self.endpoint.flush();
+        let until = Instant::now() + timeout;
+        loop {
+            if let Some(Reading::Ended(buf)) = &self.reading {
+                let is_read = buf.as_ref().filter(|buf| buf.len() >= out.len());
+                is_read.inspect(|buf| out.copy_from_slice(&buf[..out.len()]));
+                let is_read = is_read.is_some();
+                self.reading = None;
+                return Ok(is_read);
+            }
+            self.place()?;
+            if Instant::now() >= until {
+                self.reading = None;
+                return Ok(false);
+            }
+            self.turn(until);
+        }
     }
 }

@@ -6,16 +6,19 @@
 //! | `patience` | after what time a request is repeated |
 //! | `tcp` | requests over kernel TCP |
 //! | `channel` | requests over a Towpath channel: on UC, RC or TCP |
+//! | `one_sided` | GETs by reading what the server has published |
 //! | `raw` | requests over a queue pair without Towpath: RC, UC or UD |
 
 mod calls;
 mod channel;
+mod one_sided;
 mod patience;
 mod raw;
 mod tcp;
 
 pub use calls::{Client, ClientConfig, ClientError, ClientStats};
 pub use channel::ChannelTransport;
+pub use one_sided::{Granted, OneSided, OneSidedStats, Reads};
 pub use raw::{RawClientConfig, RawTransport};
 pub use tcp::TcpTransport;
 

@@ -1,11 +1,14 @@
 //! Requests over a queue pair without Towpath, by SEND and RECV.
 
+mod reads;
+
 use super::{Transport, TransportError, Waiting};
 use crate::limits::{
     RAW_NAP, RAW_PROGRESS_BUDGET, RAW_SLEEP_MAX, RAW_UNDER_WAY_DEFAULT, UNDER_WAY_MAX,
     VALUE_BYTES_MAX,
 };
-use crate::raw::{End, HELLO_BYTES, HelloError, RawKind, Slots, message_bytes_max};
+use crate::raw::{End, Grant, HELLO_BYTES, HelloError, RawKind, Slots, message_bytes_max};
+use reads::Landing;
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -38,6 +41,9 @@ const BATCH: usize = 16;
 /// A wr_id of a receive has this bit; the others are the slot.
 const RECV: u64 = 1 << 63;
 
+/// A wr_id of a READ has this bit; the others are its number.
+const READ: u64 = 1 << 62;
+
 /// How a client uses queue pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawClientConfig {
@@ -68,6 +74,11 @@ pub struct RawTransport<D> {
     cq: CqNum,
     prng: Prng,
     line: Option<Line>,
+    /// Connections so far.
+    lines: u64,
+    landing: Option<Landing>,
+    /// READs so far.
+    reads: u64,
     scratch: Vec<u8>,
     /// Turns that moved nothing, one after the other.
     idle: u32,
@@ -86,6 +97,9 @@ struct Line {
     free: Vec<u32>,
     /// Slots with replies, and how long each is.
     received: VecDeque<(u32, u32)>,
+    grant: Option<Grant>,
+    /// How the READ with the last number ended; none while it is under way.
+    read: Option<bool>,
 }
 
 impl<D> fmt::Debug for RawTransport<D> {
@@ -143,11 +157,13 @@ impl<D: Device<Memory = Region>> RawTransport<D> {
             return Err(connect_error(format!("the device has no {:?}", config.kind)));
         }
         // Those of the queue pair before it may still be there.
-        let depth = 2 * (1 + RECVS_PER_REQUEST) * u32::from(under_way);
+        let depth = 2 * (2 + RECVS_PER_REQUEST) * u32::from(under_way);
         let cq = device.create_cq(depth).map_err(connect_error)?;
         let prng = Prng::new(RandomState::new().hash_one(Instant::now()));
         let (line, scratch) = (None, Vec::new());
-        let mut made = Self { device, addr, config, cq, prng, line, scratch, idle: 0 };
+        let (lines, landing, reads, idle) = (0, None, 0, 0);
+        let mut made =
+            Self { device, addr, config, cq, prng, line, lines, landing, reads, scratch, idle };
         made.open(timeout)?;
         Ok(made)
     }
@@ -169,6 +185,10 @@ impl<D: Device<Memory = Region>> RawTransport<D> {
             let _ = self.device.destroy_qp(line.qp);
             line.slots.free(&mut self.device);
         }
+        if let Some(landing) = self.landing.take() {
+            // It was registered there, or the device is gone with all that it had.
+            let _ = self.device.dereg_mr(landing.keys.lkey);
+        }
         let mut wcs = [Wc::default(); BATCH];
         while self.device.poll_cq(self.cq, &mut wcs) > 0 {}
     }
@@ -180,7 +200,7 @@ impl<D: Device<Memory = Region>> RawTransport<D> {
         let qkey = self.prng.next_u32() >> 1;
         let requests = u32::from(self.config.under_way);
         let init = QpInit::new(kind.qp_type(), self.cq)
-            .depth(requests, RECVS_PER_REQUEST * requests)
+            .depth(requests + 1, RECVS_PER_REQUEST * requests)
             .qkey(qkey);
         let qp = self.device.create_qp(&init).map_err(connect_error)?;
         let line = self.join(stream, (qp, qkey), timeout);
@@ -188,6 +208,7 @@ impl<D: Device<Memory = Region>> RawTransport<D> {
             let _ = self.device.destroy_qp(qp);
         }
         self.line = Some(line?);
+        self.lines += 1;
         Ok(())
     }
 
@@ -251,6 +272,8 @@ impl<D: Device<Memory = Region>> RawTransport<D> {
             datagrams: (kind == RawKind::Ud).then_some((remote, theirs.number)),
             free: (0..requests).collect(),
             received: VecDeque::new(),
+            grant: theirs.grant.filter(|_| kind == RawKind::Rc),
+            read: None,
         })
     }
 
@@ -263,6 +286,13 @@ impl<D: Device<Memory = Region>> RawTransport<D> {
         for wc in wcs[..count].iter().filter(|wc| wc.qp_num == line.qp) {
             if wc.status != WcStatus::Success {
                 return Err(gone(&format_args!("the queue pair failed: {:?}", wc.status)));
+            }
+            if wc.wr_id & READ != 0 {
+                // One that was given up has another number.
+                if wc.wr_id == READ | self.reads {
+                    line.read = Some(true);
+                }
+                continue;
             }
             let slot = (wc.wr_id & !RECV) as u32;
             match wc.wr_id & RECV {

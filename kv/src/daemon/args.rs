@@ -1,9 +1,10 @@
 //! The command line.
 
 use crate::limits::{
-    BUFFERS_BYTES_DEFAULT, CONNECTIONS_MAX_DEFAULT, RAW_UNDER_WAY_DEFAULT, RAW_VALUE_BYTES_DEFAULT,
-    STALL_DEFAULT, STORE_BYTES_DEFAULT, STORE_BYTES_MIN, UNDER_WAY_MAX, VALUE_BYTES_MAX,
-    WORKERS_MAX,
+    BUFFERS_BYTES_DEFAULT, CONNECTIONS_MAX_DEFAULT, PUBLISHED_BYTES_MAX,
+    PUBLISHED_SLOT_BYTES_DEFAULT, PUBLISHED_SLOT_BYTES_MAX, RAW_UNDER_WAY_DEFAULT,
+    RAW_VALUE_BYTES_DEFAULT, STALL_DEFAULT, STORE_BYTES_DEFAULT, STORE_BYTES_MIN, UNDER_WAY_MAX,
+    VALUE_BYTES_MAX, WORKERS_MAX,
 };
 use crate::raw::{RawConfig, RawKind};
 use crate::store::Evict;
@@ -135,6 +136,16 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = RAW_UNDER_WAY_DEFAULT,
         value_parser = clap::value_parser!(u16).range(1..=UNDER_WAY_MAX as i64))]
     pub raw_under_way: u16,
+    /// Memory that clients of links and of raw RC may read by themselves, in MiB, beside that for
+    /// entries: keys and values that never expire are found there without a thread of the server;
+    /// 0 for none; `buckets` has none
+    #[arg(long, value_name = "MIB", default_value_t = 0, conflicts_with = "poll",
+        value_parser = clap::value_parser!(u32).range(0..=PUBLISHED_BYTES_MAX as i64 >> 20))]
+    pub publish_mib: u32,
+    /// Bytes of it for each key with its value; what is longer is not found there
+    #[arg(long, value_name = "BYTES", default_value_t = PUBLISHED_SLOT_BYTES_DEFAULT as u32,
+        value_parser = clap::value_parser!(u32).range(64..=PUBLISHED_SLOT_BYTES_MAX as i64))]
+    pub publish_slot_bytes: u32,
     /// Memory for entries, in MiB: keys, values, and 192 bytes for each
     #[arg(long, value_name = "MIB", default_value_t = STORE_BYTES_DEFAULT / MIB,
         value_parser = clap::value_parser!(u64).range(STORE_BYTES_MIN / MIB..=1 << 30))]
@@ -225,6 +236,8 @@ mod tests {
             ("--raw-value-kib", "1025"),
             ("--raw-under-way", "0"),
             ("--raw-device", "../mem"),
+            ("--publish-mib", "2049"),
+            ("--publish-slot-bytes", "63"),
         ] {
             let said = parse(&[flag, wrong]).expect_err(wrong).to_string();
             assert!(said.contains(flag), "{said}");

@@ -4,7 +4,7 @@ use super::args::Args;
 use super::run::DaemonError;
 use crate::channel::server_config;
 use crate::execute::Service;
-use crate::raw::RawServer;
+use crate::raw::{DeviceError, RawServer};
 use crate::resp::{RespDialogue, TOO_MANY_CONNECTIONS};
 use crate::serve::{Counters, Dialogue, Front, LinkServer, RequestDialogue};
 use crate::store::Store;
@@ -15,7 +15,8 @@ use towpath_clock::Clock;
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_transport::{
-    DeviceChoice, Endpoint, Placing, UdpConfig, VerbsDevice, Workers, roce_udp_group,
+    Device, DeviceChoice, Endpoint, EngineOptions, Placing, Region, SharedDevice, UdpConfig,
+    VerbsDevice, Workers, roce_udp_group,
 };
 
 /// Links of one thread: each takes memory for its paths and receives.
@@ -68,16 +69,36 @@ pub(super) fn links(
     let seed = RandomState::new().hash_one(0u64);
     let workers = Workers::new(args.worker_count(), Placing::LeastLinks, seed);
     let devices = roce_udp_group(UdpConfig::new(address.ip()), &config, args.worker_count())?;
+    let of_worker = |number| config.clone().of_worker(&workers, number);
+    let shared = (service, counters, clock);
+    if args.publish_mib == 0 {
+        let mut endpoints = Vec::new();
+        for (number, device) in devices.into_iter().enumerate() {
+            endpoints.push(Endpoint::new(device, of_worker(number))?);
+        }
+        return serve_links(address, endpoints, shared, args.poll);
+    }
+    // Memory is read while the threads of the endpoints sleep.
     let mut endpoints = Vec::new();
     for (number, device) in devices.into_iter().enumerate() {
-        endpoints.push(Endpoint::new(device, config.clone().of_worker(&workers, number))?);
+        let device = SharedDevice::spawn(device, EngineOptions::new())?;
+        endpoints.push(Endpoint::new(device, of_worker(number))?);
     }
+    serve_links(address, endpoints, shared, args.poll)
+}
+
+fn serve_links<D: Device<Memory = Region> + Send + 'static>(
+    address: SocketAddr,
+    mut endpoints: Vec<Endpoint<D>>,
+    (service, counters, clock): (&Service, &Arc<Counters>, &Clock),
+    polls: bool,
+) -> Placed<LinkServer> {
     let at = endpoints[0].listen(address).map_err(|error| DaemonError::Listen {
         flag: "links",
         address,
         why: error.to_string(),
     })?;
-    let server = LinkServer::start(endpoints, service, counters, clock, args.poll)?;
+    let server = LinkServer::start(endpoints, service, counters, clock, polls)?;
     Ok((server, at.to_string()))
 }
 
@@ -97,14 +118,21 @@ pub(super) fn raw(
         }
         None => {
             let (ip, mut begun) = (address.ip(), 0);
-            let make = move || {
+            let mut make = move || -> Result<_, DeviceError> {
                 begun += 1;
                 let link = UdpLink::bind(UdpConfig::new(ip))?;
                 // Other numbers for each device, and for each life of the program.
                 let seed = RandomState::new().hash_one(begun);
                 Ok(RoceDevice::new(link, RoceConfig::default().seed(seed)))
             };
-            RawServer::start(listener, Box::new(make), config, shared)?
+            match args.publish_mib {
+                0 => RawServer::start(listener, Box::new(make), config, shared)?,
+                // Memory is read while the threads sleep.
+                _ => {
+                    let make = move || Ok(SharedDevice::spawn(make()?, EngineOptions::new())?);
+                    RawServer::start(listener, Box::new(make), config, shared)?
+                }
+            }
         }
     };
     Ok((server, at))

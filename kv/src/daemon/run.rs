@@ -3,6 +3,7 @@
 use super::args::{Args, StoreChoice};
 use super::fronts;
 use crate::execute::Service;
+use crate::published::{PublishError, Published};
 use crate::raw::{RawError, RawServer};
 use crate::serve::{Counters, LinkServer, Server, ServerConfig, ServerError};
 use crate::store::{Buckets, Store, Table};
@@ -48,6 +49,9 @@ pub enum DaemonError {
     /// Raw queue pairs cannot be served.
     #[error(transparent)]
     Raw(#[from] RawError),
+    /// Nothing can be published.
+    #[error("{0}; set another --publish-mib or --publish-slot-bytes")]
+    Publish(#[from] PublishError),
     /// The server does not start.
     #[error(transparent)]
     Server(#[from] ServerError),
@@ -60,7 +64,11 @@ impl DaemonError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Listen { .. } => 3,
-            Self::Server(_) | Self::Endpoint(_) | Self::Raw(_) | Self::System(_) => 6,
+            Self::Publish(_)
+            | Self::Server(_)
+            | Self::Endpoint(_)
+            | Self::Raw(_)
+            | Self::System(_) => 6,
         }
     }
 }
@@ -95,10 +103,7 @@ pub fn serve(args: &Args) -> Result<(), DaemonError> {
         pipe::register(signal, writer.try_clone()?)?;
     }
     raise_descriptors(args.connections_max);
-    let store: Arc<dyn Store> = match args.store {
-        StoreChoice::Table => Arc::new(Table::new(args.store_bytes(), args.evict.into())),
-        StoreChoice::Buckets => Arc::new(Buckets::new(args.store_bytes())),
-    };
+    let store = store(args)?;
     let counters = Arc::new(Counters::new(args.connections_max as usize));
     let service = Service::new(Arc::clone(&store));
     let config = ServerConfig {
@@ -139,6 +144,20 @@ pub fn serve(args: &Args) -> Result<(), DaemonError> {
     links.map_or(Ok(()), LinkServer::stop)?;
     raw.map_or(Ok(()), RawServer::stop)?;
     Ok(server.stop()?)
+}
+
+fn store(args: &Args) -> Result<Arc<dyn Store>, DaemonError> {
+    let (bytes, evict) = (args.store_bytes(), args.evict.into());
+    Ok(match args.store {
+        StoreChoice::Table if args.publish_mib > 0 => {
+            let memory = (args.publish_mib as usize) << 20;
+            let published = Published::new(memory, args.publish_slot_bytes as usize)?;
+            Arc::new(Table::publishing(bytes, evict, Arc::new(published)))
+        }
+        StoreChoice::Table => Arc::new(Table::new(bytes, evict)),
+        // It publishes nothing: it is as it was measured.
+        StoreChoice::Buckets => Arc::new(Buckets::new(bytes)),
+    })
 }
 
 /// Removes what has expired, now and then, until a signal comes.
@@ -201,6 +220,14 @@ fn say_end(
         "refused": figures.refused,
         "repeated": service.sessions().repeated(),
     });
+    if let Some(published) = service.store().published() {
+        let counts = published.counts();
+        end["published"] = json!({
+            "put": counts.published,
+            "displaced": counts.displaced,
+            "unpublished": counts.unpublished,
+        });
+    }
     if let Some(raw) = raw {
         let counted = raw.counters().counted();
         end["raw"] = json!({

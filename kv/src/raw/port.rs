@@ -5,11 +5,12 @@ mod doors;
 mod join;
 
 use super::counters::{RawCounters, add};
-use super::hello::End;
+use super::hello::{End, Grant};
 use super::slots::{Slots, SlotsError};
 use super::{RawConfig, RawKind, message_bytes_max};
 use crate::execute::{Caller, Service};
 use crate::limits::{RAW_BATCH, RAW_PROGRESS_BUDGET, RAW_SLOTS_PER_REQUEST};
+use crate::published::Published;
 use crate::serve::{Counters, answer_message};
 use crate::wire::{Failure, Reply};
 use datagrams::Datagrams;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use towpath_base::{Prng, Time};
 use towpath_memory::Region;
 use towpath_verbs::{
-    BadWr, CqNum, Device, QpNum, SendOp, SendWr, UdAddress, VerbError, Wc, WcStatus,
+    Access, BadWr, CqNum, Device, PdNum, QpNum, SendOp, SendWr, UdAddress, VerbError, Wc, WcStatus,
 };
 
 /// A client that has said what its queue pair is.
@@ -48,6 +49,8 @@ pub(super) struct Port<D> {
     counters: Arc<Counters>,
     raw: Arc<RawCounters>,
     prng: Prng,
+    /// What clients of RC may read.
+    grant: Option<Grant>,
     /// Threads that serve it, where there is one for each client.
     pub(super) threads: usize,
 }
@@ -158,6 +161,7 @@ impl<D: Device<Memory = Region>> Port<D> {
         mut device: D,
         config: &RawConfig,
         (counters, raw): (&Arc<Counters>, &Arc<RawCounters>),
+        published: Option<&Published>,
         (peers_max, seed): (usize, u64),
     ) -> Result<Self, PortError> {
         let kind = config.kind;
@@ -185,6 +189,12 @@ impl<D: Device<Memory = Region>> Port<D> {
             RawKind::Ud => Some(Datagrams::new(&mut device, cq, prng.next_u32())?),
             RawKind::Rc | RawKind::Uc => None,
         };
+        let grant = match (published, kind) {
+            (Some(published), RawKind::Rc) if device.caps().verbs.read => {
+                Some(grant(&mut device, published)?)
+            }
+            _ => None,
+        };
         Ok(Self {
             device,
             kind,
@@ -199,6 +209,7 @@ impl<D: Device<Memory = Region>> Port<D> {
             counters: Arc::clone(counters),
             raw: Arc::clone(raw),
             prng,
+            grant,
             threads: 0,
         })
     }
@@ -332,6 +343,17 @@ impl Peer {
         let (caller, reply_bytes_max) = (std::mem::take(&mut self.caller), self.reply_bytes_max);
         Item { place, mark, slot, caller, reply_bytes_max, request, reply: 0..0 }
     }
+}
+
+/// Registers published memory for reading.
+fn grant<D: Device<Memory = Region>>(
+    device: &mut D,
+    published: &Published,
+) -> Result<Grant, VerbError> {
+    let (memory, bytes) = (published.memory(), published.shape().bytes());
+    let access = Access { local_write: false, remote_read: true, ..Access::LOCAL };
+    let keys = device.reg_shared_mr(PdNum::DEFAULT, memory, 0..bytes, access)?;
+    Ok(Grant { rkey: keys.rkey, addr: memory.addr(), bytes: bytes as u64 })
 }
 
 /// Posts a reply; whether that was taken.

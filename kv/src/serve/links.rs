@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use towpath_clock::Clock;
 use towpath_transport::{
-    ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Payload, Region, SendOptions,
-    SubmitError,
+    ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Payload, Region, Rights,
+    SendOptions, SubmitError,
 };
 
 /// The longest sleep: after this the wish to stop is seen.
@@ -128,7 +128,15 @@ impl<D: Device<Memory = Region>> LinkWorker<D> {
                 peer.waiting.push_back(message);
                 self.go_on(link);
             }
-            Event::Accepted { .. } => add(&self.counters.accepted, 1),
+            Event::Accepted { link, .. } => {
+                add(&self.counters.accepted, 1);
+                if let Some(published) = self.service.store().published() {
+                    let memory = published.memory();
+                    // A client to which it is not granted asks for all.
+                    let range = 0..published.shape().bytes();
+                    let _ = self.endpoint.grant(link, memory, range, Rights::READ);
+                }
+            }
             Event::Writable { link } => self.go_on(link),
             Event::BufferFree { .. } => {
                 let waiting = self.links.iter().filter(|(_, peer)| peer.unsent.is_some());

@@ -10,8 +10,10 @@ pub use room::Figures;
 pub use table::Table;
 
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::published::Published;
 use smallvec::SmallVec;
 use std::fmt::Debug;
+use std::sync::Arc;
 use towpath_base::Time;
 
 /// A key or a value. A short one lies in its entry, which saves the look at memory elsewhere that
@@ -138,6 +140,11 @@ pub trait Store: Debug + Send + Sync {
 
     /// What the store has come to.
     fn figures(&self) -> Figures;
+
+    /// What clients may read of it by themselves; none where nothing is published.
+    fn published(&self) -> Option<&Arc<Published>> {
+        None
+    }
 
     /// Bounds its bytes anew. What is there stays until room is needed.
     fn set_bytes_max(&self, bytes_max: u64);

@@ -4,7 +4,9 @@ use super::ring::{Ring, Slot};
 use super::room::{Claim, Figures, Room, cost};
 use super::{Bytes, Evict, Held, Refused, Step, Store, check};
 use crate::limits::{ENTRY_COST_BYTES, LOOKS_MAX, VALUE_BYTES_MAX};
+use crate::published::Published;
 use papaya::{Compute, HashMap, Operation};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use towpath_base::Time;
 
@@ -21,6 +23,8 @@ pub struct Table {
     room: Room,
     /// Where entries may be evicted.
     ring: Option<Ring>,
+    /// Where clients may read entries by themselves: a key changes while its bucket is closed.
+    published: Option<Arc<Published>>,
 }
 
 #[derive(Debug)]
@@ -55,7 +59,13 @@ impl Table {
     #[must_use]
     pub fn new(bytes_max: u64, evict: Evict) -> Self {
         let ring = (evict == Evict::LeastRecentlyUsed).then(Ring::default);
-        Self { map: HashMap::new(), room: Room::new(bytes_max), ring }
+        Self { map: HashMap::new(), room: Room::new(bytes_max), ring, published: None }
+    }
+
+    /// The same, whose entries are published as far as they fit.
+    #[must_use]
+    pub fn publishing(bytes_max: u64, evict: Evict, published: Arc<Published>) -> Self {
+        Self { published: Some(published), ..Self::new(bytes_max, evict) }
     }
 
     /// Removes a key whose entry is one to remove; whether it was.
@@ -90,12 +100,22 @@ impl Table {
         let Some(ring) = &self.ring else { return false };
         for look in 0..2 * LOOKS_MAX {
             let Some((slot, key)) = ring.next() else { return false };
+            // A key whose bucket is closed is spared: it may be this thread that has closed it.
+            let closing = self.published.as_ref().map(|published| published.try_begin(&key));
+            let change = match closing {
+                Some(None) => continue,
+                Some(change) => change,
+                None => None,
+            };
             // Another thread may have removed the key, and its slot is another's now.
             let goes = self.remove_if(&key, |entry| {
                 let is_used = entry.is_used.swap(false, Relaxed);
                 entry.slot == Some(slot) && (!is_used || look >= LOOKS_MAX)
             });
             if goes {
+                if let Some(change) = change {
+                    change.end_without(&key);
+                }
                 self.room.evicted.fetch_add(1, Relaxed);
                 return true;
             }
@@ -109,6 +129,7 @@ impl Table {
         key: &[u8],
         now: Time,
         decide: &mut dyn FnMut(Option<Held<'_>>) -> Step,
+        publish: &mut dyn FnMut(Option<&Entry>),
     ) -> Result<(), Ended> {
         let (mut claim, mut added) = (Claim::new(&self.room), None);
         let mut saw_entry = false;
@@ -152,15 +173,20 @@ impl Table {
                 if saw_entry {
                     decide(None);
                 }
+                publish(Some(new));
                 self.room.note_expiry(new.expires);
                 claim.keep(None, made(new));
                 return Ok(());
             }
             Compute::Updated { old: (_, old), new: (_, new) } => {
+                publish(Some(new));
                 self.room.note_expiry(new.expires);
                 claim.keep(Some(made(old)), made(new));
             }
-            Compute::Removed(_, old) => self.forget(key, old),
+            Compute::Removed(_, old) => {
+                publish(None);
+                self.forget(key, old);
+            }
             Compute::Aborted(ended) => {
                 self.free(added);
                 return Err(ended);
@@ -193,8 +219,15 @@ impl Store for Table {
         now: Time,
         decide: &mut dyn FnMut(Option<Held<'_>>) -> Step,
     ) -> Result<(), Refused> {
+        // Closed from before the change takes effect until it is published.
+        let mut change = self.published.as_ref().map(|published| published.begin(key));
+        let mut publish = |entry: Option<&Entry>| {
+            let Some(change) = change.take() else { return };
+            let lasting = entry.filter(|entry| entry.expires == Time::NEVER);
+            change.end(key, lasting.map(|entry| &entry.value[..]));
+        };
         for _ in 0..EVICTIONS_MAX {
-            match self.attempt(key, now, decide) {
+            match self.attempt(key, now, decide, &mut publish) {
                 Ok(()) | Err(Ended::AsItWas) => return Ok(()),
                 Err(Ended::Refused(refused)) => return Err(refused),
                 Err(Ended::NoRoom) if self.evict() => {}
@@ -218,7 +251,12 @@ impl Store for Table {
     fn clear(&self) {
         let map = self.map.pin();
         for (key, _) in map.iter() {
-            self.remove_if(key, |_| true);
+            let change = self.published.as_ref().map(|published| published.begin(key));
+            if self.remove_if(key, |_| true)
+                && let Some(change) = change
+            {
+                change.end_without(key);
+            }
         }
     }
 
@@ -237,6 +275,10 @@ impl Store for Table {
 
     fn figures(&self) -> Figures {
         self.room.figures()
+    }
+
+    fn published(&self) -> Option<&Arc<Published>> {
+        self.published.as_ref()
     }
 
     fn set_bytes_max(&self, bytes_max: u64) {

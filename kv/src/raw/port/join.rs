@@ -12,7 +12,7 @@ use crate::raw::hello::HELLO_BYTES;
 use std::io::Write as _;
 use towpath_base::serial::Psn;
 use towpath_memory::Region;
-use towpath_verbs::{Connect, Device, Mtu, QpInit, QpNum, RcAttr, RecvWr, UdAddress};
+use towpath_verbs::{Access, Connect, Device, Mtu, QpInit, QpNum, RcAttr, RecvWr, UdAddress};
 
 /// The shortest message that an end must take: a reply with a short value, in the shortest packet.
 const MESSAGE_BYTES_MIN: u32 = Mtu::Mtu256.bytes();
@@ -73,7 +73,7 @@ impl<D: Device<Memory = Region>> Port<D> {
             under_way: self.under_way.min(hello.under_way),
             addr,
             number,
-            grant: None,
+            grant: self.grant,
         };
         if let Some(datagrams) = &self.datagrams {
             let (remote_qpn, remote_qkey) = (hello.qp_num, hello.qkey);
@@ -94,7 +94,8 @@ impl<D: Device<Memory = Region>> Port<D> {
         let longest = end.message_bytes_max;
         let slots = Slots::new(&mut self.device, (count, qp_type), longest, longest);
         let slots = slots.map_err(|_| Refusal::NoRoom)?;
-        let init = QpInit::new(qp_type, self.cq).depth(count, count);
+        let reading = Access { remote_read: self.grant.is_some(), ..Access::LOCAL };
+        let init = QpInit::new(qp_type, self.cq).depth(count, count).access(reading);
         let Ok(qp) = self.device.create_qp(&init) else {
             slots.free(&mut self.device);
             return Err(Refusal::NoRoom);
