@@ -91,6 +91,7 @@ pub use session::ClientSession;
 pub use shared::{Client, Pending, SharedStats};
 pub use slice::{ChunkId, SLICE_BYTES};
 pub use towpath_cap as cap;
+pub use towpath_rpc::Fate;
 pub use transfer::Transferred;
 pub use verify::{Coverage, verify_slices};
 pub use wire::{ErrorReply, Method};

@@ -87,6 +87,14 @@ pub enum SpreadError {
     /// Parts that servers have made among themselves, and that are not used.
     #[error("what the servers have made does not belong to the parts that it was made of")]
     Unlike,
+    /// Bytes were not changed where they are.
+    #[error("{done} bytes are changed, and then: {source}")]
+    Change {
+        /// Bytes that are changed before that.
+        done: u64,
+        /// Why no more are.
+        source: crate::ChangeError,
+    },
     /// It failed, and chunks are left.
     #[error("{source}; these chunks are left of it: {}", list(left))]
     Left {

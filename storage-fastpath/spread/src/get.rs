@@ -14,9 +14,13 @@ use crate::race::Race;
 use crate::servers::Servers;
 use crate::state::{Part, parts_by_layout};
 use crate::stripes::Stripe;
+use crate::update::Glance;
 
 /// Stripes that are read at a time: the next ones are on their way while one is written.
 const AHEAD: usize = 4;
+
+/// How often a file is read on by newer versions of its parts, as others change it meanwhile.
+const MOVES_MAX: u32 = 64;
 
 /// How a file was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,12 +70,6 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Nobody is asked first how the parts are: each read tells its version.
-    /// Servers are not waited for once so many are there.
-    pub(crate) fn new(servers: &'a Servers, layout: &'a Layout, enough: usize) -> Self {
-        Self::with(servers, layout, parts_by_layout(servers, layout, enough))
-    }
-
     /// With parts of which it is known what has become of them.
     pub(crate) fn with(servers: &'a Servers, layout: &'a Layout, parts: Vec<Part>) -> Self {
         let lost = parts.iter().enumerate().filter(|(_, part)| part.is_err());
@@ -361,15 +359,46 @@ impl Servers {
         mut progress: impl FnMut(u64),
     ) -> Result<Got, SpreadError> {
         layout.check()?;
-        let mut done = 0;
-        let enough = layout.policy.enough();
-        let got = Reader::new(self, layout, enough).each(|reader, stripe, mut units| {
-            let bytes = reader.data(stripe, &mut units)?;
-            sink.write_all(&bytes).map_err(|source| SpreadError::Sink { done, source })?;
-            done += bytes.len() as u64;
-            progress(done);
-            Ok(())
-        })?;
+        let (mut now, mut got, mut tries) = (layout.clone(), Got::default(), 0);
+        let (mut done, mut stripes_done) = (0, 0);
+        loop {
+            let parts = parts_by_layout(self, &now, now.policy.enough());
+            let mut glance = (tries == 0).then(|| Glance::begin(&now, &parts));
+            let (mut is_other, stripes) = (false, now.stripes().iter().skip(stripes_done));
+            let read =
+                Reader::with(self, &now, parts).each_of(stripes, |reader, stripe, mut units| {
+                    is_other =
+                        glance.take().is_some_and(|glance| glance.says_other(self, reader.layout));
+                    if is_other {
+                        return Err(reader.unreadable());
+                    }
+                    let bytes = reader.data(stripe, &mut units)?;
+                    sink.write_all(&bytes).map_err(|source| SpreadError::Sink { done, source })?;
+                    done += bytes.len() as u64;
+                    stripes_done += 1;
+                    progress(done);
+                    Ok(())
+                });
+            let is_old = is_other
+                || matches!(read, Err(SpreadError::TooFew { .. } | SpreadError::Unreadable { .. }));
+            match read {
+                Err(error) if is_old && tries < MOVES_MAX => {
+                    // What the file is now is known to those who remember its changes.
+                    match self.current(layout) {
+                        Ok(current) if is_other || current != now => now = current,
+                        _ => return Err(error),
+                    }
+                    tries += 1;
+                }
+                read => {
+                    let read = read?;
+                    got.bytes = done;
+                    got.decoded += read.decoded;
+                    got.without = got.without.with(read.without);
+                    break;
+                }
+            }
+        }
         sink.flush().map_err(|source| SpreadError::Sink { done, source })?;
         Ok(got)
     }

@@ -37,6 +37,7 @@
 //! | `scrub` | parts held against each other |
 //! | `repair` | parts made anew |
 //! | `mend` | parts brought up to date where they are |
+//! | `update` | bytes changed where they are |
 //! | `error` | what can go wrong, and what to do next |
 
 #![forbid(unsafe_code)]
@@ -56,6 +57,7 @@ mod servers;
 mod state;
 mod stripes;
 mod survey;
+mod update;
 
 pub use error::{PartError, SpreadError};
 pub use get::Got;
@@ -67,3 +69,4 @@ pub use scrub::Scrubbed;
 pub use servers::Servers;
 pub use state::NodeState;
 pub use towpath_ec::ShardSet;
+pub use update::{ChangeError, Changed};

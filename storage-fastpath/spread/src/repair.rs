@@ -82,6 +82,8 @@ pub struct Repaired {
     /// The parts that were brought up to date where they are: only slices that differed were
     /// written.
     pub mended: ShardSet,
+    /// The file may be changed by the new layout, and not by the one that was given.
+    pub reopened: bool,
     /// Chunks of the given layout that the new one does without. Once the new one is kept, they are
     /// to be [discarded](Servers::discard).
     pub replaced: Vec<Node>,
@@ -106,6 +108,7 @@ impl Repaired {
             layout: layout.clone(),
             parts: ShardSet::NONE,
             mended: ShardSet::NONE,
+            reopened: false,
             replaced: Vec::new(),
             made: Vec::new(),
             bytes_compared: 0,
@@ -129,7 +132,7 @@ impl Repaired {
     /// Whether there was something to do: then the layout is another one.
     #[must_use]
     pub fn is_changed(&self) -> bool {
-        !self.parts.is_empty() || !self.mended.is_empty()
+        self.reopened
     }
 }
 
@@ -165,15 +168,15 @@ impl Servers {
         options: &RepairOptions,
         mut progress: impl FnMut(u64),
     ) -> Result<Repaired, SpreadError> {
-        layout.check()?;
+        let settled = self.settled_to_repair(layout)?;
+        let layout = &settled.layout;
         let (found, also) = (parts(self, layout), options.also.with(options.anew));
         let is_bad = |part: &usize| found[*part].is_err() || also.contains(*part);
         let bad: Vec<usize> = (0..found.len()).filter(is_bad).collect();
         let mut repaired = Repaired::nothing(layout);
-        if bad.is_empty() {
+        if bad.is_empty() && !settled.is_closed() {
             return Ok(repaired);
         }
-        let generation = layout.generation.checked_add(1).ok_or(LayoutError::Generation)?;
         let sources = (0..found.len()).filter(|part| !is_bad(part)).collect::<ShardSet>();
         // Whoever reads by the layout before does without the parts that are written to.
         let patients = match sources.len() >= layout.policy.enough() {
@@ -205,7 +208,15 @@ impl Servers {
             repaired.bytes_read += moved.read;
             repaired.bytes_written += moved.written;
         }
-        repaired.layout.generation = generation;
+        repaired.reopened = true;
+        // Whoever changes the file by the layout before would miss the parts that were made.
+        let closed = self
+            .close(&settled)
+            .and_then(|generation| Ok(generation.checked_add(1).ok_or(LayoutError::Generation)?));
+        match closed {
+            Ok(generation) => repaired.layout.generation = generation,
+            Err(error) => return Err(self.take_back(&repaired, error)),
+        }
         Ok(repaired)
     }
 

@@ -90,13 +90,13 @@ impl Servers {
     /// the file are done.
     ///
     /// # Errors
-    /// [`SpreadError::Layout`], [`SpreadError::Code`].
+    /// [`SpreadError::Layout`], [`SpreadError::Change`], [`SpreadError::Code`].
     pub fn scrub(
         &self,
         layout: &Layout,
         mut progress: impl FnMut(u64),
     ) -> Result<Scrubbed, SpreadError> {
-        layout.check()?;
+        let layout = &self.current(layout)?;
         let subjects = layout.subjects(parts(self, layout));
         let seed = ChunkId::random().0 as u64;
         let mut survey = Survey::new(self, layout, By::Sketch(seed), subjects);
@@ -129,13 +129,13 @@ impl Servers {
     /// The same by all bytes, which come here.
     ///
     /// # Errors
-    /// [`SpreadError::Layout`], [`SpreadError::Code`].
+    /// [`SpreadError::Layout`], [`SpreadError::Change`], [`SpreadError::Code`].
     pub fn scrub_by_reading(
         &self,
         layout: &Layout,
         mut progress: impl FnMut(u64),
     ) -> Result<Scrubbed, SpreadError> {
-        layout.check()?;
+        let layout = &self.current(layout)?;
         let all: ShardSet = (0..layout.nodes.len()).collect();
         let parts = parts(self, layout);
         let lost = parts.iter().enumerate().filter(|(_, part)| part.is_err());

@@ -9,6 +9,7 @@ use crate::error::{PartError, SpreadError};
 use crate::layout::{Layout, Node};
 use crate::servers::Servers;
 use crate::survey::Subject;
+use crate::update::head_chunk;
 
 /// What has become of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +122,10 @@ impl Servers {
     /// What has become of each part of a file, as its server says it.
     ///
     /// # Errors
-    /// [`SpreadError::Layout`].
+    /// [`SpreadError::Layout`], [`SpreadError::Change`].
     pub fn stat(&self, layout: &Layout) -> Result<Vec<NodeState>, SpreadError> {
-        layout.check()?;
-        Ok(parts(self, layout).iter().map(NodeState::of).collect())
+        let layout = self.current(layout)?;
+        Ok(parts(self, &layout).iter().map(NodeState::of).collect())
     }
 
     /// Deletes all parts; gives those that are left, since their servers do not answer or refuse
@@ -138,22 +139,31 @@ impl Servers {
     }
 
     /// Deletes chunks that no layout needs any more, such as those that a
-    /// [`repair`](Self::repair) has replaced, once its layout is kept. Those that are not there
+    /// [`repair`](Self::repair) has replaced, once its layout is kept, and what their servers
+    /// remember of changes of them. Those that are not there
     /// count as deleted; gives the ones that are left, since their servers do not answer or refuse
     /// it.
     pub fn discard(&self, nodes: &[Node]) -> Vec<Node> {
         let places: Vec<SocketAddr> = nodes.iter().map(|node| node.server).collect();
         // A delete of unknown fate is repeated until it is known.
-        let asked =
-            self.ask_each(&places, |at, client| client.sole_writer().delete(nodes[at].chunk));
-        let is_gone = |deleted: Result<Pending<()>, PartError>| match deleted.ok()?.wait() {
+        let asked = self.ask_each(&places, |at, client| {
+            let (client, chunk) = (client.sole_writer(), nodes[at].chunk);
+            [client.delete(chunk), client.delete(head_chunk(chunk))]
+        });
+        let is_gone = |deleted: Pending<()>| match deleted.wait() {
             Ok(()) => Some(()),
             Err(error) => match error.kind {
                 ErrorKind::Refused(ErrorReply::NoSuchChunk { .. }) => Some(()),
                 _ => None,
             },
         };
-        let gone = asked.into_iter().map(is_gone).zip(nodes);
+        let gone = asked.into_iter().map(|asked| {
+            let [part, head] = asked.ok()?;
+            // Nobody asks what was remembered of a part that is gone.
+            let _ = is_gone(head);
+            is_gone(part)
+        });
+        let gone = gone.zip(nodes);
         gone.filter(|(gone, _)| gone.is_none()).map(|(_, node)| *node).collect()
     }
 }

@@ -68,6 +68,12 @@ impl Stripes {
         part_offset / self.unit as u64 * self.stripe_bytes() as u64
     }
 
+    /// The stripe that has this byte of the file, and where in it.
+    pub(crate) fn around(&self, file_offset: u64) -> (Stripe, usize) {
+        let stripe = self.stripe_bytes() as u64;
+        (self.at(file_offset / stripe), (file_offset % stripe) as usize)
+    }
+
     fn count(&self) -> u64 {
         self.bytes.div_ceil(self.stripe_bytes() as u64)
     }

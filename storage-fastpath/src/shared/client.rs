@@ -26,7 +26,6 @@ use crate::health::HealthReply;
 use crate::limits::{LIST_MAX, SHARED_OPEN_MAX};
 use crate::output::{Output, ReadData};
 use crate::qos::wire::QosReply;
-use crate::route::Route;
 use crate::session::random;
 use crate::slice::{ChunkId, SLICE_BYTES};
 
@@ -315,55 +314,18 @@ impl Client {
         self.ask(Request::Write { chunk, offset, bytes, terms }, false, changed)
     }
 
-    /// As [`write`](Self::write), along the servers of a route, of which this client's is the
-    /// first: it has ended well when all of them have made it durable.
-    pub fn write_along(
-        &self,
-        route: Arc<Route>,
-        chunk: ChunkId,
-        offset: u64,
-        bytes: impl Into<Vec<u8>>,
-    ) -> Pending<()> {
-        self.forward(route, (chunk, offset), bytes.into(), self.any_terms())
-    }
-
-    /// Writes a data unit of a stripe, of whole slices: it has ended well when it is durable, and
-    /// with it all parity units of the stripe, which servers make of all its data units
-    /// ([`Route::stripe`]). `stamp` tells this writing of the stripe from all others, and is the
-    /// same for its units. Nobody else may write the stripe meanwhile.
-    pub fn write_unit(
-        &self,
-        route: Arc<Route>,
-        (chunk, offset): (ChunkId, u64),
-        bytes: impl Into<Vec<u8>>,
-        stamp: u64,
-    ) -> Pending<()> {
-        let terms = Terms { stamp, ..self.any_terms() };
-        self.forward(route, (chunk, offset), bytes.into(), terms)
-    }
-
-    fn forward(
-        &self,
-        route: Arc<Route>,
-        (chunk, offset): (ChunkId, u64),
-        bytes: Vec<u8>,
-        terms: Terms,
-    ) -> Pending<()> {
-        self.ask(Request::Forward { route, chunk, offset, bytes, terms }, false, done)
-    }
-
     /// The terms of a change that is meant for a version.
     fn terms(&self, version: u64) -> Terms {
         Terms { version: Some(version), stamp: self.stamp(), ..self.any_terms() }
     }
 
     /// The terms of a change that is meant for no version.
-    fn any_terms(&self) -> Terms {
+    pub(super) fn any_terms(&self) -> Terms {
         Terms { chain: self.chain, ..Terms::default() }
     }
 
     /// A number that no other change has: the first is drawn at random.
-    fn stamp(&self) -> u64 {
+    pub(super) fn stamp(&self) -> u64 {
         self.shared.stamp.fetch_add(1, Relaxed).max(1)
     }
 
@@ -525,7 +487,7 @@ fn wait_open(outcome: &Receiver<Result<(), OpenError>>) -> Result<(), OpenError>
     outcome.recv().unwrap_or_else(|_| Err(OpenError::Thread(std::io::ErrorKind::BrokenPipe.into())))
 }
 
-fn done(_: Given) -> Option<()> {
+pub(super) fn done(_: Given) -> Option<()> {
     Some(())
 }
 

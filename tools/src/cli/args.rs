@@ -339,9 +339,12 @@ pub(crate) struct SpreadArgs {
     /// On how many servers it must be durable [default: all]
     #[arg(long, value_name = "N", requires = "servers")]
     pub(super) least: Option<usize>,
-    /// File to make of the layout [default: FILE.layout]
-    #[arg(long, value_name = "FILE", requires = "servers")]
+    /// File to make of the layout [default: FILE.layout]; with --at the layout of the file to change
+    #[arg(long, value_name = "FILE")]
     pub(super) layout: Option<PathBuf>,
+    /// Write FILE over the bytes from this one on of the file that --layout tells of
+    #[arg(long, value_name = "OFFSET", requires = "layout", conflicts_with = "servers")]
+    pub(super) at: Option<u64>,
 }
 
 /// What a command is about: a chunk of one server, or a file on several.

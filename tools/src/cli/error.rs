@@ -9,7 +9,7 @@ use towpath_chunkserver::qos::WhatIfError;
 use towpath_fastpath::cap::{GrantError, KeyError, MintError};
 use towpath_fastpath::{ErrorKind, ErrorReply};
 use towpath_lab::studies::StudyError;
-use towpath_spread::{LayoutError, Node, PartError, SpreadError};
+use towpath_spread::{ChangeError, LayoutError, Node, PartError, SpreadError};
 use towpath_status::AskError;
 
 use super::demo::DemoError;
@@ -383,8 +383,18 @@ fn of_spread(error: &SpreadError) -> u8 {
         | SpreadError::Unreadable { source, .. }
         | SpreadError::NotMade { source, .. } => of_part(source),
         SpreadError::Left { source, .. } => of_spread(source),
+        SpreadError::Change { source, .. } => of_change(source),
         SpreadError::NoServer { .. } => 3,
         _ => 8,
+    }
+}
+
+fn of_change(error: &ChangeError) -> u8 {
+    match error {
+        ChangeError::Beyond { .. } => CliError::USAGE,
+        ChangeError::Missing { source, .. } => of_part(source),
+        ChangeError::Unsure { .. } => 6,
+        _ => 5,
     }
 }
 

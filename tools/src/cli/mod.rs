@@ -98,6 +98,7 @@ fn run(command: Command) -> Result<(), CliError> {
     let command = match command {
         // What goes to several servers is ended by signals at once.
         Command::Put(args) if !args.spread.servers.is_empty() => return spread::put(&args),
+        Command::Put(args) if args.spread.layout.is_some() => return spread::put_at(&args),
         Command::Get(GetArgs {
             what: Target::Layout(path),
             file,

@@ -4,6 +4,7 @@
 //! read, and servers delete it after a while; what it has finished and no layout names yet stays. A
 //! file that is fetched takes its name when it is whole, as a layout does.
 
+mod at;
 mod file;
 
 use std::fmt::Write as _;
@@ -29,6 +30,7 @@ use super::error::{CliError, FileVerb, SpreadFailed};
 use super::progress::Progress;
 use super::session::Server;
 use super::{print_json, print_text};
+pub(crate) use at::put_at;
 use file::LayoutFile;
 
 /// Bytes of a layout's text: longer files are none.
