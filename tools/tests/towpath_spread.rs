@@ -101,6 +101,27 @@ fn a_file_goes_to_several_servers_and_back_and_flags_of_one_server_are_refused()
 }
 
 #[test]
+fn bytes_of_a_stored_file_are_changed_where_they_are() {
+    let fleet = Fleet::new(3);
+    let mut bytes = pattern(300_000, 1);
+    fleet.bench.file("film", &bytes);
+    fleet.bench.file("change", &pattern(70_001, 2));
+    succeeds(&mut fleet.put("rs:2+1", &["film"]));
+    let run = |args: &[&str]| fleet.bench.run(args);
+    let put = ["put", "--at", "131070", "--layout", "film.layout", "change"];
+    succeeds(&mut run(&put));
+    bytes[131_070..201_071].copy_from_slice(&pattern(70_001, 2));
+    succeeds(&mut run(&["get", "film.layout", "copy"]));
+    assert!(fleet.bench.read("copy") == bytes);
+    succeeds(&mut run(&["scrub", "film.layout"]));
+    let told = towpath_common::json(&mut run(&[&put[..], &["--json"]].concat()));
+    assert_eq!((&told["bytes"], &told["conflicts"]), (&70_001.into(), &0.into()));
+    fails(&mut run(&["put", "--layout", "film.layout", "change"]), 2, &["--at"]);
+    let beyond = ["put", "--at", "290000", "--layout", "film.layout", "change"];
+    fails(&mut run(&beyond), 2, &["300000 bytes"]);
+}
+
+#[test]
 fn a_put_whose_layout_finds_its_name_taken_leaves_nothing() {
     let fleet = Fleet::new(2);
     let mut put = fleet.put("flat:2", &["-", "--layout", "layout"]);
@@ -153,7 +174,8 @@ fn damage_is_repaired_and_the_layout_keeps_its_permissions() {
     assert_eq!(told, expected, "{repaired}");
     assert_eq!(repaired["bytes_compared"], json!(4 * (3 * 62 - 1)));
     assert_eq!(path.metadata().expect("there").permissions().mode() & 0o777, 0o640);
-    assert_eq!(fleet.chunks(), [1, 1, 1]);
+    // With what the servers of the last data part and of the parity remember of the repair.
+    assert_eq!(fleet.chunks(), [1, 2, 2]);
     succeeds(&mut run(&["scrub", "film.layout"]));
     succeeds(&mut run(&["get", "film.layout", "copy"]));
     assert!(fleet.bench.read("copy") == bytes);

@@ -339,7 +339,7 @@ pub(crate) struct SpreadArgs {
     /// On how many servers it must be durable [default: all]
     #[arg(long, value_name = "N", requires = "servers")]
     pub(super) least: Option<usize>,
-    /// File to make of the layout [default: FILE.layout]; with --at the layout of the file to change
+    /// File to make of the layout [default: FILE.layout]; with --at that of the file to change
     #[arg(long, value_name = "FILE")]
     pub(super) layout: Option<PathBuf>,
     /// Write FILE over the bytes from this one on of the file that --layout tells of

@@ -15,8 +15,8 @@ pub(crate) const TRIES: u32 = 24;
 /// How often a head is read that somebody writes for the first time.
 const HEAD_TRIES: u32 = 3;
 
-/// The chunk in which the server of a part remembers changes of its file, from the name of the part.
-/// A capability for a prefix of the one is one for the other.
+/// The chunk in which the server of a part remembers changes of its file, from the name of the
+/// part. A capability for a prefix of the one is one for the other.
 pub(crate) fn head_chunk(part: ChunkId) -> ChunkId {
     ChunkId(part.0 ^ 1)
 }

@@ -116,12 +116,13 @@ impl Net for Clients {
 
 /// Waits for all of them, which go on at the same time.
 pub(super) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut runs: Vec<(Pin<Box<F>>, Option<F::Output>)> =
-        futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    let mut runs: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut outputs: Vec<Option<F::Output>> = runs.iter().map(|_| None).collect();
     poll_fn(|cx| {
         let mut is_ready = true;
-        for (future, output) in runs.iter_mut().filter(|(_, output)| output.is_none()) {
-            match future.as_mut().poll(cx) {
+        let running = runs.iter_mut().zip(&mut outputs).filter(|(_, output)| output.is_none());
+        for (run, output) in running {
+            match run.as_mut().poll(cx) {
                 Poll::Ready(ready) => *output = Some(ready),
                 Poll::Pending => is_ready = false,
             }
@@ -129,7 +130,7 @@ pub(super) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<
         if is_ready { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    runs.into_iter().filter_map(|(_, output)| output).collect()
+    outputs.into_iter().flatten().collect()
 }
 
 struct Unpark(Thread);

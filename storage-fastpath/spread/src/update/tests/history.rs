@@ -377,9 +377,9 @@ impl History {
             self.world.borrow_mut().servers[server].slow = [0, 0, 5_000][prng.below(3) as usize];
         }
         blows.sort_unstable();
-        let mut deaths: Vec<(u64, usize)> = (0..self.tasks.len())
-            .filter_map(|task| prng.chance(0.4).then(|| (prng.below(SPAN), task)))
-            .collect();
+        let mut deaths: Vec<(u64, usize)> =
+            (0..self.tasks.len()).map(|task| (prng.below(SPAN), task)).collect();
+        deaths.retain(|_| prng.chance(0.4));
         deaths.sort_unstable();
         for task in 0..self.tasks.len() {
             self.poll(task);
