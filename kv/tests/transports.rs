@@ -9,9 +9,11 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use towpath_clock::Clock;
-use towpath_kv::client::{ChannelTransport, Client, TcpTransport, Transport, Waiting};
+use towpath_kv::client::{
+    ChannelTransport, Client, ClientConfig, TcpTransport, Transport, Waiting,
+};
 use towpath_kv::limits::VALUE_BYTES_MAX;
 use towpath_kv::serve::{
     Counters, Dialogue, Front, LinkServer, RequestDialogue, Server, ServerConfig,
@@ -28,12 +30,15 @@ fn service() -> Service {
 
 /// A server over kernel TCP.
 fn serve_tcp(service: &Service, addr: SocketAddr) -> (Server, SocketAddr) {
+    serve_tcp_by(service, addr, ServerConfig { workers: 2, ..ServerConfig::default() })
+}
+
+fn serve_tcp_by(service: &Service, addr: SocketAddr, config: ServerConfig) -> (Server, SocketAddr) {
     let listener = TcpListener::bind(addr).expect("a free port");
     let addr = listener.local_addr().expect("bound");
     let service = service.clone();
     let make = move || Box::new(RequestDialogue::new(service.clone())) as Box<dyn Dialogue>;
     let front = Front { listener, dialogue: Box::new(make), turned_away: b"" };
-    let config = ServerConfig { workers: 2, ..ServerConfig::default() };
     let counters = Arc::new(Counters::new(1_000));
     (Server::start(vec![front], config, counters, &Clock::start()).expect("it starts"), addr)
 }
@@ -68,6 +73,39 @@ fn every_call_is_answered_over_tcp_asleep_or_polling() {
     for waiting in [Waiting::Blocking, Waiting::Polling] {
         use_all(tcp(addr, waiting), VALUE_BYTES_MAX);
     }
+}
+
+/// Threads that serve one connection each.
+fn threads_alone() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("this process");
+    let names = tasks.filter_map(|task| std::fs::read(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with(b"kv-own")).count()
+}
+
+#[test]
+fn each_client_has_a_thread_of_its_own_which_ends_with_it() {
+    let config = ServerConfig { worker_per_client: true, ..ServerConfig::default() };
+    let (server, addr) = serve_tcp_by(&service(), (LOCAL, 0).into(), config);
+    let mut clients: Vec<_> = (0..20)
+        .map(|_| Client::new(tcp(addr, Waiting::Blocking), ClientConfig::default()))
+        .collect();
+    for (client, sum) in clients.iter_mut().zip(1..) {
+        assert_eq!(client.incr(b"n", 1).expect("in time"), sum);
+    }
+    assert_eq!(threads_alone(), 20);
+    let until = |count| {
+        let begin = Instant::now();
+        while threads_alone() != count {
+            assert!(begin.elapsed() < SOON, "{} are there", threads_alone());
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    clients.truncate(5);
+    until(5);
+    assert_eq!(server.counters().counted().connected, 5);
+    assert_eq!(clients[0].incr(b"n", 1).expect("in time"), 21);
+    server.stop().expect("no thread failed");
+    until(0);
 }
 
 #[test]

@@ -161,6 +161,10 @@ pub struct Args {
     #[arg(long, value_name = "N",
         value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
     pub workers: Option<u16>,
+    /// In place of those a thread for each client over TCP and over raw queue pairs; clients of
+    /// raw UD share the one queue pair, and links the threads
+    #[arg(long)]
+    pub worker_per_client: bool,
     /// Threads do not sleep: they ask again and again, each on a processor of its own
     #[arg(long)]
     pub poll: bool,
@@ -194,6 +198,7 @@ impl Args {
     pub(super) fn raw_config(&self) -> RawConfig {
         RawConfig {
             workers: self.worker_count(),
+            worker_per_client: self.worker_per_client,
             polls: self.poll,
             value_bytes_max: (self.raw_value_kib as usize) << 10,
             under_way: self.raw_under_way,

@@ -108,6 +108,7 @@ pub fn serve(args: &Args) -> Result<(), DaemonError> {
     let service = Service::new(Arc::clone(&store));
     let config = ServerConfig {
         workers: args.worker_count(),
+        worker_per_client: args.worker_per_client,
         polls: args.poll,
         buffers_bytes_max: args.buffers_bytes(),
         stall: Nanos::from_secs(args.stall_s),

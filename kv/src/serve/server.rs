@@ -7,8 +7,8 @@ use crate::limits::{BUFFERS_BYTES_DEFAULT, STALL_DEFAULT, WORKERS_MAX};
 use std::fmt;
 use std::io;
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use towpath_base::Nanos;
 use towpath_clock::Clock;
@@ -34,6 +34,8 @@ impl fmt::Debug for Front {
 pub struct ServerConfig {
     /// Threads that share the connections, 1 to [`WORKERS_MAX`].
     pub workers: usize,
+    /// Each connection has a thread of its own, as in the study, and `workers` is not looked at.
+    pub worker_per_client: bool,
     /// They do not sleep: they ask again and again.
     pub polls: bool,
     /// Bytes that all connections together may hold.
@@ -46,6 +48,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             workers: 1,
+            worker_per_client: false,
             polls: false,
             buffers_bytes_max: BUFFERS_BYTES_DEFAULT,
             stall: STALL_DEFAULT,
@@ -65,15 +68,30 @@ pub enum ServerError {
     System(#[from] io::Error),
 }
 
+/// A thread, and how it ended.
+type Thread = JoinHandle<io::Result<()>>;
+
 /// What all threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: ServerConfig,
     pub(super) counters: Arc<Counters>,
     pub(super) is_stopped: AtomicBool,
+    /// Threads of one connection each, and what wakes them.
+    own: Mutex<Vec<(Arc<Inbox>, Thread)>>,
 }
 
 impl Shared {
+    /// Begins a thread that serves one connection, which is in its inbox, to its end.
+    pub(super) fn serve_alone(&self, worker: Worker) -> io::Result<()> {
+        let inbox = worker.inbox();
+        let thread = thread::Builder::new().name("kv-own".into()).spawn(move || worker.run())?;
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        own.retain(|(_, thread)| !thread.is_finished());
+        own.push((inbox, thread));
+        Ok(())
+    }
+
     /// A connection that held `before` bytes holds `after` now; whether all together hold no more
     /// than they may.
     pub(super) fn hold(&self, before: u64, after: u64) -> bool {
@@ -95,7 +113,7 @@ impl Shared {
 pub struct Server {
     shared: Arc<Shared>,
     inboxes: Vec<Arc<Inbox>>,
-    threads: Vec<JoinHandle<io::Result<()>>>,
+    threads: Vec<Thread>,
 }
 
 impl Server {
@@ -115,8 +133,14 @@ impl Server {
         for front in &fronts {
             front.listener.set_nonblocking(true)?;
         }
-        let shared = Arc::new(Shared { config, counters, is_stopped: AtomicBool::new(false) });
-        let workers = (0..config.workers).map(|_| Worker::new(Arc::clone(&shared), clock.clone()));
+        let shared = Arc::new(Shared {
+            config,
+            counters,
+            is_stopped: AtomicBool::new(false),
+            own: Mutex::default(),
+        });
+        let count = if config.worker_per_client { 1 } else { config.workers };
+        let workers = (0..count).map(|_| Worker::new(Arc::clone(&shared), clock.clone()));
         let mut workers = workers.collect::<io::Result<Vec<_>>>()?;
         let inboxes: Vec<_> = workers.iter().map(Worker::inbox).collect();
         workers[0].accept_for(fronts, inboxes.clone())?;
@@ -146,9 +170,16 @@ impl Server {
     fn end(&mut self) -> io::Result<()> {
         self.shared.is_stopped.store(true, Relaxed);
         self.inboxes.iter().for_each(|inbox| inbox.wake());
-        self.threads.drain(..).try_for_each(|thread| {
+        let join = |thread: Thread| {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
-        })
+        };
+        let ended: Vec<_> = self.threads.drain(..).map(join).collect();
+        // The one that accepts has ended: no more are begun.
+        let own = &self.shared.own;
+        let own = std::mem::take(&mut *own.lock().unwrap_or_else(PoisonError::into_inner));
+        own.iter().for_each(|(inbox, _)| inbox.wake());
+        let alone: Vec<_> = own.into_iter().map(|(_, thread)| join(thread)).collect();
+        ended.into_iter().chain(alone).collect()
     }
 }
 

@@ -62,6 +62,8 @@ pub(super) struct Worker {
     scratch: Scratch,
     clock: Clock,
     accepts: Option<Accepts>,
+    /// It ends with its one connection.
+    is_alone: bool,
 }
 
 /// What the worker that accepts has more.
@@ -93,7 +95,15 @@ impl Worker {
             scratch,
             clock,
             accepts: None,
+            is_alone: false,
         })
+    }
+
+    /// A thread's part that serves this connection alone.
+    fn alone(shared: Arc<Shared>, clock: Clock, connection: Connection) -> io::Result<Self> {
+        let made = Self { is_alone: true, ..Self::new(shared, clock)? };
+        made.inbox.put(connection);
+        Ok(made)
     }
 
     pub(super) fn inbox(&self) -> Arc<Inbox> {
@@ -146,6 +156,9 @@ impl Worker {
             // Their places may be those of connections that an event above was for.
             for connection in self.inbox.take() {
                 self.enter(connection);
+            }
+            if self.is_alone && self.connections.is_empty() {
+                return Ok(());
             }
             if now.since(checked) >= SLOW_CHECK_EVERY {
                 checked = now;
@@ -305,7 +318,16 @@ impl Worker {
                 self.shared.counters.disconnect();
                 continue;
             }
-            accepts.inboxes[accepts.next].put(Connection::new(stream, (front.dialogue)()));
+            let connection = Connection::new(stream, (front.dialogue)());
+            if self.shared.config.worker_per_client {
+                let alone = Self::alone(Arc::clone(&self.shared), self.clock.clone(), connection);
+                if let Err(error) = alone.and_then(|worker| self.shared.serve_alone(worker)) {
+                    tracing::warn!(%error, "a client has no thread of its own");
+                    self.shared.counters.disconnect();
+                }
+                continue;
+            }
+            accepts.inboxes[accepts.next].put(connection);
             accepts.next = (accepts.next + 1) % accepts.inboxes.len();
         }
     }
