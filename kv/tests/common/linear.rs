@@ -19,6 +19,12 @@ pub enum Deed {
     Del(bool),
     /// Added 1; the sum.
     Incr(i64),
+    /// Removed, whether there was something or not: nobody was told.
+    DelUnseen,
+    /// Added 1: nobody was told the sum.
+    IncrUnseen,
+    /// All was lost with a server.
+    Lost,
 }
 
 /// An operation, and when it began and ended: numbers of one counter.
@@ -39,6 +45,8 @@ fn after(had: Option<i64>, deed: Deed) -> Option<Option<i64>> {
         }
         Deed::Get(found) => (found == had).then_some(had),
         Deed::Del(was_there) => (had.is_some() == was_there).then_some(None),
+        Deed::DelUnseen | Deed::Lost => Some(None),
+        Deed::IncrUnseen => Some(Some(had.unwrap_or(0) + 1)),
         Deed::Incr(sum) => (had.unwrap_or(0) + 1 == sum).then_some(Some(sum)),
     }
 }
@@ -94,4 +102,13 @@ fn what_cannot_have_happened_is_found() {
     let unknown = Op { deed: Deed::Set(1), begin: 1, end: None };
     assert_eq!(check(vec![unknown, get(None, 2, 3), get(Some(1), 4, 5)]), Ok(()));
     assert_eq!(check(vec![unknown, get(None, 2, 3)]), Ok(()));
+    let lost = op(Deed::Lost, 3, 6);
+    assert_eq!(check(vec![set(1, 1, 2), lost, get(Some(1), 4, 5), get(None, 7, 8)]), Ok(()));
+    assert!(check(vec![set(1, 1, 2), lost, get(Some(1), 7, 8)]).is_err(), "it was lost");
+    assert!(check(vec![set(1, 0, 1), get(None, 2, 2), lost]).is_err(), "not yet");
+    let unseen = Op { deed: Deed::IncrUnseen, begin: 1, end: None };
+    let sum = |sum, begin, end| op(Deed::Incr(sum), begin, end);
+    assert_eq!(check(vec![unseen, sum(2, 2, 3)]), Ok(()));
+    assert_eq!(check(vec![unseen, sum(1, 2, 3)]), Ok(()));
+    assert!(check(vec![unseen, sum(3, 2, 3)]).is_err(), "it was done twice");
 }
