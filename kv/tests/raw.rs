@@ -399,3 +399,57 @@ impl Stranger {
         self.device.progress(0);
     }
 }
+
+/// Devices that can be waited for with other files, as those with faults cannot.
+#[test]
+fn threads_that_share_a_device_sleep_until_a_message_comes_or_a_client() {
+    for worker_per_client in [false, true] {
+        let listener = TcpListener::bind((LOCAL, 0)).expect("a free port");
+        let addr = listener.local_addr().expect("bound");
+        let service = Service::new(Arc::new(Table::new(1 << 30, Evict::Never)));
+        let counters = Arc::new(Counters::new(1_000));
+        let make = || {
+            let link = UdpLink::bind(UdpConfig::new(LOCAL))?;
+            Ok(RoceDevice::new(link, RoceConfig::default()))
+        };
+        let config = RawConfig { workers: 3, worker_per_client, ..RawConfig::new(RawKind::Ud) };
+        let all = (&service, &counters, &Clock::start());
+        let server = RawServer::start(listener, Box::new(make), config, all).expect("it starts");
+        let connect = || {
+            let config = RawClientConfig::new(RawKind::Ud, Waiting::Blocking);
+            let raw = RawTransport::udp(LOCAL, addr, config, SOON).expect("it listens");
+            Client::new(raw, ClientConfig::default())
+        };
+        let mut clients: Vec<_> = (0..8).map(|_| connect()).collect();
+        thread::scope(|scope| {
+            for client in &mut clients {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        client.incr(b"n", 1).expect("in time");
+                    }
+                    assert_eq!(client.stats().repeated, 0);
+                });
+            }
+        });
+        let sum = clients[0].get(b"n").expect("in time");
+        assert_eq!(sum.as_deref(), Some(&b"800"[..]));
+        // Nothing wakes them when nothing comes.
+        let wakes = || server.counters().counted().wakes;
+        let (begin, mut before) = (Instant::now(), wakes());
+        loop {
+            thread::sleep(Duration::from_millis(20));
+            let now = wakes();
+            if now == before {
+                break;
+            }
+            assert!(begin.elapsed() < SOON, "they do not sleep");
+            before = now;
+        }
+        clients[0].ping().expect("in time");
+        assert!(wakes() > before, "they did not sleep");
+        clients.truncate(3);
+        until(|| counters.counted().connected == 3);
+        clients[2].ping().expect("in time");
+        server.stop().expect("no thread failed");
+    }
+}
