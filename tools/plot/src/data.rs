@@ -63,6 +63,9 @@ pub enum Style {
     Points,
     /// From a low to a high value at each place: what others published.
     Span,
+    /// Boxes: five points at one place are the low whisker, the lower quartile, the median, the
+    /// upper quartile and the high whisker.
+    Boxes,
     /// Bars of blocks, 0.2 wide: points at one place are the upper ends of the blocks of a bar,
     /// from below.
     Blocks,

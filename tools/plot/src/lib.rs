@@ -129,3 +129,24 @@ fn wrap(text: &str, chars: usize) -> Vec<String> {
     }
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_box_has_whiskers_and_its_quartiles_apart() {
+        let points = [2.0, 4.0, 5.0, 8.0, 10.0].map(|y| (1.0, y)).to_vec();
+        let boxes = Series { label: "a".to_owned(), style: Style::Boxes, points };
+        let (x, y) =
+            (Axis::linear("x", "").range(0.0, 2.0), Axis::linear("y", "").range(0.0, 10.0));
+        let plot = Plot { title: String::new(), x, y, series: vec![boxes] };
+        let lines = |svg: &str| svg.matches("<line").count();
+        let empty = Plot { series: vec![], ..plot.clone() };
+        let (with, without) = (draw("", &[plot], &[]), draw("", &[empty], &[]));
+        // Two whiskers, their ends, the median; and the same in the legend.
+        assert_eq!(lines(&with) - lines(&without), 2 * 5);
+        // From 4 to 8 of 10, of 440 - 28 - 52 pixels.
+        assert!(with.contains("height=\"144.0\""), "{with}");
+    }
+}

@@ -78,6 +78,16 @@ pub(crate) fn draw(
                     }
                 }
             }
+            Style::Boxes => {
+                let width = (x1 - x0) * BAR_WIDTH / across.span().max(BAR_WIDTH);
+                for each in series.points.as_chunks::<5>().0 {
+                    let at: Vec<(f64, f64)> = each.iter().filter_map(place).collect();
+                    if let [low, lower, median, upper, high] = at[..] {
+                        let heights = [low.1, lower.1, median.1, upper.1, high.1];
+                        pen.boxed(median.0, width, heights, colour);
+                    }
+                }
+            }
             Style::Blocks => {
                 let width = (x1 - x0) * BAR_WIDTH / across.span().max(BAR_WIDTH);
                 let mut below = (f64::NAN, y0);

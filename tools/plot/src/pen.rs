@@ -105,6 +105,24 @@ impl Pen {
         );
     }
 
+    /// A box with whiskers around `x`: from the low whisker to the high one.
+    pub(crate) fn boxed(&mut self, x: f64, width: f64, heights: [f64; 5], colour: &str) {
+        let [low, lower, median, upper, high] = heights;
+        let (left, right) = (x - width / 2.0, x + width / 2.0);
+        self.line((x, low), (x, lower), colour, 1.5);
+        self.line((x, upper), (x, high), colour, 1.5);
+        for end in [low, high] {
+            self.line((x - width / 4.0, end), (x + width / 4.0, end), colour, 1.5);
+        }
+        let _ = writeln!(
+            self.text,
+            "<rect x=\"{left:.1}\" y=\"{upper:.1}\" width=\"{width:.1}\" height=\"{:.1}\" \
+             fill=\"{colour}\" fill-opacity=\"0.25\" stroke=\"{colour}\"/>",
+            (lower - upper).max(0.0)
+        );
+        self.line((left, median), (right, median), colour, 2.5);
+    }
+
     /// What a series looks like, for a legend; 28 pixels wide.
     pub(crate) fn sample(&mut self, x: f64, y: f64, style: Style, colour: &str) {
         match style {
@@ -115,6 +133,10 @@ impl Pen {
             Style::Bound => self.path(&[(x, y), (x + 28.0, y)], colour, true),
             Style::Points => self.dot((x + 14.0, y), colour),
             Style::Span => self.span((x + 14.0, y + 6.0), (x + 14.0, y - 6.0), colour),
+            Style::Boxes => {
+                let heights = [y + 8.0, y + 4.0, y, y - 4.0, y - 8.0];
+                self.boxed(x + 14.0, 10.0, heights, colour);
+            }
             Style::Blocks => self.block((x + 9.0, y - 5.0), (10.0, 10.0), colour),
         }
     }
