@@ -247,6 +247,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "a key-value store in memory, on every transport: store, fronts, clients, daemon",
     },
     Row {
+        name: "kv-lab",
+        folder: "kv/lab",
+        may_use: MayUse::Only(&["base", "plot", "lab", "kv"]),
+        what: "a model of key-value servers on every transport, and the studies of it",
+    },
+    Row {
         name: "tools",
         folder: "tools",
         may_use: MayUse::AnyLibrary,
