@@ -1,6 +1,7 @@
 //! `towpath sim`: studies in virtual time.
 
 use super::study::{Family, FamilyArgs};
+use towpath_kv_lab::studies as kv;
 use towpath_lab::studies::{self, Clock, Study};
 use towpath_storage_lab::studies as storage;
 
@@ -26,14 +27,20 @@ same trace hash, on any machine and with any number of threads.";
     }
 }
 
-/// Those of the transport, then those of storage.
-const ALL: [&Study; studies::ALL.len() + storage::ALL.len()] = {
-    let mut all = [studies::ALL[0]; studies::ALL.len() + storage::ALL.len()];
+const COUNT: usize = studies::ALL.len() + storage::ALL.len() + kv::ALL.len();
+
+/// Those of the transport, then those of storage, then those of the key-value store.
+const ALL: [&Study; COUNT] = {
+    let mut all = [studies::ALL[0]; COUNT];
     let mut place = 0;
-    while place < all.len() {
-        all[place] = match place.checked_sub(studies::ALL.len()) {
-            None => studies::ALL[place],
-            Some(place) => storage::ALL[place],
+    while place < COUNT {
+        let beyond = place.saturating_sub(studies::ALL.len());
+        all[place] = if place < studies::ALL.len() {
+            studies::ALL[place]
+        } else if beyond < storage::ALL.len() {
+            storage::ALL[beyond]
+        } else {
+            kv::ALL[beyond - storage::ALL.len()]
         };
         place += 1;
     }

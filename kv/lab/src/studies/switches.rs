@@ -1,0 +1,78 @@
+//! Table 4.4: context switches with and without waiting for events.
+
+use super::setting::{CLIENTS, THESIS_OPERATIONS, TRANSPORTS, params, plan, transports};
+use super::shown::{claim, notes, outcomes, plain};
+use super::thesis;
+use crate::model::{Program, Transport, Waiting};
+use towpath_lab::studies::{
+    Cell, Claim, Clock, Demand, Param, Params, Report, Runner, Study, StudyError, Table,
+};
+
+pub(super) const STUDY: Study = Study {
+    name: "kv switches",
+    what: "context switches of a key-value store's server and clients, polling and blocking",
+    mirrors: "thesis, table 4.4: two for each operation at each side where threads wait for events",
+    clock: Clock::Virtual,
+    params: params![
+        Param { defaults: ["5,32,60"; 3], ..CLIENTS },
+        Param { defaults: ["uc"; 3], ..TRANSPORTS }
+    ],
+    run: ask,
+};
+
+fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
+    let mut report = Report::new(STUDY.name, params);
+    let mut points = Vec::new();
+    for transport in transports(params) {
+        for waiting in [Waiting::Polling, Waiting::Blocking] {
+            let clients = params.counts(CLIENTS.name).iter();
+            points.extend(clients.map(|&clients| (transport, waiting, clients as u32)));
+        }
+    }
+    let program = Program::Thesis;
+    let plans: Vec<_> = points.iter().map(|&point| plan(params, program, point)).collect();
+    let seen = outcomes(&mut report, runner, &plans)?;
+    let columns = vec![
+        plain("transport", "transport", ""),
+        plain("waiting", "waiting", ""),
+        plain("clients", "clients", ""),
+        plain("server", "server", ""),
+        plain("thesis_server", "thesis", ""),
+        plain("benchmark", "benchmark", ""),
+        plain("thesis_benchmark", "thesis", ""),
+    ];
+    let mut rows = Vec::new();
+    for (&(transport, waiting, clients), outcome) in points.iter().zip(&seen) {
+        let done = outcome.latencies.len().max(1) as f64;
+        let of = |side| (outcome.switches(side) as f64 * THESIS_OPERATIONS as f64 / done) as u64;
+        let (server, benchmark) = (of(1), of(0));
+        let is_uc = transport == Transport::Uc;
+        let thesis = thesis::switches(waiting, clients).filter(|_| is_uc);
+        rows.push(vec![
+            transport.word().into(),
+            waiting.word().into(),
+            u64::from(clients).into(),
+            server.into(),
+            thesis.map_or(Cell::Absent, |thesis| thesis[0].into()),
+            benchmark.into(),
+            thesis.map_or(Cell::Absent, |thesis| thesis[1].into()),
+        ]);
+        if let Some([thesis, _]) = thesis
+            && (waiting == Waiting::Blocking || clients == 60)
+        {
+            report.claims.push(off(waiting, clients, server as f64 / thesis as f64));
+        }
+    }
+    let title = "Context switches, for ten million operations".to_owned();
+    report.tables = vec![Table { name: "switches", title, columns, rows }];
+    report.notes = notes();
+    Ok(report)
+}
+
+fn off(waiting: Waiting, clients: u32, times: f64) -> Claim {
+    let word = waiting.word();
+    let what = format!("uc, {word}, {clients} clients, switches of the server, off the thesis's");
+    let measured = ((times - 1.0) * 100.0).abs();
+    let name = format!("server_{word}_{clients}");
+    claim(name, what, Demand::AtMost(20.0), (measured, "%", 1))
+}
