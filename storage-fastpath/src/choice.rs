@@ -11,6 +11,7 @@
 //! are held against a simulation by `towpath sim policies fig9` and `fig10`.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// The ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +32,28 @@ impl Way {
             Self::Flat => "flat",
             Self::Ring => "ring",
             Self::Tree => "tree",
+        }
+    }
+}
+
+/// A text that is no costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "costs are three numbers with commas between, as in 20480,500,80: picoseconds of a port for \
+     1,024 bytes, and nanoseconds of a step and of a fork"
+)]
+pub struct CostsError;
+
+impl FromStr for Costs {
+    type Err = CostsError;
+
+    fn from_str(text: &str) -> Result<Self, CostsError> {
+        let mut numbers = text.split(',').map(|number| number.trim().parse::<u64>());
+        let mut next = || numbers.next().and_then(Result::ok).ok_or(CostsError);
+        let (port_ps_per_kib, step_ns, fork_ns) = (next()?, next()?, next()?);
+        match numbers.next() {
+            None => Ok(Self { port_ps_per_kib, step_ns, fork_ns }),
+            Some(_) => Err(CostsError),
         }
     }
 }
@@ -59,14 +82,21 @@ pub struct Choice {
     pub estimates_ns: [u64; 3],
 }
 
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [flat, ring, tree] = self.estimates_ns;
-        let why = match self.way {
+impl Choice {
+    /// Why it was chosen, in words.
+    #[must_use]
+    pub const fn why(&self) -> &'static str {
+        match self.way {
             Way::Flat => "sending all copies takes less than passing one on",
             Way::Ring => "each port carries the data once",
             Way::Tree => "it has fewer steps than a ring",
-        };
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ([flat, ring, tree], why) = (self.estimates_ns, self.why());
         write!(f, "{}: {why} (flat {flat} ns, ring {ring} ns, tree {tree} ns)", self.way.word())
     }
 }
@@ -105,6 +135,14 @@ fn deepest(copies: u64, costs: &Costs) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn costs_are_read_from_their_text() {
+        assert_eq!("20480, 500,80".parse(), Ok(COSTS));
+        for text in ["", "1,2", "1,2,3,4", "1,2,x", "1,2,-3"] {
+            assert_eq!(text.parse::<Costs>(), Err(CostsError), "{text}");
+        }
+    }
 
     /// 400 Gb/s.
     const COSTS: Costs = Costs { port_ps_per_kib: 20_480, step_ns: 500, fork_ns: 80 };

@@ -122,6 +122,35 @@ fn bytes_of_a_stored_file_are_changed_where_they_are() {
 }
 
 #[test]
+fn copies_go_the_way_that_takes_the_shortest_time_and_the_put_says_why() {
+    let fleet = Fleet::new(3);
+    fleet.bench.file("film", &pattern(500_000, 1));
+    let put = |layout: &str, words: &[&str]| {
+        let given = ["film", "--json", "--layout", layout];
+        towpath_common::json(&mut fleet.put("auto:3", &[&given[..], words].concat()))
+    };
+    for (costs, policy) in [("1,1000000,1", "flat:3"), ("1000000,1,1", "ring:3")] {
+        let told = put(policy, &["--costs", costs]);
+        assert_eq!(told["policy"], policy);
+        assert_eq!(told["chosen"]["measured"], false);
+        assert!(told["chosen"]["estimates_ns"]["tree"].as_u64() > Some(0), "{told}");
+    }
+    let told = put("layout", &[]);
+    assert_eq!(told["chosen"]["measured"], true);
+    assert!(told["chosen"]["costs"]["step_ns"].is_u64(), "{told}");
+    assert_eq!(fleet.layout("layout")["policy"], told["policy"]);
+    assert_eq!(fleet.chunks(), [3, 3, 3], "what was measured with is gone");
+    let text = succeeds(&mut fleet.put("auto:2", &["film", "--costs", "1000000,1,1"]));
+    assert!(
+        text.starts_with("film.layout\nring: each port carries the data once (flat "),
+        "{text}"
+    );
+    for (policy, words) in [("auto:4", &["film"][..]), ("flat:3", &["film", "--costs", "1,2,3"])] {
+        fails(&mut fleet.put(policy, words), 2, &[]);
+    }
+}
+
+#[test]
 fn a_put_whose_layout_finds_its_name_taken_leaves_nothing() {
     let fleet = Fleet::new(2);
     let mut put = fleet.put("flat:2", &["-", "--layout", "layout"]);

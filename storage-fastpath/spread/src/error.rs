@@ -133,6 +133,14 @@ pub enum SpreadError {
         /// Where it was.
         server: SocketAddr,
     },
+    /// What writes to servers cost cannot be measured.
+    #[error("what writes cost cannot be measured at {server}: {source}")]
+    Unmeasured {
+        /// The server, or the first of those that pass writes on.
+        server: SocketAddr,
+        /// Why.
+        source: Box<PartError>,
+    },
     /// Servers that cannot pass a write on.
     #[error(transparent)]
     Route(#[from] RouteError),

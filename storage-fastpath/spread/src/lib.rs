@@ -25,6 +25,7 @@
 //! | module | what is there |
 //! |---|---|
 //! | `policy` | how a file is spread |
+//! | `auto` | what copies cost, measured, and their policy by that |
 //! | `layout` | where a file is, as a type and as text |
 //! | `stripes` | how a file is cut |
 //! | `servers` | a client for each server |
@@ -36,12 +37,14 @@
 //! | `survey` | parts compared without moving them |
 //! | `scrub` | parts held against each other |
 //! | `repair` | parts made anew |
+//! | `ring` | parts that servers make anew among themselves |
 //! | `mend` | parts brought up to date where they are |
 //! | `update` | bytes changed where they are |
 //! | `error` | what can go wrong, and what to do next |
 
 #![forbid(unsafe_code)]
 
+mod auto;
 mod coder;
 mod error;
 mod get;
@@ -69,4 +72,5 @@ pub use scrub::Scrubbed;
 pub use servers::Servers;
 pub use state::NodeState;
 pub use towpath_ec::ShardSet;
+pub use towpath_fastpath::choice::{Choice, Costs};
 pub use update::{ChangeError, Changed};

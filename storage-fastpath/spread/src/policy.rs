@@ -6,7 +6,7 @@ use towpath_ec::{Code, Shape, ShapeError};
 use towpath_fastpath::{ROUTE_MAX, RouteKind};
 
 /// Copies of a file at most.
-const COPIES_MAX: usize = ROUTE_MAX;
+pub(crate) const COPIES_MAX: usize = ROUTE_MAX;
 
 /// How a file is spread over servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

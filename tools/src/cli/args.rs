@@ -10,12 +10,12 @@ use super::bytes::parse_size;
 use super::cap::CapArgs;
 use super::qos::QosArgs;
 use super::sim::SimArgs;
-use super::spread::{RepairArgs, ScrubArgs};
+use super::spread::{RepairArgs, ScrubArgs, Wanted};
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
 use crate::bench::{classes, haechi, kv};
 use crate::device::DeviceArgs;
-use towpath_spread::Policy;
+use towpath_spread::Costs;
 use towpath_transport::{Class, DeviceName, Mtu, PATHS_MAX};
 
 const AFTER_HELP: &str = "\
@@ -333,9 +333,14 @@ pub(crate) struct SpreadArgs {
     #[arg(long, value_name = "SERVERS", value_delimiter = ',', requires = "policy")]
     pub(super) servers: Vec<String>,
     /// How the file is spread: flat:COPIES (this command sends each copy), ring:COPIES or
-    /// tree:COPIES (servers pass it on), or rs:DATA+PARITY
+    /// tree:COPIES (servers pass it on), auto:COPIES (whichever of these takes the shortest time),
+    /// or rs:DATA+PARITY
     #[arg(long, value_name = "POLICY", requires = "servers")]
-    pub(super) policy: Option<Policy>,
+    pub(super) policy: Option<Wanted>,
+    /// What auto:COPIES is chosen by, in place of a short measurement: picoseconds of a port for
+    /// 1,024 bytes, nanoseconds of a step from server to server, and of a fork
+    #[arg(long, value_name = "PS,NS,NS", requires = "policy")]
+    pub(super) costs: Option<Costs>,
     /// On how many servers it must be durable [default: all]
     #[arg(long, value_name = "N", requires = "servers")]
     pub(super) least: Option<usize>,

@@ -6,21 +6,21 @@
 
 mod at;
 mod file;
+mod repair;
+mod wanted;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use clap::Args as ClapArgs;
 use serde::Serialize;
 use towpath_fastpath::ClientConfig;
 use towpath_fastpath::cap::Grant;
-use towpath_spread::{
-    Layout, Node, NodeState, PutOptions, RepairOptions, Repaired, Servers, ShardSet,
-};
+use towpath_spread::{Layout, NodeState, PutOptions, Servers};
 use towpath_transport::Nanos;
 
 use super::args::{LinkArgs, PutArgs, ServerArgs};
@@ -32,35 +32,12 @@ use super::session::Server;
 use super::{print_json, print_text};
 pub(crate) use at::put_at;
 use file::LayoutFile;
+pub(super) use repair::{RepairArgs, repair};
+use wanted::Chosen;
+pub(super) use wanted::Wanted;
 
 /// Bytes of a layout's text: longer files are none.
 const LAYOUT_BYTES_MAX: u64 = 64 << 10;
-
-/// Flags of `towpath repair`.
-#[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct RepairArgs {
-    /// Layout of the file, as `towpath put --servers` makes it; it is replaced by the new one
-    #[arg(value_name = "LAYOUT")]
-    layout: PathBuf,
-    /// Servers for parts whose own do not answer, with commas between
-    #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
-    replacements: Vec<String>,
-    /// Let a replacement have several parts where there are too few of them: they are lost together
-    #[arg(long, requires = "replacements")]
-    share_replacements: bool,
-    /// Have servers read every byte first, and make parts whole that have damaged slices as well
-    #[arg(long)]
-    scrub: bool,
-    /// Parts to make anew whatever is there of them, by number, with commas between
-    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
-    anew: Vec<usize>,
-    /// Read and write parts that are made anew here, and do not have servers make them among
-    /// themselves
-    #[arg(long)]
-    by_client: bool,
-    #[command(flatten)]
-    link: LinkArgs,
-}
 
 /// What is checked.
 #[derive(Clone, Debug, ClapArgs)]
@@ -148,6 +125,9 @@ struct Moved {
     without: Vec<usize>,
     /// Stripes that were made of others.
     decoded: u64,
+    /// Why the policy is this one, where it was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chosen: Option<Chosen>,
 }
 
 impl Moved {
@@ -166,6 +146,7 @@ impl Moved {
             gbps: gbps(bytes, seconds),
             without,
             decoded,
+            chosen: None,
         }
     }
 }
@@ -175,8 +156,8 @@ pub(crate) fn put(args: &PutArgs) -> Result<(), CliError> {
     let [file] = &args.words[..] else {
         return Err(CliError::Put("--servers stores one file at a time"));
     };
-    let Some(policy) = args.spread.policy else {
-        return Err(CliError::Put("--servers needs --policy, as in flat:3, ring:3 or rs:6+3"));
+    let Some(wanted) = args.spread.policy else {
+        return Err(CliError::Put("--servers needs --policy, as in flat:3, auto:3 or rs:6+3"));
     };
     if args.server.is_some() || args.chunk.is_some() || args.resident {
         return Err(CliError::Put("--server, --chunk and --resident are for one server"));
@@ -189,11 +170,12 @@ pub(crate) fn put(args: &PutArgs) -> Result<(), CliError> {
     });
     let (whole, mut source) = input(file, args.spread.layout.is_some())?;
     let (servers, signer) = servers(&args.link)?;
+    let places = addresses(&args.spread.servers)?;
+    let (policy, chosen) = wanted.settle(&servers, &places, whole, args.spread.costs)?;
     let mut options = PutOptions::new(policy);
     if let Some(least) = args.spread.least {
         options = options.least(least);
     }
-    let places = addresses(&args.spread.servers)?;
     let kept = LayoutFile::create(&place)?;
     let (began, mut progress) = (Instant::now(), Progress::bytes("put", whole));
     let layout = servers.put(&places, &options, &mut source, |done| progress.at(done));
@@ -210,7 +192,7 @@ pub(crate) fn put(args: &PutArgs) -> Result<(), CliError> {
         }
         return Err(*unkept.error);
     }
-    show_put(args, &place, &layout, seconds)
+    show_put(args, &place, &layout, (seconds, chosen))
 }
 
 /// What is to be stored, and its length where that is known.
@@ -228,13 +210,20 @@ fn input(file: &Path, has_layout: bool) -> Result<(u64, Box<dyn Read>), CliError
     }
 }
 
-fn show_put(args: &PutArgs, place: &Path, layout: &Layout, seconds: f64) -> Result<(), CliError> {
+fn show_put(
+    args: &PutArgs,
+    place: &Path,
+    layout: &Layout,
+    (seconds, chosen): (f64, Option<Chosen>),
+) -> Result<(), CliError> {
     let missing = (0..).zip(&layout.nodes).filter(|(_, node)| node.version.is_none());
     let without: Vec<usize> = missing.map(|(part, _)| part).collect();
     if args.link.json {
-        return print_json(&Moved::of(place, layout, seconds, (without, 0)));
+        let moved = Moved::of(place, layout, seconds, (without, 0));
+        return print_json(&Moved { chosen, ..moved });
     }
     let mut text = format!("{}\n", place.display());
+    text.extend(chosen.map(|chosen| chosen.text(layout.policy)));
     if !without.is_empty() {
         // Writing to a string does not fail.
         let _ = writeln!(text, "parts {without:?} are not whole: `towpath repair` makes them");
@@ -400,94 +389,4 @@ pub(crate) fn scrub(args: &ScrubArgs) -> Result<(), CliError> {
         (parts, 0) => Err(CliError::BadParts { parts }),
         (parts, stripes) => Err(CliError::Torn { stripes, parts }),
     }
-}
-
-/// Makes parts whole.
-pub(crate) fn repair(args: &RepairArgs) -> Result<(), CliError> {
-    let Opened { layout, servers, signer } = Opened::new(&args.layout, &args.link)?;
-    let mut also = ShardSet::NONE;
-    if args.scrub {
-        let found = servers.scrub(&layout, |_| {}).map_err(SpreadFailed::from)?;
-        if found.torn > 0 {
-            return Err(CliError::Torn { stripes: found.torn, parts: found.bad.len() });
-        }
-        also = found.bad;
-    }
-    let parts = layout.nodes.len();
-    if args.anew.iter().any(|part| *part >= parts) {
-        return Err(CliError::Put("--anew names a part that the layout does not have"));
-    }
-    let anew = args.anew.iter().copied().collect();
-    let options = RepairOptions::new()
-        .also(also)
-        .anew(anew)
-        .by_client(args.by_client)
-        .replacements(&addresses(&args.replacements)?)
-        .share_replacements(args.share_replacements);
-    let kept = LayoutFile::instead_of(&args.layout)?;
-    let mut progress = Progress::bytes("repair", layout.bytes);
-    let repaired = servers.repair(&layout, &options, |done| progress.at(done));
-    let repaired = repaired.map_err(SpreadFailed::from)?;
-    drop(progress);
-    let mut left = Vec::new();
-    if repaired.is_changed() {
-        keep_repaired(kept, &servers, &repaired, signer.as_ref())?;
-        // Only now: until then the layout before was the one to read the file by.
-        left = servers.discard(&repaired.replaced);
-    }
-    let parts: Vec<usize> = repaired.parts.iter().collect();
-    let mended: Vec<usize> = repaired.mended.iter().collect();
-    if args.link.json {
-        let left: Vec<String> = left.iter().map(Node::to_string).collect();
-        return print_json(&serde_json::json!({
-            "made": parts,
-            "mended": mended,
-            "bytes_compared": repaired.bytes_compared,
-            "bytes_read": repaired.bytes_read,
-            "bytes_written": repaired.bytes_written,
-            "bytes_passed_on": repaired.bytes_passed_on,
-            "not_by_servers": repaired.not_by_servers,
-            "generation": repaired.layout.generation,
-            "left": left,
-        }));
-    }
-    if !repaired.is_changed() {
-        return print_text("all parts are whole\n");
-    }
-    let mut text = format!(
-        "parts {parts:?} made anew, parts {mended:?} brought up to date: {} of checksums and \
-         sketches, {} read, {} written, {} passed on by servers\n",
-        show_size(repaired.bytes_compared),
-        show_size(repaired.bytes_read),
-        show_size(repaired.bytes_written),
-        show_size(repaired.bytes_passed_on)
-    );
-    if let Some(why) = &repaired.not_by_servers {
-        let _ = writeln!(text, "servers could not make them among themselves: {why}");
-    }
-    for node in &left {
-        let _ = writeln!(text, "replaced, and could not be removed: chunk {node}");
-    }
-    print_text(&text)
-}
-
-/// Keeps the layout of a repair. Where it cannot, the chunks that the repair made go, as long as
-/// no layout names them.
-fn keep_repaired(
-    kept: LayoutFile,
-    servers: &Servers,
-    repaired: &Repaired,
-    signer: Option<&Grant>,
-) -> Result<(), CliError> {
-    kept.keep(&repaired.layout.to_text(signer)).map_err(|unkept| {
-        // A crash may bring back the layout before: what both name is kept.
-        let left = match unkept.in_place {
-            true => repaired.replaced.clone(),
-            false => servers.discard(&repaired.made),
-        };
-        for node in left {
-            eprintln!("towpath: no longer needed, and left: chunk {node}");
-        }
-        *unkept.error
-    })
 }

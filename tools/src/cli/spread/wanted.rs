@@ -1,0 +1,133 @@
+//! `--policy`: a policy as it is, or so many copies by the way that takes the shortest time.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use serde::Serialize;
+use towpath_spread::{Choice, Costs, Policy, PolicyError, Servers, SpreadError};
+
+use crate::cli::error::{CliError, SpreadFailed};
+
+/// What a file counts as whose length is not known: long.
+const UNKNOWN_BYTES: u64 = 1 << 30;
+
+/// What `--policy` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Policy(Policy),
+    /// So many copies.
+    Auto(usize),
+}
+
+impl FromStr for Wanted {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Self, PolicyError> {
+        match text.strip_prefix("auto:") {
+            None => text.parse().map(Self::Policy),
+            // As many as there may be of a flat one.
+            Some(copies) => match format!("flat:{copies}").parse()? {
+                Policy::Flat(copies) => Ok(Self::Auto(copies)),
+                _ => Err(PolicyError::Form),
+            },
+        }
+    }
+}
+
+/// What was chosen, and why.
+#[derive(Debug, Serialize)]
+pub(super) struct Chosen {
+    why: &'static str,
+    estimates_ns: Estimates,
+    costs: Known,
+    /// In this run; else they were given.
+    measured: bool,
+    #[serde(skip)]
+    choice: Choice,
+}
+
+#[derive(Debug, Serialize)]
+struct Estimates {
+    flat: u64,
+    ring: u64,
+    tree: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Known {
+    port_ps_per_kib: u64,
+    step_ns: u64,
+    fork_ns: u64,
+}
+
+impl Chosen {
+    fn new(choice: Choice, costs: Costs, measured: bool) -> Self {
+        let [flat, ring, tree] = choice.estimates_ns;
+        let Costs { port_ps_per_kib, step_ns, fork_ns } = costs;
+        Self {
+            why: choice.why(),
+            estimates_ns: Estimates { flat, ring, tree },
+            costs: Known { port_ps_per_kib, step_ns, fork_ns },
+            measured,
+            choice,
+        }
+    }
+
+    /// For people, of so many copies.
+    pub(super) fn text(&self, policy: Policy) -> String {
+        let Known { port_ps_per_kib, step_ns, fork_ns } = self.costs;
+        let how = if self.measured { "measured" } else { "given" };
+        format!(
+            "{}, so {policy}; costs {how}: {port_ps_per_kib},{step_ns},{fork_ns}\n",
+            self.choice
+        )
+    }
+}
+
+impl Wanted {
+    /// The policy for a file of so many bytes, 0 where that is not known, and why it is that where
+    /// it was chosen: by costs that were given, or are measured at the servers.
+    pub(super) fn settle(
+        self,
+        servers: &Servers,
+        places: &[SocketAddr],
+        bytes: u64,
+        given: Option<Costs>,
+    ) -> Result<(Policy, Option<Chosen>), CliError> {
+        let copies = match (self, given) {
+            (Self::Policy(policy), None) => return Ok((policy, None)),
+            (Self::Policy(_), Some(_)) => {
+                return Err(CliError::Put("--costs is for --policy auto:COPIES"));
+            }
+            (Self::Auto(copies), _) => copies,
+        };
+        let Some(places) = places.get(..copies) else {
+            let given = places.len();
+            let error = SpreadError::ServerCount { needed: copies, given };
+            return Err(SpreadFailed::from(error).into());
+        };
+        let costs = match given {
+            Some(costs) => costs,
+            None => servers.measure(places).map_err(SpreadFailed::from)?,
+        };
+        let bytes = if bytes == 0 { UNKNOWN_BYTES } else { bytes };
+        let (policy, choice) = Policy::of_copies(copies, bytes, &costs)
+            .map_err(|_| CliError::Put("there are too many copies"))?;
+        Ok((policy, Some(Chosen::new(choice, costs, given.is_none()))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_may_be_left_to_be_chosen() {
+        assert_eq!("auto:3".parse(), Ok(Wanted::Auto(3)));
+        assert_eq!("ring:3".parse(), Ok(Wanted::Policy(Policy::Ring(3))));
+        assert_eq!("auto:8".parse::<Wanted>(), Err(PolicyError::Copies(8)));
+        for text in ["auto", "auto:", "auto:x", "auto:rs:2+1"] {
+            assert_eq!(text.parse::<Wanted>(), Err(PolicyError::Form), "{text}");
+        }
+    }
+}
