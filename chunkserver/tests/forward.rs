@@ -14,7 +14,8 @@ use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::cap::{Capability, Denied, Grant, KeyRing, Rights, Scope};
 use towpath_fastpath::{
-    ClientConfig, ErrorKind, ErrorReply, NewChunk, ROUTE_MAX, Route, RouteKind, SLICE_BYTES, Terms,
+    ClientConfig, ErrorKind, ErrorReply, Helper, NewChunk, ROUTE_MAX, Rebuild, Rebuilt, Route,
+    RouteKind, SLICE_BYTES, Terms,
 };
 use towpath_rpc::Fate;
 use towpath_transport::{Nanos, RoceUdp};
@@ -274,6 +275,38 @@ fn a_layout_that_is_older_than_one_of_the_chunks_writes_to_none() {
         });
         write(2, 3).expect("the layout is that of all");
     }
+}
+
+#[test]
+fn a_server_passes_writes_on_to_those_that_its_settings_name_and_to_no_others() {
+    let mut row = Row::new(2, config);
+    let [named, other] = [row.places()[0], row.places()[1]];
+    let folders = tempfile::tempdir().expect("room for a folder");
+    let peers = named.to_string().parse().expect("a list");
+    let careful =
+        Running::start(&DaemonConfig { peers, ..config(&folders.path().join("careful")) });
+    let mut client = Client::connect(careful.addr);
+    client.create(CHUNK, None).expect("a chunk");
+    row.create(CHUNK);
+    for kind in KINDS {
+        let route = |places: &[SocketAddr]| Route::new(kind, places).expect("a route");
+        let first = careful.addr;
+        forward(&mut client, &route(&[first, named]), CHUNK, 0, b"to him").expect("he is named");
+        let before = client.stat(CHUNK).expect("it is there");
+        let refused = refusal(forward(&mut client, &route(&[first, other]), CHUNK, 0, b"to her"));
+        assert_eq!(refused, ErrorReply::PeerNotAllowed { rank: 1 });
+        assert_eq!(client.stat(CHUNK).expect("it is there"), before);
+    }
+    let ring = Route::new(RouteKind::Ring, &[named, careful.addr, other]).expect("a route");
+    let refused = refusal(forward(&mut row.clients[0], &ring, CHUNK, 0, b"behind it"));
+    assert_eq!(refused, ErrorReply::ReplicaRefused { rank: 1, code: 30 });
+    let helper = Helper { server: careful.addr, chunk: CHUNK, version: 1, coefficient: 1 };
+    let (offset, length, terms) = (0, SLICE_BYTES as u32, Terms::default());
+    let target = Rebuilt { server: other, chunk: CHUNK, offset, length, terms };
+    let plan = Rebuild::new(&[helper], target).expect("a plan");
+    let op = client.chunks.start_rebuild(&mut client.endpoint, &plan);
+    let refused = refusal(client.wait(op).map(drop));
+    assert_eq!(refused, ErrorReply::PeerNotAllowed { rank: 1 });
 }
 
 fn keys() -> String {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use towpath_status::limits::STATUS_NAME;
 use towpath_transport::{Class, DeviceChoice, Mtu};
 
-use crate::service::cores_to_spare;
+use crate::service::{AllowedPeers, cores_to_spare};
 use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, UNFINISHED_KEEP_DEFAULT};
 
 /// Most clients of each worker on the userspace NIC unless set: an idle one costs 100 KB of memory.
@@ -109,6 +109,8 @@ pub struct DaemonConfig {
     /// The file of keys that capabilities are made with; read again when it changes. None: whoever
     /// reaches the server may do everything.
     pub key_file: Option<PathBuf>,
+    /// The servers that anything is passed on to.
+    pub peers: AllowedPeers,
     /// The file of tenants; read again when it changes.
     pub tenants_file: Option<PathBuf>,
     /// Bytes a second that the background scrub reads; 0: none.
@@ -210,6 +212,7 @@ impl Default for DaemonConfig {
             interference_window_ms: 100,
             interference_least_percent: 5,
             key_file: None,
+            peers: AllowedPeers::default(),
             tenants_file: None,
             scrub_bytes_per_s: 4 << 20,
             metrics: None,

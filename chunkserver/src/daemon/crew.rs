@@ -150,7 +150,7 @@ impl Crew<'_> {
         };
         let server = ChunkServer::new(endpoint, store, self.service);
         let server = server.resident_memory(self.resident.to_vec()).qos(qos);
-        let server = server.interference(control).guard(guard);
+        let server = server.interference(control).guard(guard).peers(self.config.peers.clone());
         let mut server = server.count_in(worker.meter).scrubbing(boards);
         let mut told = 0;
         let _ = tell.send(Ok(()));

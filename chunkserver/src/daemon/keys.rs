@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use towpath_transport::{Mtu, PATHS_MAX, SHARES_MAX};
 
-use super::config::{DriveDisk, LogFormat, PlaceBy, StatusPlace};
+use super::config::{DriveDisk, PlaceBy, StatusPlace};
 use super::key::Key;
 use super::value::{self, ValueError};
+use super::{log, peers};
 
 /// A number with its bounds.
 macro_rules! number {
@@ -420,6 +421,7 @@ pub const KEYS: &[Key] = &[
          hexadecimal digits on each line, as `towpath cap key` prints; read again when it \
          changes; \"none\": whoever reaches the server may do everything"
     ),
+    peers::KEY,
     path!(
         tenants_file,
         "file of tenants: tables like [tenant.web] with reserve = \"80K\", limit and weight; \
@@ -488,23 +490,5 @@ pub const KEYS: &[Key] = &[
         },
         show: |config| config.log.clone(),
     },
-    Key {
-        name: "log_format",
-        kind: "WORD",
-        doc: "how the log is written to stderr: \"text\", a line for people, or \"json\", one JSON \
-              object on a line",
-        quoted: true,
-        set: |config, text| {
-            config.log_format = match text {
-                "text" => LogFormat::Text,
-                "json" => LogFormat::Json,
-                _ => return Err(ValueError::Needs { needs: "\"text\" or \"json\"" }),
-            };
-            Ok(())
-        },
-        show: |config| match config.log_format {
-            LogFormat::Text => "text".into(),
-            LogFormat::Json => "json".into(),
-        },
-    },
+    log::FORMAT_KEY,
 ];

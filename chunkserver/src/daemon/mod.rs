@@ -41,6 +41,7 @@ mod keys;
 mod log;
 mod metrics;
 mod notify;
+mod peers;
 mod run;
 mod scrub;
 mod stop;

@@ -23,7 +23,7 @@ use super::error::DaemonError;
 use super::log::log_filter;
 use super::stop::StopFlag;
 use super::store::{check_sizes, random};
-use super::tenants;
+use super::{peers, tenants};
 use crate::guard::Guard;
 use crate::metrics::Worker;
 use crate::service::{ChunkServer, InterferenceControl, ServerStats, ServiceConfig};
@@ -178,7 +178,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
     let server = ChunkServer::new(endpoint, store, &service).driving(driver);
     let server = server.resident_memory(resident.clone()).qos(first_qos);
     let server = server.scrubbing(beside.boards()).interference(control.clone());
-    let server = server.guard(guard.clone());
+    let server = server.guard(guard.clone()).peers(config.peers.clone());
     guard.iter().for_each(Guard::wait_for_start);
     let crew = Crew { config, stop, service: &service, tenants_stamp, resident: &resident };
     let status = status.map(|(socket, _)| socket);
@@ -262,6 +262,7 @@ fn likely_ip(of_family: IpAddr) -> Option<IpAddr> {
 
 /// Nothing is authenticated, which whoever opens the server to a network must know.
 fn say_who_may_do_what(config: &DaemonConfig, listening: SocketAddr) {
+    peers::say_who(config);
     if let Some(path) = &config.key_file {
         tracing::info!(keys = %path.display(), "requests need capabilities");
     } else if listening.ip().is_loopback() {

@@ -61,6 +61,7 @@ pub use config::ServiceConfig;
 pub(crate) use config::cores_to_spare;
 pub use control::InterferenceControl;
 pub(crate) use figures::WorkerFigures;
+pub use onward::{AllowedPeers, AllowedPeersError};
 pub(crate) use scrubbing::{ScrubBoard, ScrubProgress};
 pub use server::ChunkServer;
 pub use stats::ServerStats;

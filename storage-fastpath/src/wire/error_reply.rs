@@ -259,6 +259,14 @@ pub enum ErrorReply {
         /// Its rank in the route.
         rank: u64,
     },
+    /// The server passes nothing on to another one that the request names.
+    #[error(
+        "a server passes nothing on to the one of rank {rank}: name it in `peers` of its settings"
+    )]
+    PeerNotAllowed {
+        /// The rank of the one that is not allowed.
+        rank: u64,
+    },
     /// The server adds up as many stripes as it may.
     #[error("the server adds up as many stripes as it may: encode this one, or try again")]
     NoSums,
@@ -342,6 +350,7 @@ impl ErrorReply {
             Self::ReplicaRefused { rank, code } => (27, none, 0, rank, code),
             Self::ReplicaLost { rank } => (28, none, 0, rank, 0),
             Self::NoSums => (29, none, 0, 0, 0),
+            Self::PeerNotAllowed { rank } => (30, none, 0, rank, 0),
             Self::DiskFailed { chunk, disk } => (40, chunk, 0, disk, 0),
         }
     }
@@ -380,6 +389,7 @@ impl ErrorReply {
             27 => Self::ReplicaRefused { rank: value, code: why },
             28 => Self::ReplicaLost { rank: value },
             29 => Self::NoSums,
+            30 => Self::PeerNotAllowed { rank: value },
             40 => Self::DiskFailed { chunk, disk: value },
             _ => return None,
         })

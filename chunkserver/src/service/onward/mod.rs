@@ -8,6 +8,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `mod` | what becomes of such a write, event by event |
+//! | `allowed` | the servers that anything may be passed on to |
 //! | `along` | one write: who has how much of it, and what each has said |
 //! | `asking` | requests to other servers, with their proofs |
 //! | `adding` | data parts of a stripe that are added up to a parity part |
@@ -16,6 +17,7 @@
 //! | `peers` | links to the servers that writes are passed on to |
 
 mod adding;
+mod allowed;
 mod along;
 mod asking;
 mod peers;
@@ -25,6 +27,7 @@ mod rebuilding;
 mod tests;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 use towpath_fastpath::cap::Capability;
 use towpath_fastpath::wire::{ChangeReply, WriteHeader};
@@ -36,6 +39,7 @@ use towpath_transport::{
 };
 
 pub(super) use adding::Adding;
+pub use allowed::{AllowedPeers, AllowedPeersError};
 pub(super) use along::{Along, Part, Passed};
 use asking::Called;
 pub(super) use peers::PeerId;
@@ -65,6 +69,8 @@ pub(super) struct Onward {
     /// Clients to be told that this server is ready for the last bytes of a request: their link,
     /// their channel's number for it, and until when.
     ready: Vec<Ready>,
+    /// Those that anything may be passed on to.
+    allowed: AllowedPeers,
     /// Which write has which request at which server behind.
     sent: HashMap<(PeerId, u64), RequestKey>,
     /// Data parts whose sums are not stored yet.
@@ -90,7 +96,8 @@ impl Onward {
         let (peers, sent) = (Peers::new(seed), HashMap::new());
         let (waiting, ready, adding) = (Vec::new(), Vec::new(), Vec::new());
         let (rebuilds, rebuilding_bytes) = (Vec::new(), 0);
-        Self { peers, waiting, ready, sent, adding, rebuilds, rebuilding_bytes }
+        let allowed = AllowedPeers::default();
+        Self { peers, waiting, ready, allowed, sent, adding, rebuilds, rebuilding_bytes }
     }
 
     /// Whether something waits here for what another worker does.
@@ -217,6 +224,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         capability: Option<Capability>,
     ) -> Result<Along, Answer> {
         let busy = || Answer::Error(ErrorReply::Busy);
+        for (next, server) in route.onward() {
+            self.check_peer(next.rank(), server).map_err(Answer::Error)?;
+        }
         let (chunk, bytes) = (header.chunk, header.span());
         let claim = self.store.claims().take(chunk, bytes.start()..bytes.end());
         let claim = claim.ok_or_else(busy)?;
@@ -239,6 +249,22 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         let (of, held) = ((class, capability), (claim, pass));
         Ok(Along::new(route, peers, (header, crcs), of, held))
+    }
+
+    /// Whether a server, which has that rank, may be passed anything.
+    fn check_peer(&self, rank: u8, server: SocketAddr) -> Result<(), ErrorReply> {
+        if self.onward.allowed.allows(server) {
+            return Ok(());
+        }
+        tracing::debug!(%server, "nothing is passed on to a server that `peers` does not name");
+        Err(ErrorReply::PeerNotAllowed { rank: rank.into() })
+    }
+
+    /// Passes things on to these servers alone. Default: to any.
+    #[must_use]
+    pub fn peers(mut self, allowed: AllowedPeers) -> Self {
+        self.onward.allowed = allowed;
+        self
     }
 
     /// A write that is passed on has begun: it goes out to those behind, and the store is asked

@@ -31,6 +31,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let (Some(helper), Some((onward, server))) = (plan.helper(), plan.onward()) else {
             return Err(Answer::Unsupported);
         };
+        self.check_peer(onward.rank(), server).map_err(Answer::Error)?;
         let length = plan.target().length;
         if length as usize > self.read_bytes_max {
             let max = self.read_bytes_max as u64;

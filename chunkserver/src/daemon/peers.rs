@@ -1,0 +1,28 @@
+//! The setting of which servers anything is passed on to.
+
+use super::config::DaemonConfig;
+use super::key::Key;
+use super::value;
+
+pub(super) const KEY: Key = Key {
+    name: "peers",
+    kind: "ADDRESSES",
+    doc: "servers that writes, and parts that are made anew, are passed on to, with commas \
+          between: IP or IP:PORT; \"any\" is whatever a client names, \"none\" is nobody",
+    quoted: true,
+    set: |config, text| {
+        config.peers =
+            value::parsed(text, "any, none, or up to 256 addresses with commas between")?;
+        Ok(())
+    },
+    show: |config| config.peers.to_string(),
+};
+
+/// Says that clients choose whom this server connects to, where they do.
+pub(super) fn say_who(config: &DaemonConfig) {
+    if config.peers.is_any() {
+        tracing::info!("writes are passed on to whatever servers clients name: `peers` names some");
+    } else {
+        tracing::info!(peers = %config.peers, "writes are passed on to these servers alone");
+    }
+}
