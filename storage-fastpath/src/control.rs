@@ -355,6 +355,21 @@ pub struct InfoReply {
     /// Interference control, where there is any.
     #[prost(message, optional, boxed, tag = "26")]
     pub interference: Option<Box<InterferenceInfo>>,
+    /// Of the worker that answers: what its handlers of requests with data took: header, payload,
+    /// completion and cleanup. Empty where that is not counted.
+    #[prost(message, repeated, tag = "27")]
+    pub handlers: Vec<HandlerInfo>,
+}
+
+/// What one handler took.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct HandlerInfo {
+    /// Calls.
+    #[prost(uint64, tag = "1")]
+    pub calls: u64,
+    /// Nanoseconds of all of them.
+    #[prost(uint64, tag = "2")]
+    pub ns: u64,
 }
 
 /// What interference control does.

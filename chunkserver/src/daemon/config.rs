@@ -111,6 +111,8 @@ pub struct DaemonConfig {
     pub key_file: Option<PathBuf>,
     /// The servers that anything is passed on to.
     pub peers: AllowedPeers,
+    /// Count what each handler of a request with data takes.
+    pub time_handlers: bool,
     /// The file of tenants; read again when it changes.
     pub tenants_file: Option<PathBuf>,
     /// Bytes a second that the background scrub reads; 0: none.
@@ -213,6 +215,7 @@ impl Default for DaemonConfig {
             interference_least_percent: 5,
             key_file: None,
             peers: AllowedPeers::default(),
+            time_handlers: false,
             tenants_file: None,
             scrub_bytes_per_s: 4 << 20,
             metrics: None,

@@ -422,6 +422,17 @@ pub const KEYS: &[Key] = &[
          changes; \"none\": whoever reaches the server may do everything"
     ),
     peers::KEY,
+    Key {
+        name: "time_handlers",
+        kind: "BOOL",
+        doc: "true to count what the handlers of writes take (towpath_handler_seconds_total)",
+        quoted: false,
+        set: |config, text| {
+            config.time_handlers = value::parsed(text, "true or false, without quotes")?;
+            Ok(())
+        },
+        show: |config| config.time_handlers.to_string(),
+    },
     path!(
         tenants_file,
         "file of tenants: tables like [tenant.web] with reserve = \"80K\", limit and weight; \

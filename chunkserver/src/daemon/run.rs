@@ -332,5 +332,6 @@ fn service_config(config: &DaemonConfig) -> ServiceConfig {
         .link_requests_max(config.link_requests_max as usize)
         .busy_poll(Nanos::from_micros(config.busy_poll_us))
         .idle_wait(Nanos::from_micros(config.idle_wait_us))
+        .time_handlers(config.time_handlers)
         .health(HealthConfig::new().slow_after(Nanos::from_millis(config.slow_after_ms)))
 }

@@ -10,7 +10,7 @@ use super::control::interference;
 use super::histogram::{BOUNDS, Counts, bound_seconds};
 use super::meter::{METHODS, Phase, TENANTS_SHOWN};
 use super::text::{Kind, Labels, Text};
-use crate::service::{ScrubProgress, ServerStats, WorkerFigures};
+use crate::service::{Handler, HandlerTimes, ScrubProgress, ServerStats, WorkerFigures};
 use crate::store::core::DiskState;
 use crate::store::{ReadOnly, StoreStats};
 
@@ -142,6 +142,7 @@ fn requests(text: &mut Text, all: &Collected<'_>) {
     for why in Denied::ALL {
         text.line(name, &[("reason", why.label())], stats.denied[why as usize]);
     }
+    handlers(text, &stats);
     let gauge = |what: fn(&WorkerFigures) -> u64| told().map(what).sum::<u64>();
     let oldest = told().map(|figures| figures.oldest_ns).max().unwrap_or(0);
     ones(
@@ -172,6 +173,24 @@ fn requests(text: &mut Text, all: &Collected<'_>) {
             ),
         ],
     );
+}
+
+/// What the handlers of requests with data took, where that is counted.
+fn handlers(text: &mut Text, stats: &ServerStats) {
+    let HandlerTimes { calls, ns, .. } = stats.handlers;
+    if calls.iter().all(|calls| *calls == 0) {
+        return;
+    }
+    let name = "towpath_handler_calls_total";
+    text.family(name, Kind::Counter, "Calls of handlers of requests with data.");
+    for handler in Handler::ALL {
+        text.line(name, &[("handler", handler.word())], calls[handler as usize]);
+    }
+    let name = "towpath_handler_seconds_total";
+    text.family(name, Kind::Counter, "What all of them took.");
+    for handler in Handler::ALL {
+        text.line(name, &[("handler", handler.word())], ns[handler as usize] as f64 / 1e9);
+    }
 }
 
 fn sum<'a>(told: impl Iterator<Item = &'a WorkerFigures>) -> ServerStats {

@@ -184,6 +184,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             resident_bytes_max: stats.resident_bytes_max,
             uptime_ms: self.endpoint.now().since(self.started).0 / 1_000_000,
             disks: self.disks(),
+            handlers: match self.config.time_handlers {
+                true => self.stats.handlers.info(),
+                false => Vec::new(),
+            },
             interference: self.control.as_ref().map(|control| Box::new(control.report())),
         }
     }

@@ -10,6 +10,7 @@ use towpath_transport::{Device, LinkId, Region, Time};
 
 use super::answer::Answer;
 use super::ask::Ask;
+use super::handlers::Handler;
 use super::onward::Passed;
 use super::server::{ChunkServer, Job};
 use super::trace::{Came, Trace};
@@ -17,25 +18,34 @@ use super::trace::{Came, Trace};
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn on_request(&mut self, request: RpcRequest) {
         let came = Came { began: self.polled, taken: self.endpoint.now() };
+        let handled = self.handler_begins();
         let parsed = self.checked(request.link(), shown(&request));
         let deadline = request.deadline();
         let parsed = match parsed {
             Ok((StorageRequest::Write { header, crcs }, _)) => {
                 let (responder, pieces) = request.into_data();
-                let asked = self.write_at_once((header, crcs), pieces.0);
-                return self.take_or_answer(responder, deadline, asked, came);
+                self.handler_ends(Handler::Header, handled);
+                let writing = self.write_at_once((header, crcs), pieces.0);
+                let handled = self.handler_begins();
+                let asked = writing.and_then(|writing| self.complete_write(writing));
+                self.take_or_answer(responder, deadline, asked, came);
+                return self.handler_ends(Handler::Completion, handled);
             }
             Ok((StorageRequest::Forward { route, header, crcs }, capability)) => {
                 let number = request.id();
                 let (responder, pieces) = request.into_data();
-                let to = (responder, number, deadline);
-                return self.forward_at_once(to, (route, header, crcs), capability, pieces.0);
+                let (key, to) = (responder.request_key(), (responder, number, deadline));
+                self.begin_forward(to, (route, header, crcs), capability);
+                self.handler_ends(Handler::Header, handled);
+                return self.all_at_once(key, pieces.0);
             }
             Ok((StorageRequest::Rebuild { plan, crcs }, capability)) => {
                 let number = request.id();
                 let (responder, pieces) = request.into_data();
-                let to = (responder, number, deadline);
-                return self.rebuild_at_once(to, (plan, crcs), capability, pieces.0);
+                let (key, to) = (responder.request_key(), (responder, number, deadline));
+                self.begin_rebuild(to, (plan, crcs), capability);
+                self.handler_ends(Handler::Header, handled);
+                return self.all_at_once(key, pieces.0);
             }
             parsed => parsed,
         };

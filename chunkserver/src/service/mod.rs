@@ -16,6 +16,7 @@
 //! | `under_way` | how many bytes of each class the store has |
 //! | `tenants` | whose requests are whose, and the tokens that they need |
 //! | `entries` | links that entered a session, and entries that wait for work of older links |
+//! | `handlers` | how long the handlers of requests with data take |
 //! | `health` | the state of links, for logs and for clients that ask |
 //! | `trace` | what becomes of a request, phase by phase, and the log of slow ones |
 //! | `figures` | what is told of a worker to who collects metrics |
@@ -37,6 +38,7 @@ mod drive;
 mod entries;
 mod errors;
 mod figures;
+mod handlers;
 mod health;
 mod intake;
 mod limits;
@@ -61,6 +63,7 @@ pub use config::ServiceConfig;
 pub(crate) use config::cores_to_spare;
 pub use control::InterferenceControl;
 pub(crate) use figures::WorkerFigures;
+pub use handlers::{Handler, HandlerTimes};
 pub use onward::{AllowedPeers, AllowedPeersError};
 pub(crate) use scrubbing::{ScrubBoard, ScrubProgress};
 pub use server::ChunkServer;

@@ -110,7 +110,7 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) drive: Option<Drive>,
     /// Answers of the store end a wait of the endpoint.
     store_wakes: bool,
-    config: ServiceConfig,
+    pub(super) config: ServiceConfig,
     pub(super) waiting: Queues<Job>,
     pub(super) tenants: Tenants,
     /// Tenants with waiting requests, in the order in which they are served.

@@ -4,6 +4,8 @@ use towpath_fastpath::cap::Denied;
 use towpath_rpc::ServerStats as RpcStats;
 use towpath_transport::LinkStats;
 
+use super::handlers::HandlerTimes;
+
 /// Counters of a server since it started; none ever falls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -43,6 +45,8 @@ pub struct ServerStats {
     pub passed_on: u64,
     /// Bytes of their data, once for each server that they were passed on to.
     pub passed_on_bytes: u64,
+    /// What handlers took, where that is counted.
+    pub handlers: HandlerTimes,
     /// What the rpc layer counted.
     pub rpc: RpcStats,
     /// What the transport counted, over all links.
@@ -71,6 +75,7 @@ impl std::ops::AddAssign for ServerStats {
             read_bytes,
             passed_on,
             passed_on_bytes,
+            handlers,
             rpc,
             links,
         } = other;
@@ -91,6 +96,7 @@ impl std::ops::AddAssign for ServerStats {
         self.read_bytes += read_bytes;
         self.passed_on += passed_on;
         self.passed_on_bytes += passed_on_bytes;
+        self.handlers += handlers;
         self.rpc += rpc;
         self.links += links;
     }

@@ -95,21 +95,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
     }
 
-    /// All of a write that is passed on has come at once.
-    pub(in crate::service) fn forward_at_once(
-        &mut self,
-        to: (Responder, u64, Time),
-        write: (Route, WriteHeader, Vec<u32>),
-        capability: Option<Capability>,
-        pieces: impl IntoIterator<Item = Piece>,
-    ) {
-        let request = to.0.request_key();
-        self.begin_forward(to, write, capability);
-        self.all_at_once(request, pieces);
-    }
-
     /// A range is to be made anew: this server helps, or writes what others have made.
-    fn begin_rebuild(
+    pub(in crate::service) fn begin_rebuild(
         &mut self,
         to: (Responder, u64, Time),
         (plan, crcs): (Rebuild, Vec<u32>),
@@ -127,26 +114,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.advance_rebuilding(request);
     }
 
-    /// The same, and all of what the server before has sent is here.
-    pub(in crate::service) fn rebuild_at_once(
+    /// All data of a request that has begun is here.
+    pub(in crate::service) fn all_at_once(
         &mut self,
-        to: (Responder, u64, Time),
-        of: (Rebuild, Vec<u32>),
-        capability: Option<Capability>,
+        request: RequestKey,
         pieces: impl IntoIterator<Item = Piece>,
     ) {
-        let request = to.0.request_key();
-        self.begin_rebuild(to, of, capability);
-        self.all_at_once(request, pieces);
-    }
-
-    /// All data of a request that has begun is here.
-    fn all_at_once(&mut self, request: RequestKey, pieces: impl IntoIterator<Item = Piece>) {
         let mut offset = 0;
         for piece in pieces {
             let at = offset;
             offset += piece.len();
-            self.on_data(request, at, piece);
+            self.on_piece(request, at, piece);
         }
         self.on_whole(request);
     }

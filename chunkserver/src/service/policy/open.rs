@@ -15,6 +15,7 @@ use super::{Context, Effect, Policy, Staged};
 use crate::service::answer::Answer;
 use crate::service::ask::Ask;
 use crate::service::errors::of_unsent;
+use crate::service::handlers::Handler;
 use crate::service::onward::{Adding, Along, PeerId, Ready, Rebuilding};
 use crate::service::server::{Asked, ChunkServer};
 use crate::service::trace::Came;
@@ -167,8 +168,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// A part of a request has come.
     pub(in crate::service) fn on_streamed(&mut self, streamed: Streamed) {
         match streamed {
-            Streamed::Begun(head) => self.begin(head),
-            Streamed::Data { request, offset, piece } => self.on_data(request, offset, piece),
+            Streamed::Begun(head) => {
+                let began = self.handler_begins();
+                self.begin(head);
+                self.handler_ends(Handler::Header, began);
+            }
+            Streamed::Data { request, offset, piece } => self.on_piece(request, offset, piece),
             Streamed::Whole { request } => self.on_whole(request),
             Streamed::Broken { request } => drop(self.end_begun(request)),
         }
@@ -181,17 +186,26 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             // It goes on with what the next server says.
             return;
         }
+        let began = self.handler_begins();
         match self.open.adding(request).map(Adding::complete) {
-            None => self.complete_when_answered(request),
+            None => return self.complete_when_answered(request),
             Some(Ok(())) => self.settle_sum(request),
             Some(Err(answer)) => {
                 self.stats.wire_corrupt += 1;
                 self.refuse_begun(request, answer);
             }
         }
+        self.handler_ends(Handler::Completion, began);
     }
 
-    pub(super) fn on_data(&mut self, request: RequestKey, offset: usize, piece: Piece) {
+    /// A piece of the data of a request is here.
+    pub(super) fn on_piece(&mut self, request: RequestKey, offset: usize, piece: Piece) {
+        let began = self.handler_begins();
+        self.on_data(request, offset, piece);
+        self.handler_ends(Handler::Payload, began);
+    }
+
+    fn on_data(&mut self, request: RequestKey, offset: usize, piece: Piece) {
         let Some(link) = self.open.begun.get(&request).map(|begun| begun.responder.link()) else {
             return;
         };
@@ -287,6 +301,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             return;
         }
         let Some(begun) = self.open.begun.remove(&request) else { return };
+        let at = self.handler_begins();
+        self.complete_begun(request, begun);
+        self.handler_ends(Handler::Completion, at);
+    }
+
+    fn complete_begun(&mut self, request: RequestKey, begun: Begun) {
         if begun.along.is_some() {
             return self.complete_passed(request, begun);
         }
@@ -316,7 +336,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
     }
 
-    fn complete_write(&mut self, mut writing: Writing) -> Result<Ask, Answer> {
+    pub(in crate::service) fn complete_write(
+        &mut self,
+        mut writing: Writing,
+    ) -> Result<Ask, Answer> {
         let mut context = Context::default();
         let completed = self.policy.complete(&mut context, &mut writing);
         self.stats.wire_corrupt += u64::from(context.is_corrupt);
@@ -328,7 +351,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         &mut self,
         (header, crcs): (WriteHeader, Vec<u32>),
         pieces: impl IntoIterator<Item = Piece>,
-    ) -> Result<Ask, Answer> {
+    ) -> Result<Writing, Answer> {
         // It is here, so it can wait; and nothing is gained by staging.
         let mut context = Context { whole_bytes_max: usize::MAX, ..Context::default() };
         let staged = Staged::default();
@@ -337,25 +360,29 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         for piece in pieces {
             let at = offset;
             offset += piece.len();
+            let began = self.handler_begins();
             let taken = self.policy.payload(&mut context, &mut writing, at, piece);
+            self.handler_ends(Handler::Payload, began);
             if let Err(answer) = taken {
                 self.stats.wire_corrupt += u64::from(context.is_corrupt);
                 self.policy.cleanup(writing);
                 return Err(answer);
             }
         }
-        self.complete_write(writing)
+        Ok(writing)
     }
 
     /// Ends a request that is not complete; what still comes of it is dropped.
     fn end_begun(&mut self, request: RequestKey) -> Option<(Responder, Time)> {
         let Begun { responder, deadline, what, along, .. } = self.open.begun.remove(&request)?;
+        let began = self.handler_begins();
         match what {
             What::Write(writing) => self.policy.cleanup(writing),
             What::Rebuilding(rebuilding) => self.leave_rebuilding(&rebuilding),
             What::Other(_) | What::Adding(_) | What::Complete => {}
         }
         along.iter().for_each(|along| self.leave(along));
+        self.handler_ends(Handler::Cleanup, began);
         Some((responder, deadline))
     }
 

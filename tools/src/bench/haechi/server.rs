@@ -28,6 +28,8 @@ pub(crate) struct ServerArgs {
     interference_mean_us: u32,
     #[arg(long, default_value_t = 0)]
     interference_p99_us: u32,
+    #[arg(long)]
+    time_handlers: bool,
 }
 
 /// Room for the records, and more: the map of a store as large as its file system takes 2 % of it.
@@ -50,6 +52,7 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), DaemonError> {
         resident_bytes: args.resident_bytes,
         qos_iops: args.qos_iops,
         tenants_file: args.tenants_file.clone(),
+        time_handlers: args.time_handlers,
         ..DaemonConfig::default()
     };
     let ready = |ready: &_| daemon::print_ready(ready, true);

@@ -20,6 +20,7 @@ pub(super) fn report(
 ) -> Report {
     let mut report = Report::new(study.name, params);
     report.tables.push(table(points, seen));
+    report.tables.push(handlers(points, seen));
     let (ring, bytes, most) = RING;
     for (point, rounds) in points.iter().zip(seen) {
         if (point.policy, point.bytes) == (ring, bytes) {
@@ -82,6 +83,64 @@ fn table(points: &[Point], seen: &[Vec<Seen>]) -> Table {
             Column::new("of_one_most", "most", "", Format::Decimals(2)),
         ],
         rows: points.iter().zip(seen).map(row).collect(),
+    }
+}
+
+/// Header, payload and completion in the tables of the paper, in nanoseconds. A payload handler
+/// there has a packet of 2 KiB, and here a piece of up to 64 KiB. Products are made there by
+/// servers with data parts, and here by those with parity parts.
+fn of_paper(policy: Policy, is_first: bool) -> [Option<f64>; 3] {
+    let of = match (policy, is_first) {
+        (Policy::Ring(2..), true) => [212.0, 193.0, 146.0],
+        (Policy::Tree(3..), true) => [214.0, 2_106.0, 1_487.0],
+        (Policy::Triec(shape), false) if shape.m() == 2 => [215.0, 16_681.0, 105.0],
+        (Policy::Triec(shape), false) if shape.m() == 3 => [215.0, 23_018.0, 82.0],
+        (Policy::Triec(_), _) => return [None; 3],
+        _ => [211.0, 92.0, 107.0],
+    };
+    of.map(Some)
+}
+
+/// What handlers of the first and the last server took.
+fn handlers(points: &[Point], seen: &[Vec<Seen>]) -> Table {
+    let number = |of: Option<f64>| of.map_or(Cell::Absent, Cell::Number);
+    let mut rows = Vec::new();
+    for (point, rounds) in points.iter().zip(seen) {
+        let count = if point.policy.parts() > 1 { 2 } else { 1 };
+        for (end, name) in ["first", "last"].into_iter().enumerate().take(count) {
+            let median = |handler: usize| {
+                let of = rounds.iter().filter_map(|seen| seen.handlers[end][handler]);
+                let of: Samples = of.collect();
+                if of.is_empty() { None } else { Some(of.median()) }
+            };
+            let mut row = vec![
+                Cell::Text(point.policy.to_string()),
+                Cell::Count(point.bytes as u64),
+                Cell::Text(name.into()),
+            ];
+            row.extend((0..4).map(|handler| number(median(handler))));
+            row.extend(of_paper(point.policy, end == 0).map(number));
+            rows.push(row);
+        }
+    }
+    let ns = |name, title| Column::new(name, title, "ns", Format::Decimals(0));
+    Table {
+        name: "handlers",
+        title: "What one call of a handler took at the first and the last server, and in the paper"
+            .to_owned(),
+        columns: vec![
+            Column::new("policy", "policy", "", Format::Plain),
+            Column::new("bytes", "write", "", Format::Bytes),
+            Column::new("server", "server", "", Format::Plain),
+            ns("header_ns", "header"),
+            ns("payload_ns", "payload"),
+            ns("completion_ns", "completion"),
+            ns("cleanup_ns", "cleanup"),
+            ns("paper_header_ns", "paper: header"),
+            ns("paper_payload_ns", "payload"),
+            ns("paper_completion_ns", "completion"),
+        ],
+        rows,
     }
 }
 

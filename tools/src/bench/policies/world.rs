@@ -51,7 +51,13 @@ pub(super) enum WorldError {
 pub(super) struct Seen {
     /// Median of a write, in microseconds.
     pub(super) median_us: f64,
+    /// What handlers took at the first and at the last of the servers.
+    pub(super) handlers: [Means; 2],
 }
+
+/// What one call of header, payload, completion and cleanup took, in nanoseconds; none where there
+/// was no call.
+pub(super) type Means = [Option<f64>; 4];
 
 #[derive(Debug, Deserialize)]
 struct Ready {
@@ -73,7 +79,8 @@ impl World {
         let (mut servers, mut places, mut clients) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
             let folder = dir.path().join(number.to_string());
-            let words = [String::from("bench-server"), format!("--dir={}", folder.display())];
+            let dir = format!("--dir={}", folder.display());
+            let words = [String::from("bench-server"), dir, String::from("--time-handlers")];
             let mut server = Spawned::start("server", &words)?;
             let Ready { listening } = server.next(PATIENCE)?;
             servers.push(server);
@@ -96,6 +103,8 @@ impl World {
         let made: Vec<Pending<()>> =
             parts.iter().map(|client| client.create(chunk, None, NewChunk::default())).collect();
         made.into_iter().try_for_each(Pending::wait)?;
+        let ends = [&parts[0], &parts[parts.len() - 1]];
+        let before = [handlers(ends[0])?, handlers(ends[1])?];
         let mut data = vec![0; bytes];
         Prng::new(self.seed).fill(&mut data);
         let mut took = Vec::with_capacity(writes);
@@ -107,9 +116,11 @@ impl World {
                 took.push(began.elapsed().as_secs_f64() * 1e6);
             }
         }
+        let after = [handlers(ends[0])?, handlers(ends[1])?];
         parts.iter().try_for_each(|client| client.delete(chunk).wait())?;
+        let handlers = [means(before[0], after[0]), means(before[1], after[1])];
         took.sort_by(f64::total_cmp);
-        Ok(Seen { median_us: took[took.len() / 2] })
+        Ok(Seen { median_us: took[took.len() / 2], handlers })
     }
 
     fn write(
@@ -165,4 +176,21 @@ impl World {
         }
         Ok(asked.into_iter().try_for_each(Pending::wait)?)
     }
+}
+
+/// Calls of each handler of a server so far, and nanoseconds.
+type Counts = [(u64, u64); 4];
+
+fn handlers(client: &Client) -> Result<Counts, ClientError> {
+    let told = client.info().wait()?.handlers;
+    // Of a server of one worker: it is that of all its requests.
+    Ok(std::array::from_fn(|at| told.get(at).map_or((0, 0), |of| (of.calls, of.ns))))
+}
+
+fn means(before: Counts, after: Counts) -> Means {
+    std::array::from_fn(|at| {
+        let calls = after[at].0.saturating_sub(before[at].0);
+        let ns = after[at].1.saturating_sub(before[at].1);
+        (calls > 0).then(|| ns as f64 / calls as f64)
+    })
 }
