@@ -124,13 +124,12 @@ pub(crate) fn mostly_differing(
     layout: &Layout,
     found: &[Part],
     (sources, patients): (ShardSet, &[(usize, Subject)]),
-    is_damaged: bool,
 ) -> Result<(ShardSet, u64), SpreadError> {
     let set: ShardSet = patients.iter().map(|(part, _)| *part).collect();
     let Some((offset, bytes)) = layout.stripes().windows(WINDOW_BYTES).next() else {
         return Ok((ShardSet::NONE, 0));
     };
-    let (by, compared) = compared_by(layout.policy, (sources, set), is_damaged);
+    let (by, compared) = compared_by(layout.policy, (sources, set), false);
     let mut subjects = compared_ones(layout, found, compared);
     patients.iter().for_each(|(part, subject)| subjects[*part] = Ok(subject.clone()));
     let mut survey = Survey::new(servers, layout, by, subjects);

@@ -230,12 +230,13 @@ impl Servers {
     ) -> Result<Vec<(usize, Subject)>, SpreadError> {
         let mut patients = patients(self, layout, found, bad);
         patients.retain(|(part, _)| !options.anew.contains(*part));
-        if options.by_client || patients.is_empty() {
+        // Of damage a scrub has found how little there is.
+        if options.by_client || patients.is_empty() || !options.also.is_empty() {
             return Ok(patients);
         }
         // Servers make a part among themselves with fewer bytes than a client needs for most of it.
-        let (of, is_damaged) = ((sources, &patients[..]), !options.also.is_empty());
-        let (mostly, compared) = mostly_differing(self, layout, found, of, is_damaged)?;
+        let of = (sources, &patients[..]);
+        let (mostly, compared) = mostly_differing(self, layout, found, of)?;
         repaired.bytes_compared = compared;
         patients.retain(|(part, _)| !mostly.contains(*part));
         Ok(patients)
