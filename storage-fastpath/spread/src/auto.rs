@@ -12,8 +12,8 @@ use crate::layout::Node;
 use crate::policy::{COPIES_MAX, Policy, PolicyError};
 use crate::servers::Servers;
 
-/// Writes whose times are compared: of a slice, and of as much as every server takes at a time. What
-/// the longer one takes more is what a port takes for the bytes between.
+/// Writes whose times are compared: of a slice, and of as much as every server takes at a time.
+/// What the longer one takes more is what a port takes for the bytes between.
 const SHORT_BYTES: usize = 4 << 10;
 const LONG_BYTES: usize = 64 << 10;
 

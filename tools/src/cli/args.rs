@@ -10,12 +10,11 @@ use super::bytes::parse_size;
 use super::cap::CapArgs;
 use super::qos::QosArgs;
 use super::sim::SimArgs;
-use super::spread::{RepairArgs, ScrubArgs, Wanted};
+use super::spread::{RepairArgs, ScrubArgs, SpreadArgs};
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
 use crate::bench::{classes, haechi, kv};
 use crate::device::DeviceArgs;
-use towpath_spread::Costs;
 use towpath_transport::{Class, DeviceName, Mtu, PATHS_MAX};
 
 const AFTER_HELP: &str = "\
@@ -323,33 +322,6 @@ pub(crate) struct PutArgs {
     pub(super) pipeline: PipelineArgs,
     #[command(flatten)]
     pub(super) link: LinkArgs,
-}
-
-/// How a file is stored on several servers.
-#[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct SpreadArgs {
-    /// Store one file on several servers, with commas between, by --policy; its layout is written
-    /// to a file, which `get`, `stat`, `rm`, `scrub` and `repair` take
-    #[arg(long, value_name = "SERVERS", value_delimiter = ',', requires = "policy")]
-    pub(super) servers: Vec<String>,
-    /// How the file is spread: flat:COPIES (this command sends each copy), ring:COPIES or
-    /// tree:COPIES (servers pass it on), auto:COPIES (whichever of these takes the shortest time),
-    /// or rs:DATA+PARITY
-    #[arg(long, value_name = "POLICY", requires = "servers")]
-    pub(super) policy: Option<Wanted>,
-    /// What auto:COPIES is chosen by, in place of a short measurement: picoseconds of a port for
-    /// 1,024 bytes, nanoseconds of a step from server to server, and of a fork
-    #[arg(long, value_name = "PS,NS,NS", requires = "policy")]
-    pub(super) costs: Option<Costs>,
-    /// On how many servers it must be durable [default: all]
-    #[arg(long, value_name = "N", requires = "servers")]
-    pub(super) least: Option<usize>,
-    /// File to make of the layout [default: FILE.layout]; with --at that of the file to change
-    #[arg(long, value_name = "FILE")]
-    pub(super) layout: Option<PathBuf>,
-    /// Write FILE over the bytes from this one on of the file that --layout tells of
-    #[arg(long, value_name = "OFFSET", requires = "layout", conflicts_with = "servers")]
-    pub(super) at: Option<u64>,
 }
 
 /// What a command is about: a chunk of one server, or a file on several.

@@ -34,7 +34,7 @@ pub(crate) use at::put_at;
 use file::LayoutFile;
 pub(super) use repair::{RepairArgs, repair};
 use wanted::Chosen;
-pub(super) use wanted::Wanted;
+pub(super) use wanted::SpreadArgs;
 
 /// Bytes of a layout's text: longer files are none.
 const LAYOUT_BYTES_MAX: u64 = 64 << 10;

@@ -1,12 +1,41 @@
 //! `--policy`: a policy as it is, or so many copies by the way that takes the shortest time.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::Args as ClapArgs;
 use serde::Serialize;
 use towpath_spread::{Choice, Costs, Policy, PolicyError, Servers, SpreadError};
 
 use crate::cli::error::{CliError, SpreadFailed};
+
+/// How a file is stored on several servers.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct SpreadArgs {
+    /// Store one file on several servers, with commas between, by --policy; its layout is written
+    /// to a file, which `get`, `stat`, `rm`, `scrub` and `repair` take
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',', requires = "policy")]
+    pub(in crate::cli) servers: Vec<String>,
+    /// How the file is spread: flat:COPIES (this command sends each copy), ring:COPIES or
+    /// tree:COPIES (servers pass it on), auto:COPIES (whichever of these takes the shortest time),
+    /// or rs:DATA+PARITY
+    #[arg(long, value_name = "POLICY", requires = "servers")]
+    pub(in crate::cli) policy: Option<Wanted>,
+    /// What auto:COPIES is chosen by, in place of a short measurement: picoseconds of a port for
+    /// 1,024 bytes, nanoseconds of a step from server to server, and of a fork
+    #[arg(long, value_name = "PS,NS,NS", requires = "policy")]
+    pub(in crate::cli) costs: Option<Costs>,
+    /// On how many servers it must be durable [default: all]
+    #[arg(long, value_name = "N", requires = "servers")]
+    pub(in crate::cli) least: Option<usize>,
+    /// File to make of the layout [default: FILE.layout]; with --at that of the file to change
+    #[arg(long, value_name = "FILE")]
+    pub(in crate::cli) layout: Option<PathBuf>,
+    /// Write FILE over the bytes from this one on of the file that --layout tells of
+    #[arg(long, value_name = "OFFSET", requires = "layout", conflicts_with = "servers")]
+    pub(in crate::cli) at: Option<u64>,
+}
 
 /// What a file counts as whose length is not known: long.
 const UNKNOWN_BYTES: u64 = 1 << 30;
