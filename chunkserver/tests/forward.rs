@@ -11,6 +11,7 @@ use common::{Client, LONG, Process, Running, config, pattern, refusal};
 use tempfile::TempDir;
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_chunkserver::service::StopReason;
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::cap::{Capability, Denied, Grant, KeyRing, Rights, Scope};
 use towpath_fastpath::{
@@ -136,6 +137,12 @@ fn nobody_makes_a_write_that_somebody_else_refuses() {
             row.forward(&route, chunk, 0, &pattern(100, 1)).expect("all have it");
         }
     }
+    row.clients.clear();
+    let stopped: Vec<_> =
+        row.servers.into_iter().map(|server| server.stop().stats.stopped).collect();
+    // Of two kinds two writes each.
+    assert!(stopped.iter().all(|of| of[StopReason::Refused as usize] == 4), "{stopped:?}");
+    assert_eq!(stopped[0][StopReason::Chain as usize], 16);
 }
 
 #[test]

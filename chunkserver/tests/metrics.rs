@@ -136,6 +136,7 @@ fn requests_are_told_by_phase_class_and_tenant_and_the_store_by_what_it_did() {
         ("towpath_requests_total{method=\"write\",result=\"done\"}", 5.0),
         ("towpath_requests_total{method=\"read\",result=\"done\"}", 1.0),
         ("towpath_requests_total{method=\"read\",result=\"failed\"}", 1.0),
+        ("towpath_requests_stopped_total{reason=\"client_gone\"}", 0.0),
         ("towpath_requests_slow_total", 0.0),
         ("towpath_write_bytes_total", 50_000.0),
         ("towpath_read_bytes_total", 10_000.0),

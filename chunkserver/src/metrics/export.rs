@@ -10,7 +10,9 @@ use super::control::interference;
 use super::histogram::{BOUNDS, Counts, bound_seconds};
 use super::meter::{METHODS, Phase, TENANTS_SHOWN};
 use super::text::{Kind, Labels, Text};
-use crate::service::{Handler, HandlerTimes, ScrubProgress, ServerStats, WorkerFigures};
+use crate::service::{
+    Handler, HandlerTimes, ScrubProgress, ServerStats, StopReason, WorkerFigures,
+};
 use crate::store::core::DiskState;
 use crate::store::{ReadOnly, StoreStats};
 
@@ -141,6 +143,11 @@ fn requests(text: &mut Text, all: &Collected<'_>) {
     text.family(name, Kind::Counter, "Requests that no capability allowed, by reason.");
     for why in Denied::ALL {
         text.line(name, &[("reason", why.label())], stats.denied[why as usize]);
+    }
+    let name = "towpath_requests_stopped_total";
+    text.family(name, Kind::Counter, "Requests that stopped half-way, by reason.");
+    for reason in StopReason::ALL {
+        text.line(name, &[("reason", reason.label())], stats.stopped[reason as usize]);
     }
     handlers(text, &stats);
     let gauge = |what: fn(&WorkerFigures) -> u64| told().map(what).sum::<u64>();

@@ -16,6 +16,7 @@ use super::errors::{
 use super::scrubbing::{ScrubBoard, ScrubProgress};
 use super::server::{Asked, ChunkServer, Job};
 use super::sketch::sketched;
+use super::stops::{Matter, StopReason};
 use crate::store::core::Told;
 use crate::store::disks::DiskStatus;
 use crate::store::{
@@ -84,7 +85,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         trace.answer(now, flush_ns);
         pass.iter().for_each(|pass| pass.end());
         self.tenants.done(tokens);
-        let chunk = ask.place().map(|place| place.chunk).unwrap_or_default();
+        let place = ask.place().map(|place| (place.chunk, place.offset, place.byte_len));
+        let chunk = place.map(|(chunk, ..)| chunk).unwrap_or_default();
         let answer = match (reply, ask) {
             (Reply::Chain(result), _) => done(result.map_err(|error| of_chain(chunk, error))),
             (Reply::Create(result), _) => done(result.map_err(|error| of_create(chunk, error))),
@@ -131,6 +133,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 Answer::Error(ErrorReply::CommitFailed)
             }
         };
+        let unmade = passed.as_ref().and_then(|passed| passed.unmade(&answer));
+        if let (Some(kind), Some(place)) = (unmade, place) {
+            let matter = Matter { kind, place };
+            self.note_stopped(responder.link(), matter, StopReason::Unmade);
+        }
         let answer = answer.of_passed(passed.as_ref());
         self.answer_traced(responder, deadline, answer, Some((trace, price.tenant)));
     }

@@ -23,7 +23,8 @@
 //! | `locate` | where resident chunks lie in memory, and which links may read it |
 //! | `scrub` | a scrub over several steps |
 //! | `scrubbing` | how far the background scrub is |
-//! | `refusals` | clients that were turned away, in the log |
+//! | `stops` | requests that stopped half-way: told, counted, logged |
+//! | `pace` | lines of the log that anyone can cause |
 //! | `errors` | error replies for errors of the store |
 //! | `sketch` | four bytes of each slice that was read |
 //! | `spare` | lists that are kept for reuse |
@@ -44,9 +45,9 @@ mod intake;
 mod limits;
 mod locate;
 mod onward;
+mod pace;
 mod policy;
 mod queues;
-mod refusals;
 mod scrub;
 mod scrubbing;
 mod server;
@@ -54,6 +55,7 @@ mod sketch;
 mod spare;
 mod start;
 mod stats;
+mod stops;
 mod tenants;
 mod trace;
 mod under_way;
@@ -68,3 +70,4 @@ pub use onward::{AllowedPeers, AllowedPeersError};
 pub(crate) use scrubbing::{ScrubBoard, ScrubProgress};
 pub use server::ChunkServer;
 pub use stats::ServerStats;
+pub use stops::{StopReason, Stopped, StoppedKind};

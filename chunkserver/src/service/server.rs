@@ -23,11 +23,12 @@ use super::limits::{
 };
 use super::locate::Grants;
 use super::onward::{Onward, Passed};
+use super::pace::Pace;
 use super::policy::{Open, StoreWrite};
 use super::queues::Queues;
-use super::refusals::Refusals;
 use super::scrubbing::ScrubBoard;
 use super::stats::ServerStats;
+use super::stops::StopReason;
 use super::tenants::{Price, Tenants};
 use super::trace::{SlowLog, Trace};
 use super::under_way::UnderWay;
@@ -125,7 +126,7 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) waits_for_control: bool,
     answers: VecDeque<Answered>,
     pub(super) entries: Entries,
-    refusals: Refusals,
+    refusals: Pace,
     pub(super) grants: Grants,
     /// What is done with writes while their data arrives.
     pub(super) policy: StoreWrite,
@@ -188,7 +189,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             waits_for_control: false,
             answers: VecDeque::new(),
             entries: Entries::default(),
-            refusals: Refusals::default(),
+            refusals: Pace::default(),
             grants: Grants::default(),
             policy: StoreWrite::default(),
             open: Open::default(),
@@ -359,7 +360,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             Event::AcceptFailed { from, error } => {
                 self.stats.links_refused += 1;
-                self.refusals.log(self.endpoint.now(), from, &error);
+                self.refusals.log_refusal(self.endpoint.now(), from, &error);
             }
             Event::LinkDown { link, reason } => {
                 self.stats.links_down += 1;
@@ -393,7 +394,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// data goes, and with it the credit that it held. What the store has goes on; its answer is
     /// not sent, and tells what became of the request.
     fn on_cancelled(&mut self, link: LinkId, request: RequestKey) {
-        if self.give_up_begun(request) {
+        if self.give_up_begun(request, StopReason::Cancelled) {
             self.stats.cancelled += 1;
             return;
         }

@@ -5,6 +5,7 @@ use towpath_rpc::ServerStats as RpcStats;
 use towpath_transport::LinkStats;
 
 use super::handlers::HandlerTimes;
+use super::stops::StopReason;
 
 /// Counters of a server since it started; none ever falls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct ServerStats {
     /// Requests that no capability allowed, by reason
     /// ([`Denied`]).
     pub denied: [u64; Denied::ALL.len()],
+    /// Requests that stopped half-way, by reason ([`StopReason`]).
+    pub stopped: [u64; StopReason::ALL.len()],
     /// The most requests that waited for room in the store's queue or for a buffer.
     pub waiting_max: u64,
     /// Writes with a slice that did not have its checksum when it arrived.
@@ -68,6 +71,7 @@ impl std::ops::AddAssign for ServerStats {
             fenced,
             malformed,
             denied,
+            stopped,
             waiting_max,
             wire_corrupt,
             write_bytes,
@@ -89,6 +93,7 @@ impl std::ops::AddAssign for ServerStats {
         self.fenced += fenced;
         self.malformed += malformed;
         self.denied.iter_mut().zip(denied).for_each(|(sum, more)| *sum += more);
+        self.stopped.iter_mut().zip(stopped).for_each(|(sum, more)| *sum += more);
         self.waiting_max = self.waiting_max.max(waiting_max);
         self.wire_corrupt += wire_corrupt;
         self.write_bytes += write_bytes;

@@ -54,6 +54,11 @@ impl Tenants {
         self.numbers.get(link.index()).copied().unwrap_or(0)
     }
 
+    /// The tenant of a link.
+    pub(super) fn of(&self, link: LinkId) -> TenantId {
+        self.links.as_ref().map(|links| links.of(link)).unwrap_or_default()
+    }
+
     /// The name of a tenant, for people; where none is kept apart it is that of all.
     pub(super) fn name(&self, tenant: TenantId) -> String {
         let names = self.qos().map(Qos::names).unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::service::ask::Ask;
 use crate::service::policy::{Staged, runs};
 use crate::service::server::ChunkServer;
 use crate::service::trace::Came;
-use crate::store::{Held, Hold, SLICE_BYTES, SumEnd, SumName, Sums, writer_crcs};
+use crate::store::{ChunkId, Held, Hold, SLICE_BYTES, SumEnd, SumName, Sums, writer_crcs};
 
 /// The data part of a stripe while it comes, at a server with a parity part.
 #[derive(Debug)]
@@ -59,6 +59,11 @@ impl Adding {
         let name = SumName { chunk, offset, byte_len, stamp, shape, parity };
         let (sums, sum) = (Arc::clone(sums), Of::None(name));
         Ok(Self { header, crcs, from, rank, cut: Vec::new(), sums, sum })
+    }
+
+    /// Its chunk, and which bytes.
+    pub(in crate::service) fn place(&self) -> (ChunkId, u64, u64) {
+        (self.header.chunk, self.header.offset, self.header.length.into())
     }
 
     /// A piece is here: it is checked and added, and its buffer is free again.

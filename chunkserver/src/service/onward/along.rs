@@ -14,6 +14,7 @@ use super::is_for_later;
 use super::peers::PeerId;
 use crate::service::answer::Answer;
 use crate::service::ask::Ask;
+use crate::service::stops::{Matter, StoppedKind};
 use crate::store::{ChunkId, Claim, Hold, Pass};
 
 /// Data that goes on.
@@ -50,6 +51,7 @@ pub(in crate::service) struct Along {
     pub(super) body: Vec<u8>,
     pub(super) byte_len: u32,
     chunk: ChunkId,
+    offset: u64,
     class: Class,
     arrived: usize,
     /// The store would make it.
@@ -83,6 +85,7 @@ impl Drop for Held {
 /// What a write that all behind have made is told by from others.
 #[derive(Debug)]
 pub(in crate::service) struct Passed {
+    kind: StoppedKind,
     /// Of this server.
     rank: u8,
     /// Others have made it.
@@ -105,9 +108,15 @@ impl Passed {
         self.is_made_elsewhere || self.sum.is_some()
     }
 
+    /// What it is, where others have made it and it was answered so here.
+    pub(in crate::service) fn unmade(&self, answer: &Answer) -> Option<StoppedKind> {
+        (self.is_made_elsewhere && !answer.is_good()).then_some(self.kind)
+    }
+
     /// Of a sum that is stored for all who have added to it.
     pub(super) fn of_sum(rank: u8, sum: Hold) -> Self {
-        Self { rank, is_made_elsewhere: false, sum: Some(sum), _held: None }
+        let kind = StoppedKind::Sum;
+        Self { kind, rank, is_made_elsewhere: false, sum: Some(sum), _held: None }
     }
 
     /// What its client is told: that this server failed where others have made it.
@@ -158,6 +167,7 @@ impl Along {
             body,
             byte_len: header.length,
             chunk: header.chunk,
+            offset: header.offset,
             class,
             arrived: 0,
             is_allowed: is_last,
@@ -169,6 +179,12 @@ impl Along {
             held: Held { _claim: claim, pass },
             route,
         }
+    }
+
+    /// What it is about.
+    pub(in crate::service) fn matter(&self) -> Matter {
+        let place = (self.chunk, self.offset, self.byte_len.into());
+        Matter { kind: Matter::kind_of(self.route.kind()), place }
     }
 
     pub(in crate::service) fn chunk(&self) -> ChunkId {
@@ -303,7 +319,8 @@ impl Along {
     pub(super) fn into_passed(self) -> Passed {
         let is_made_elsewhere = !self.next.is_empty();
         let (rank, held) = (self.route.rank(), Some(self.held));
-        Passed { rank, is_made_elsewhere, sum: None, _held: held }
+        let kind = Matter::kind_of(self.route.kind());
+        Passed { kind, rank, is_made_elsewhere, sum: None, _held: held }
     }
 }
 
@@ -325,5 +342,22 @@ impl Next {
     /// It is known that it was not made there, nor behind.
     fn is_unmade(&self) -> bool {
         matches!(self.ended, Some(Err(error)) if error.fate() == Fate::DidNotHappen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_have_made_and_this_server_has_not_counts_as_unmade() {
+        let passed = |is_made_elsewhere| {
+            let (kind, rank, sum) = (StoppedKind::Copy, 1, None);
+            Passed { kind, rank, is_made_elsewhere, sum, _held: None }
+        };
+        let failed = Answer::Error(ErrorReply::CommitFailed);
+        assert_eq!(passed(true).unmade(&failed), Some(StoppedKind::Copy));
+        assert_eq!(passed(true).unmade(&Answer::Changed(1)), None);
+        assert_eq!(passed(false).unmade(&failed), None);
     }
 }

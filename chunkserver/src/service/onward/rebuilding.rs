@@ -13,7 +13,7 @@ use towpath_transport::Class;
 
 use super::peers::PeerId;
 use crate::service::tenants::Price;
-use crate::store::Pass;
+use crate::store::{ChunkId, Pass};
 
 /// Bytes of a sum that go on together where they are here together: a piece of a message.
 const SENT_BYTES: usize = 64 << 10;
@@ -92,6 +92,12 @@ impl Rebuilding {
             unsent: byte_len,
             pass,
         }
+    }
+
+    /// The chunk that is made, and which bytes of it.
+    pub(in crate::service) fn place(&self) -> (ChunkId, u64, u64) {
+        let header = self.onward.write_header();
+        (header.chunk, header.offset, header.length.into())
     }
 
     /// Bytes of the range.

@@ -18,6 +18,7 @@ use crate::service::errors::of_unsent;
 use crate::service::handlers::Handler;
 use crate::service::onward::{Adding, Along, PeerId, Ready, Rebuilding};
 use crate::service::server::{Asked, ChunkServer};
+use crate::service::stops::{Matter, StopReason, StoppedKind, Stops};
 use crate::service::trace::Came;
 use crate::store::disks::{Target, Unsent};
 use crate::store::{ChunkId, Request};
@@ -39,6 +40,18 @@ pub(super) struct Begun {
 }
 
 impl Begun {
+    /// What it is about.
+    fn matter(&self) -> Matter {
+        let (kind, place) = match (&self.along, &self.what) {
+            (Some(along), _) => return along.matter(),
+            (None, What::Write(writing)) => (StoppedKind::Write, writing.place()),
+            (None, What::Adding(adding)) => (StoppedKind::Sum, adding.place()),
+            (None, What::Rebuilding(rebuilding)) => (StoppedKind::Rebuild, rebuilding.place()),
+            (None, What::Other(_) | What::Complete) => (StoppedKind::Other, Default::default()),
+        };
+        Matter { kind, place }
+    }
+
     /// Others may have made it: whoever still waits for it, it goes on.
     fn must_go_on(&self) -> bool {
         match &self.what {
@@ -71,11 +84,14 @@ pub(in crate::service) struct Open {
     pub(super) unwanted: (Sender<Unwanted>, Receiver<Unwanted>),
     /// One of them whose disk's queue had no room.
     waiting: Option<Unwanted>,
+    /// Those that stopped half-way.
+    pub(in crate::service) stops: Stops,
 }
 
 impl Default for Open {
     fn default() -> Self {
-        Self { begun: BTreeMap::new(), next_stage: 0, unwanted: unbounded(), waiting: None }
+        let (waiting, stops) = (None, Stops::default());
+        Self { begun: BTreeMap::new(), next_stage: 0, unwanted: unbounded(), waiting, stops }
     }
 }
 
@@ -175,7 +191,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             Streamed::Data { request, offset, piece } => self.on_piece(request, offset, piece),
             Streamed::Whole { request } => self.on_whole(request),
-            Streamed::Broken { request } => drop(self.end_begun(request)),
+            Streamed::Broken { request } => {
+                drop(self.end_begun(request, Some(StopReason::Abandoned)));
+            }
         }
     }
 
@@ -373,8 +391,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     /// Ends a request that is not complete; what still comes of it is dropped.
-    fn end_begun(&mut self, request: RequestKey) -> Option<(Responder, Time)> {
-        let Begun { responder, deadline, what, along, .. } = self.open.begun.remove(&request)?;
+    fn end_begun(
+        &mut self,
+        request: RequestKey,
+        why: Option<StopReason>,
+    ) -> Option<(Responder, Time)> {
+        let begun = self.open.begun.remove(&request)?;
+        let matter = begun.matter();
+        let Begun { responder, deadline, what, along, .. } = begun;
         let began = self.handler_begins();
         match what {
             What::Write(writing) => self.policy.cleanup(writing),
@@ -382,23 +406,31 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             What::Other(_) | What::Adding(_) | What::Complete => {}
         }
         along.iter().for_each(|along| self.leave(along));
+        if let Some(reason) = why {
+            self.note_stopped(responder.link(), matter, reason);
+        }
         self.handler_ends(Handler::Cleanup, began);
         Some((responder, deadline))
     }
 
     pub(in crate::service) fn refuse_begun(&mut self, request: RequestKey, answer: Answer) {
-        if let Some((responder, deadline)) = self.end_begun(request) {
+        let why = StopReason::of(&answer);
+        if let Some((responder, deadline)) = self.end_begun(request, why) {
             self.answer(responder, deadline, answer);
         }
     }
 
     /// Gives up a request that nobody waits for any more; says whether it was one that has begun.
-    pub(in crate::service) fn give_up_begun(&mut self, request: RequestKey) -> bool {
+    pub(in crate::service) fn give_up_begun(
+        &mut self,
+        request: RequestKey,
+        why: StopReason,
+    ) -> bool {
         if self.open.begun.get(&request).is_some_and(Begun::must_go_on) {
             // What becomes of it is told when it has ended.
             return true;
         }
-        let Some((responder, _)) = self.end_begun(request) else { return false };
+        let Some((responder, _)) = self.end_begun(request, Some(why)) else { return false };
         self.rpc.abandon(&mut self.endpoint, responder, Fate::DidNotHappen);
         true
     }
@@ -409,7 +441,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let begun = self.open.begun.iter().filter(|(_, begun)| is_its(begun));
         let begun: Vec<RequestKey> = begun.map(|(request, _)| *request).collect();
         for request in begun {
-            self.end_begun(request);
+            self.end_begun(request, Some(StopReason::ClientGone));
         }
     }
 
@@ -419,7 +451,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let is_over = |begun: &Begun| begun.deadline <= now && !begun.must_go_on();
         let over = begun.filter(|(_, begun)| is_over(begun)).map(|(key, _)| *key);
         let over: Vec<RequestKey> = over.collect();
-        over.iter().filter(|request| self.give_up_begun(**request)).count()
+        let why = StopReason::Deadline;
+        over.iter().filter(|request| self.give_up_begun(**request, why)).count()
     }
 
     /// Has the store forget what it staged for writes that were given up.

@@ -36,6 +36,11 @@ pub(in crate::service) struct Writing {
 }
 
 impl Writing {
+    /// Its chunk, and which bytes.
+    pub(super) fn place(&self) -> (ChunkId, u64, u64) {
+        (self.header.chunk, self.header.offset, self.header.length.into())
+    }
+
     pub(super) fn chunk(&self) -> ChunkId {
         self.header.chunk
     }

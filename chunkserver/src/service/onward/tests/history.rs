@@ -250,10 +250,13 @@ impl History {
     fn rest(&mut self) -> Result<(), String> {
         self.scene.is_late = true;
         self.pass(REST)?;
-        for (server, node) in self.scene.nodes.iter().enumerate() {
-            let Some(life) = &node.life else { continue };
+        for (server, node) in self.scene.nodes.iter_mut().enumerate() {
+            let Some(life) = &mut node.life else { continue };
             life.left().map_err(|left| format!("server {server}: {left}"))?;
-            self.scene.ground.log.tally.bytes_staged += life.server.stats().staged_bytes;
+            life.told().map_err(|wrong| format!("server {server}: {wrong}"))?;
+            let (stats, tally) = (life.server.stats(), &mut self.scene.ground.log.tally);
+            tally.bytes_staged += stats.staged_bytes;
+            tally.stopped.iter_mut().zip(stats.stopped).for_each(|(sum, more)| *sum += more);
         }
         for (number, actor) in self.scene.actors.iter().enumerate() {
             let Some(Actor { client, .. }) = actor else { continue };

@@ -7,6 +7,7 @@ use towpath_base::Prng;
 use towpath_fastpath::SLICE_BYTES;
 
 use super::register::{self, Deed, Op};
+use crate::service::StopReason;
 
 /// Which copy of which bytes: all copies of the chunk of copies, or a data part of the stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +59,8 @@ pub(super) struct Tally {
     pub(super) clients_killed: u64,
     pub(super) bytes_staged: u64,
     pub(super) packets: u64,
+    /// Requests that stopped half-way, by reason.
+    pub(super) stopped: [u64; StopReason::ALL.len()],
 }
 
 impl std::ops::AddAssign for Tally {
@@ -75,6 +78,7 @@ impl std::ops::AddAssign for Tally {
         self.clients_killed += other.clients_killed;
         self.bytes_staged += other.bytes_staged;
         self.packets += other.packets;
+        self.stopped.iter_mut().zip(other.stopped).for_each(|(sum, more)| *sum += more);
     }
 }
 

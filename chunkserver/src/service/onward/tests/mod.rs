@@ -28,6 +28,8 @@ use history::{has_stripes, run};
 use log::Tally;
 use server::Bug;
 
+use crate::service::StopReason;
+
 /// How many histories, for long runs.
 const COUNT_VARIABLE: &str = "TOWPATH_HISTORIES";
 const COUNT: u64 = 150;
@@ -56,6 +58,18 @@ fn what_servers_pass_on_is_one_register_for_each_slice_and_leaves_nothing_behind
         }
     }
     println!("{all:?}");
+    if count == COUNT {
+        let stopped = |reason: StopReason| all.stopped[reason as usize];
+        for reason in [
+            StopReason::Cancelled,
+            StopReason::ClientGone,
+            StopReason::Abandoned,
+            StopReason::Deadline,
+            StopReason::Chain,
+        ] {
+            assert!(stopped(reason) > 0, "no {}: {:?}", reason.label(), all.stopped);
+        }
+    }
 }
 
 #[test]

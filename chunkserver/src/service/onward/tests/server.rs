@@ -11,8 +11,9 @@ use towpath_sim::{HostId, VirtualLink, World};
 use towpath_transport::{Endpoint, EndpointConfig, LinkId, Side};
 
 use super::super::Onward;
-use crate::service::ServiceConfig;
+use super::work::{COPIES, PARTS};
 use crate::service::server::ChunkServer;
+use crate::service::{ServiceConfig, StopReason, Stopped, StoppedKind};
 use crate::store::core::{CoreConfig, DriverConfig, StoreCore, StoreDriver};
 
 /// The device of each host.
@@ -163,6 +164,28 @@ impl Life {
         is_nothing("waiting writes", waiting.len() + ready.len() + adding.len())?;
         is_nothing("writes that were sent on", sent.len())?;
         left_of(server.endpoint())
+    }
+
+    /// Whether it has told of every request that stopped half-way, and of what it was.
+    pub(super) fn told(&mut self) -> Result<(), String> {
+        let mut told = [0; StopReason::ALL.len()];
+        while let Some(stopped) = self.server.next_stopped() {
+            let Stopped { kind, reason, chunk, byte_len, .. } = &stopped;
+            told[*reason as usize] += 1;
+            let is_it = match kind {
+                StoppedKind::Copy => *chunk == COPIES,
+                StoppedKind::Data | StoppedKind::Sum => *chunk == PARTS,
+                StoppedKind::Write | StoppedKind::Rebuild | StoppedKind::Other => false,
+            };
+            if !is_it || *byte_len == 0 {
+                return Err(format!("nobody asked for what stopped: {stopped:?}"));
+            }
+        }
+        let counted = self.server.stats().stopped;
+        match told == counted {
+            true => Ok(()),
+            false => Err(format!("{counted:?} stopped, and {told:?} were told")),
+        }
     }
 
     /// Ends it as a power cut does.

@@ -1,4 +1,4 @@
-//! Clients that were turned away, in the log: not more often than somebody can read.
+//! Lines of the log that anyone can cause: not more often than somebody can read.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -7,26 +7,26 @@ use towpath_transport::Time;
 
 use super::limits::REFUSAL_LOG_EVERY;
 
-/// Anyone who reaches the listening address can be turned away as often as they like, which must
-/// not fill the log.
+/// When a line of the log is due. Anyone who reaches the listening address can be turned away, or
+/// stop half-way, as often as they like, which must not fill the log.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(super) struct Pace {
     /// When the next one is logged.
     due: Time,
     /// Those that were not logged since the last one that was.
     untold: u64,
 }
 
-impl Refusals {
-    /// Logs a refusal, or counts it for the next line.
-    pub(super) fn log(&mut self, now: Time, from: SocketAddr, error: &dyn Display) {
+impl Pace {
+    /// Logs that a client was turned away, or counts it for the next line.
+    pub(super) fn log_refusal(&mut self, now: Time, from: SocketAddr, error: &dyn Display) {
         if let Some(others) = self.others_when_due(now) {
             tracing::warn!(%from, %error, others, "a client was turned away");
         }
     }
 
     /// How many there were since the last line, when another line is due.
-    fn others_when_due(&mut self, now: Time) -> Option<u64> {
+    pub(super) fn others_when_due(&mut self, now: Time) -> Option<u64> {
         if now < self.due {
             self.untold += 1;
             return None;
@@ -42,13 +42,13 @@ mod tests {
 
     #[test]
     fn a_flood_is_a_line_now_and_then_with_the_number_of_the_others() {
-        let mut refusals = Refusals::default();
-        assert_eq!(refusals.others_when_due(Time::ZERO), Some(0));
+        let mut pace = Pace::default();
+        assert_eq!(pace.others_when_due(Time::ZERO), Some(0));
         for _ in 0..1000 {
-            assert_eq!(refusals.others_when_due(Time::ZERO), None);
+            assert_eq!(pace.others_when_due(Time::ZERO), None);
         }
         let later = Time::ZERO + REFUSAL_LOG_EVERY;
-        assert_eq!(refusals.others_when_due(later), Some(1000));
-        assert_eq!(refusals.others_when_due(later + REFUSAL_LOG_EVERY), Some(0));
+        assert_eq!(pace.others_when_due(later), Some(1000));
+        assert_eq!(pace.others_when_due(later + REFUSAL_LOG_EVERY), Some(0));
     }
 }
