@@ -62,10 +62,10 @@ fn what_servers_pass_on_is_one_register_for_each_slice_and_leaves_nothing_behind
         let stopped = |reason: StopReason| all.stopped[reason as usize];
         for reason in [
             StopReason::Cancelled,
-            StopReason::ClientGone,
             StopReason::Abandoned,
             StopReason::Deadline,
             StopReason::Chain,
+            StopReason::Busy,
         ] {
             assert!(stopped(reason) > 0, "no {}: {:?}", reason.label(), all.stopped);
         }

@@ -173,11 +173,13 @@ impl Life {
             let Stopped { kind, reason, chunk, byte_len, .. } = &stopped;
             told[*reason as usize] += 1;
             let is_it = match kind {
-                StoppedKind::Copy => *chunk == COPIES,
-                StoppedKind::Data | StoppedKind::Sum => *chunk == PARTS,
-                StoppedKind::Write | StoppedKind::Rebuild | StoppedKind::Other => false,
+                StoppedKind::Copy => *chunk == COPIES && *byte_len > 0,
+                StoppedKind::Data | StoppedKind::Sum => *chunk == PARTS && *byte_len > 0,
+                // A read that came in pieces.
+                StoppedKind::Other => *byte_len == 0,
+                StoppedKind::Write | StoppedKind::Rebuild => false,
             };
-            if !is_it || *byte_len == 0 {
+            if !is_it {
                 return Err(format!("nobody asked for what stopped: {stopped:?}"));
             }
         }
