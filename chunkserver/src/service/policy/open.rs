@@ -192,7 +192,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             Streamed::Data { request, offset, piece } => self.on_piece(request, offset, piece),
             Streamed::Whole { request } => self.on_whole(request),
             Streamed::Broken { request } => {
-                drop(self.end_begun(request, Some(StopReason::Abandoned)));
+                self.end_begun(request, Some(StopReason::Abandoned));
             }
         }
     }
