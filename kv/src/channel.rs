@@ -32,6 +32,30 @@ pub fn server_config(links_max: usize) -> EndpointConfig {
     config().send_pools(&pools).links_max(links_max)
 }
 
+/// Pieces under way on a channel of a link that many clients share: as few as there may be.
+const SHARED_QUOTA_CHUNKS: u32 = 8;
+
+/// The longest message of such a channel.
+const SHARED_MESSAGE_BYTES_MAX: u32 = SHARED_QUOTA_CHUNKS / 2 * (16 << 10);
+
+/// The longest value over a link that many clients share.
+pub const SHARED_VALUE_BYTES_MAX: usize =
+    SHARED_MESSAGE_BYTES_MAX as usize - REQUEST_HEADER_BYTES - KEY_BYTES_MAX;
+
+/// The endpoint of a client or a server, for links that so many clients share, each with a channel:
+/// these have less under way, and values of at most [`SHARED_VALUE_BYTES_MAX`] bytes.
+#[must_use]
+pub fn shared_config(config: EndpointConfig, clients: u16) -> EndpointConfig {
+    let clients = clients.max(1);
+    let messages = 4 * usize::from(clients).max(64);
+    config
+        .quota_chunks(SHARED_QUOTA_CHUNKS)
+        .whole_bytes_max(SHARED_MESSAGE_BYTES_MAX)
+        .tune_links(move |link| link.channels_max(u32::from(clients)))
+        .credit_total(SHARED_QUOTA_CHUNKS * u32::from(clients))
+        .send_pools(&[(256, messages), (4 << 10, messages), (64 << 10, 64)])
+}
+
 fn config() -> EndpointConfig {
     EndpointConfig::new()
         .app_protocol(AppProtocol::named(PROTOCOL))

@@ -51,7 +51,7 @@ mod store;
 pub mod wire;
 pub mod workload;
 
-pub use channel::{client_config, server_config};
+pub use channel::{SHARED_VALUE_BYTES_MAX, client_config, server_config, shared_config};
 pub use execute::{Caller, OPTION_STORE_BYTES, Service};
 pub use once::Sessions;
 pub use store::{

@@ -12,15 +12,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 use towpath_clock::Clock;
 use towpath_kv::client::{
-    ChannelTransport, Client, ClientConfig, TcpTransport, Transport, Waiting,
+    ChannelTransport, Client, ClientConfig, SharedLink, SharedTransport, TcpTransport, Transport,
+    TransportError, Waiting,
 };
 use towpath_kv::limits::VALUE_BYTES_MAX;
 use towpath_kv::serve::{
     Counters, Dialogue, Front, LinkServer, RequestDialogue, Server, ServerConfig,
 };
 use towpath_kv::wire::{Failure, Reply};
-use towpath_kv::{Evict, Service, Table, server_config};
-use towpath_transport::{CarrierChoice, Endpoint, Placing, UdpConfig, Workers, roce_udp_group};
+use towpath_kv::{
+    Evict, SHARED_VALUE_BYTES_MAX, Service, Table, client_config, server_config, shared_config,
+};
+use towpath_transport::{
+    CarrierChoice, Endpoint, EndpointConfig, EndpointHandle, Placing, UdpConfig, Workers,
+    roce_udp_group,
+};
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -45,15 +51,23 @@ fn serve_tcp_by(service: &Service, addr: SocketAddr, config: ServerConfig) -> (S
 
 /// A server over Towpath channels, with two threads.
 fn serve_links(service: &Service, carrier: CarrierChoice, polls: bool) -> (LinkServer, SocketAddr) {
+    serve_links_as(server_config(64).carrier(carrier), service, polls, (LOCAL, 0).into())
+}
+
+fn serve_links_as(
+    config: EndpointConfig,
+    service: &Service,
+    polls: bool,
+    addr: SocketAddr,
+) -> (LinkServer, SocketAddr) {
     const THREADS: usize = 2;
-    let config = server_config(64).carrier(carrier);
     let workers = Workers::new(THREADS, Placing::InTurn, 7);
     let devices = roce_udp_group(UdpConfig::new(LOCAL), &config, THREADS).expect("a free port");
     let endpoints = devices.into_iter().enumerate().map(|(number, device)| {
         Endpoint::new(device, config.clone().of_worker(&workers, number)).expect("memory")
     });
     let mut endpoints: Vec<_> = endpoints.collect();
-    let addr = endpoints[0].listen((LOCAL, 0).into()).expect("a free port");
+    let addr = endpoints[0].listen(addr).expect("a free port");
     let counters = Arc::new(Counters::new(1_000));
     let server = LinkServer::start(endpoints, service, &counters, &Clock::start(), polls);
     (server.expect("threads"), addr)
@@ -65,6 +79,22 @@ fn tcp(addr: SocketAddr, waiting: Waiting) -> TcpTransport {
 
 fn channel(addr: SocketAddr, carrier: CarrierChoice, waiting: Waiting) -> ChannelTransport {
     ChannelTransport::connect(LOCAL, addr, carrier, waiting, SOON).expect("it listens")
+}
+
+/// Clients that share a link.
+const SHARING: u16 = 300;
+
+/// A server for clients that share links.
+fn serve_shared(service: &Service, addr: SocketAddr) -> (LinkServer, SocketAddr) {
+    let config = shared_config(server_config(64), SHARING).carrier(CarrierChoice::Uc);
+    serve_links_as(config, service, false, addr)
+}
+
+/// A link that clients share, driven by a thread of its own.
+fn shared(addr: SocketAddr) -> Arc<SharedLink> {
+    let config = shared_config(client_config(), SHARING).carrier(CarrierChoice::Uc);
+    let endpoint = EndpointHandle::spawn_udp(UdpConfig::new(LOCAL), config).expect("memory");
+    SharedLink::new(endpoint, addr)
 }
 
 #[test]
@@ -120,6 +150,38 @@ fn every_call_is_answered_over_channels_on_each_carrier_asleep_or_polling() {
 }
 
 #[test]
+fn every_call_is_answered_over_a_link_that_clients_share() {
+    let (_server, addr) = serve_shared(&service(), (LOCAL, 0).into());
+    for waiting in [Waiting::Blocking, Waiting::Polling] {
+        let link = shared(addr);
+        let open = || SharedTransport::open(&link, waiting);
+        let _others: Vec<_> = (1..SHARING).map(|_| open().expect("room")).collect();
+        let last = open().expect("room");
+        let error = open().expect_err("there is no room for one more");
+        assert!(matches!(error, TransportError::Connect(_)), "{error}");
+        use_all(last, SHARED_VALUE_BYTES_MAX);
+    }
+}
+
+#[test]
+fn clients_that_share_a_link_find_a_server_that_was_away() {
+    let service = service();
+    let (server, addr) = serve_shared(&service, (LOCAL, 0).into());
+    let link = shared(addr);
+    let open = || SharedTransport::open(&link, Waiting::Blocking).expect("it listens");
+    let mut clients = [(); 3].map(|()| Client::new(open(), IMPATIENT));
+    for client in &mut clients {
+        client.incr(b"n", 1).expect("in time");
+    }
+    server.stop().expect("no thread failed");
+    let (_server, _) = serve_shared(&service, addr);
+    for (client, sum) in clients.iter_mut().zip(4..) {
+        assert_eq!(client.incr(b"n", 1).expect("in time"), sum);
+        assert!(client.stats().renewed > 0);
+    }
+}
+
+#[test]
 fn what_is_repeated_over_transports_that_lose_it_is_done_once() {
     fn count(transport: impl Transport, seed: u64) -> u64 {
         const TIMES: i64 = 100;
@@ -165,6 +227,10 @@ fn eight_clients_with_losses_see_one_order_of_what_happened_to_each_key() {
         let (_server, addr) = serve_links(&service(), CarrierChoice::Uc, false);
         let connect = |_| channel(addr, CarrierChoice::Uc, Waiting::Blocking);
         assert_linear(histories(connect, (0.02, seed)), "UC");
+        let (_server, addr) = serve_shared(&service(), (LOCAL, 0).into());
+        let link = shared(addr);
+        let open = |_| SharedTransport::open(&link, Waiting::Blocking).expect("it listens");
+        assert_linear(histories(open, (0.02, seed)), "a shared link");
     }
 }
 

@@ -129,11 +129,12 @@ impl<D: Device<Memory = Region>> ChannelTransport<D> {
         self.state = State::Down(String::from("left"));
     }
 
-    /// Takes in what has come; waits for it where it may.
+    /// Takes in what has come; waits for it where it may. Where a reply has come its ack is left
+    /// to ride on the next request.
     fn turn(&mut self, until: Instant) {
         let Self { endpoint, state, received, grant: granted, grants, reading, .. } = self;
         // What is of a link that was left is still told of, and is not of the next one.
-        let is_busy = endpoint.turn(|endpoint, event| match event {
+        let mut on_event = |endpoint: &mut Endpoint<D>, event| match event {
             Event::Connected { connect, link, .. } => {
                 if !matches!(state, State::Connecting(ours) if *ours == connect) {
                     return endpoint.close(link);
@@ -172,7 +173,15 @@ impl<D: Device<Memory = Region>> ChannelTransport<D> {
                 *state = State::Down(format!("{reason:?}"));
             }
             _ => {}
-        });
+        };
+        let mut is_busy = endpoint.poll() > 0;
+        while endpoint.take_event(&mut on_event) {
+            is_busy = true;
+        }
+        if !self.received.is_empty() {
+            return;
+        }
+        self.endpoint.flush();
         if !is_busy && self.waiting == Waiting::Blocking {
             let left = Nanos::from(until.saturating_duration_since(Instant::now()));
             self.endpoint.wait(left.min(WAIT_MAX));

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `calls` | the [`Client`]: numbers requests, repeats them, tells what came of them |
 //! | `patience` | after what time a request is repeated |
+//! | `shared` | requests of many clients over one Towpath link |
 //! | `tcp` | requests over kernel TCP |
 //! | `channel` | requests over a Towpath channel: on UC, RC or TCP |
 //! | `one_sided` | GETs by reading what the server has published |
@@ -14,12 +15,14 @@ mod channel;
 mod one_sided;
 mod patience;
 mod raw;
+mod shared;
 mod tcp;
 
 pub use calls::{Client, ClientConfig, ClientError, ClientStats};
 pub use channel::ChannelTransport;
 pub use one_sided::{Granted, OneSided, OneSidedStats, Reads};
 pub use raw::{RawClientConfig, RawTransport};
+pub use shared::{SharedLink, SharedTransport};
 pub use tcp::TcpTransport;
 
 use std::fmt::Debug;

@@ -33,6 +33,21 @@ pub trait Reads: Transport {
     ) -> Result<bool, TransportError>;
 }
 
+impl<T: Reads + ?Sized> Reads for Box<T> {
+    fn granted(&mut self) -> Option<Granted> {
+        (**self).granted()
+    }
+
+    fn read(
+        &mut self,
+        offset: u64,
+        out: &mut [u8],
+        timeout: Duration,
+    ) -> Result<bool, TransportError> {
+        (**self).read(offset, out, timeout)
+    }
+}
+
 /// What became of GETs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OneSidedStats {

@@ -112,6 +112,11 @@ pub struct Args {
     /// Address and port for clients over Towpath links, beside the others
     #[arg(long, value_name = "ADDR")]
     pub links: Option<SocketAddr>,
+    /// Clients that may share one Towpath link; 0: each has its own. Where they share, values over
+    /// links have at most 63 KiB
+    #[arg(long, value_name = "N", default_value_t = 0,
+        value_parser = clap::value_parser!(u16).range(0..=8192))]
+    pub links_shared: u16,
     /// What carries Towpath links
     #[arg(long, value_enum, default_value_t = CarrierArg::Uc)]
     pub carrier: CarrierArg,

@@ -2,7 +2,7 @@
 
 use super::args::Args;
 use super::run::DaemonError;
-use crate::channel::server_config;
+use crate::channel::{server_config, shared_config};
 use crate::execute::Service;
 use crate::raw::{DeviceError, RawServer};
 use crate::resp::{RespDialogue, TOO_MANY_CONNECTIONS};
@@ -64,7 +64,12 @@ pub(super) fn links(
     counters: &Arc<Counters>,
     clock: &Clock,
 ) -> Placed<LinkServer> {
-    let config = server_config(LINKS_MAX).carrier(args.carrier.into());
+    let own = server_config(LINKS_MAX);
+    let config = match args.links_shared {
+        0 => own,
+        clients => shared_config(own, clients),
+    };
+    let config = config.carrier(args.carrier.into());
     // Another for each life of the program.
     let seed = RandomState::new().hash_one(0u64);
     let workers = Workers::new(args.worker_count(), Placing::LeastLinks, seed);
