@@ -20,7 +20,7 @@ fn number(row: &Value, field: &str) -> f64 {
 
 #[test]
 fn each_transport_serves_the_study_awake_and_asleep() {
-    let ways = "tcp,rc,uc,ud,towpath-uc,towpath-rc,towpath-tcp";
+    let ways = "tcp,rc,uc,ud,towpath-uc,towpath-shared,one-sided,towpath-rc,towpath-tcp";
     let rows = rows("throughput", &["--transports", ways, "--clients", "1,3"]);
     let found: Vec<String> = rows
         .iter()
@@ -40,6 +40,8 @@ fn each_transport_serves_the_study_awake_and_asleep() {
         if row["transport"] == "tcp" {
             assert_eq!(row["of_tcp"], 1.0, "{row}");
         }
+        let is_one_sided = row["transport"] == "one-sided";
+        assert_eq!(number(row, "read_alone") > 0.5, is_one_sided, "{row}");
     }
 }
 

@@ -15,7 +15,8 @@ use towpath_kv::client::{
 use towpath_kv::workload::{Client as Draws, Mix, Workload, key_name};
 use towpath_sim::{FaultControl, FaultPlan};
 
-use super::task::{Counted, Task, fill};
+use super::connect::Connector;
+use super::task::{Asker, Counted, Task, fill};
 use super::way::{Load, Way};
 use crate::bench::load::say;
 use crate::bench::process;
@@ -26,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The least and the longest operation that the distribution tells apart, in nanoseconds.
 const LATENCY_NS: [u64; 2] = [1, 600_000_000_000];
+
+/// Enough for one client; there may be thousands.
+const STACK_BYTES: usize = 256 << 10;
 
 /// Digits of a latency that are kept.
 const DIGITS: u8 = 3;
@@ -147,6 +151,7 @@ struct Plan {
     waiting: Waiting,
     workload: Workload,
     faults: FaultControl,
+    server: SocketAddr,
 }
 
 /// Connects, puts records, works, and says what was done.
@@ -183,21 +188,23 @@ impl Plan {
             waiting: if args.polls { Waiting::Polling } else { Waiting::Blocking },
             workload: Workload::new(mix, args.records, args.seed),
             faults,
+            server: args.server,
         })
     }
 
     fn tasks(&self, args: &ClientArgs) -> Result<Vec<Task>, LoadError> {
         let mut tasks = Vec::new();
+        let mut connector = Connector::new(self.way, self.server, self.waiting, &self.faults);
         for number in 0..args.clients {
             let of = args.clients;
             let seed = args.seed.wrapping_mul(0x1_0000).wrapping_add(number as u64);
-            let transport = self.way.connect(args.server, self.waiting, (seed, &self.faults));
-            let transport = transport.map_err(|source| LoadError::Connect {
+            let connected = connector.connect(seed);
+            let connected = connected.map_err(|source| LoadError::Connect {
                 number: number + 1,
                 of,
                 source,
             })?;
-            let client = Client::new(transport, self.way.client_config());
+            let client = Asker::new(connected, self.way.client_config());
             let draws: Draws = self.workload.client(number as u64);
             let share = args.operations / of as u64
                 + u64::from((number as u64) < args.operations % of as u64);
@@ -224,7 +231,7 @@ fn work(args: &ClientArgs, plan: &Plan) -> Result<Did, LoadError> {
                     // It is looked at what all threads used.
                     phase.wait();
                 };
-                thread::Builder::new().spawn_scoped(scope, client)
+                thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, client)
             })
             .collect::<io::Result<_>>()?;
         let pid = std::process::id();
@@ -242,7 +249,7 @@ fn work(args: &ClientArgs, plan: &Plan) -> Result<Did, LoadError> {
     .and_then(|(seconds, client, server)| {
         let mut took = Histogram::<u64>::new_with_bounds(LATENCY_NS[0], LATENCY_NS[1], DIGITS)?;
         let mut did = Did { seconds, client, server, ..Did::default() };
-        for task in &tasks {
+        for task in &mut tasks {
             // Both have the same bounds.
             let _ = took.add(task.took());
             did.done += task.done();

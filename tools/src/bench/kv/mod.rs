@@ -7,10 +7,12 @@
 //! | `world` | the processes of one point, and what was seen |
 //! | `server` | the process of the server |
 //! | `client` | the process of the clients, a thread each |
+//! | `connect` | how they connect |
 //! | `task` | one client: its operations, one after the other |
 //! | `report` | tables, plots and targets; `paper` has the numbers of the study that asked first |
 
 mod client;
+mod connect;
 mod paper;
 mod report;
 mod server;
@@ -107,14 +109,16 @@ pub const WORKLOADS: Study = Study {
 const WAYS: Param = Param {
     name: "transports",
     what: "What carries requests: tcp (the kernel's), rc, uc, ud (queue pairs without Towpath), \
-           towpath-uc, towpath-rc, towpath-tcp (Towpath channels on these)",
+           towpath-uc, towpath-rc, towpath-tcp (Towpath channels on these), towpath-shared (on \
+           UC, up to 1,000 clients on a link), one-sided (on UC, where clients read values by \
+           themselves)",
     unit: "",
     kind: Kind::Word(is_way),
     many: true,
     defaults: [
         "tcp,uc,towpath-uc",
-        "tcp,rc,uc,ud,towpath-uc",
-        "tcp,rc,uc,ud,towpath-uc,towpath-rc,towpath-tcp",
+        "tcp,rc,uc,ud,towpath-uc,towpath-shared,one-sided",
+        "tcp,rc,uc,ud,towpath-uc,towpath-shared,one-sided,towpath-rc,towpath-tcp",
     ],
 };
 
@@ -219,7 +223,9 @@ const ROUNDS: Param = Param {
 };
 
 fn is_way(word: &str) -> Result<(), &'static str> {
-    Way::of(word).map(drop).ok_or("tcp, rc, uc, ud, towpath-uc, towpath-rc or towpath-tcp")
+    Way::of(word)
+        .map(drop)
+        .ok_or("tcp, rc, uc, ud, towpath-uc, towpath-shared, one-sided, towpath-rc or towpath-tcp")
 }
 
 fn is_way_with_packets(word: &str) -> Result<(), &'static str> {

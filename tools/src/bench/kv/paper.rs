@@ -18,7 +18,7 @@ const fn name(way: Way) -> Option<&'static str> {
         Way::Rc => Some("rc"),
         Way::Uc => Some("uc"),
         Way::Ud => Some("ud"),
-        Way::TowpathUc | Way::TowpathRc | Way::TowpathTcp => None,
+        _ => None,
     }
 }
 

@@ -29,9 +29,9 @@ impl Seen {
         count as f64 / self.done.max(1) as f64
     }
 
-    /// Processor time of one operation at both ends, in microseconds.
-    fn cpu_us(&self) -> f64 {
-        self.per_operation(self.client.cpu_ns + self.server.cpu_ns) / 1e3
+    /// Processor time of one operation in microseconds: at the server, at its clients.
+    fn cpu_us(&self) -> [f64; 2] {
+        [self.server, self.client].map(|used| self.per_operation(used.cpu_ns) / 1e3)
     }
 
     /// What so many thousandths of all operations took at most, in microseconds.
@@ -143,19 +143,21 @@ fn ways_of_waiting(points: &[Point]) -> impl Iterator<Item = bool> {
     [true, false].into_iter().filter(|polls| points.iter().any(|point| point.polls == *polls))
 }
 
-fn rate_columns() -> [Column; 7] {
+fn rate_columns() -> [Column; 9] {
     [
         Column::new("ops_per_s", "operations", "1/s", Format::Decimals(0)),
         Column::new("spread_per_s", "spread", "1/s", Format::Decimals(0)),
         Column::new("of_tcp", "of tcp", "", Format::Decimals(2)),
         Column::new("of_tcp_least", "least", "", Format::Decimals(2)),
         Column::new("of_tcp_most", "most", "", Format::Decimals(2)),
-        Column::new("cpu_us", "processor", "us", Format::Decimals(1)),
+        Column::new("server_cpu_us", "server's processor", "us", Format::Decimals(1)),
+        Column::new("client_cpu_us", "clients'", "us", Format::Decimals(1)),
         Column::new("median_us", "median", "us", Format::Decimals(0)),
+        Column::new("read_alone", "unasked", "", Format::Percent(0)),
     ]
 }
 
-fn rate_of(all: All<'_>, point: &Point, rounds: &[Seen]) -> [Cell; 7] {
+fn rate_of(all: All<'_>, point: &Point, rounds: &[Seen]) -> [Cell; 9] {
     let rate = samples(rounds, Seen::per_second);
     let of_tcp = all.over_tcp(point);
     [
@@ -164,8 +166,10 @@ fn rate_of(all: All<'_>, point: &Point, rounds: &[Seen]) -> [Cell; 7] {
         Cell::from(of_tcp.as_ref().map(Samples::median)),
         Cell::from(of_tcp.as_ref().map(|ratio| ratio.percentile(0.0))),
         Cell::from(of_tcp.as_ref().map(|ratio| ratio.percentile(1.0))),
-        Cell::Number(median(rounds, Seen::cpu_us)),
+        Cell::Number(median(rounds, |seen| seen.cpu_us()[0])),
+        Cell::Number(median(rounds, |seen| seen.cpu_us()[1])),
         Cell::Number(median(rounds, |seen| seen.share_us(500))),
+        Cell::Number(median(rounds, |seen| seen.per_operation(seen.counted.read_alone))),
     ]
 }
 

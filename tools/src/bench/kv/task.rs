@@ -5,9 +5,12 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use towpath_base::Prng;
-use towpath_kv::client::{Client, ClientError, Transport};
+use towpath_kv::client::{
+    Client, ClientConfig, ClientError, ClientStats, OneSided, Reads, Transport,
+};
 use towpath_kv::workload::{Client as Draws, Kind, Mix, key_name};
 
+use super::connect::Connected;
 use super::way::Load;
 
 /// Bytes at the beginning of a value that say which key it is of.
@@ -28,6 +31,8 @@ pub(crate) struct Counted {
     pub(super) stray: u64,
     /// Connections that were made anew.
     pub(super) renewed: u64,
+    /// Reads that needed no request.
+    pub(super) read_alone: u64,
 }
 
 impl Counted {
@@ -38,12 +43,57 @@ impl Counted {
         self.repeated += other.repeated;
         self.stray += other.stray;
         self.renewed += other.renewed;
+        self.read_alone += other.read_alone;
+    }
+}
+
+/// What a client asks through.
+pub(super) enum Asker {
+    Plain(Client<Box<dyn Transport>>),
+    OneSided(OneSided<Box<dyn Reads>>),
+}
+
+impl Asker {
+    pub(super) fn new(connected: Connected, config: ClientConfig) -> Self {
+        match connected {
+            Connected::Asks(transport) => Self::Plain(Client::new(transport, config)),
+            Connected::Reads(transport) => Self::OneSided(OneSided::new(transport, config)),
+        }
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
+        match self {
+            Self::Plain(client) => client.get(key),
+            Self::OneSided(client) => client.get(key),
+        }
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), ClientError> {
+        match self {
+            Self::Plain(client) => client.set(key, value),
+            Self::OneSided(client) => client.client().set(key, value),
+        }
+    }
+
+    fn incr(&mut self, key: &[u8]) -> Result<i64, ClientError> {
+        match self {
+            Self::Plain(client) => client.incr(key, 1),
+            Self::OneSided(client) => client.client().incr(key, 1),
+        }
+    }
+
+    /// What was asked, and how often nothing had to be.
+    fn stats(&mut self) -> (ClientStats, u64) {
+        match self {
+            Self::Plain(client) => (client.stats(), 0),
+            Self::OneSided(client) => (client.client().stats(), client.stats().found),
+        }
     }
 }
 
 /// One client.
 pub(super) struct Task {
-    client: Client<Box<dyn Transport>>,
+    client: Asker,
     draws: Draws,
     load: Load,
     prng: Prng,
@@ -93,7 +143,7 @@ impl Load {
 
 impl Task {
     pub(super) fn new(
-        client: Client<Box<dyn Transport>>,
+        client: Asker,
         draws: Draws,
         load: Load,
         (share, records, seed): (u64, u64, u64),
@@ -132,16 +182,16 @@ impl Task {
         self.took.len()
     }
 
-    pub(super) fn counted(&self) -> Counted {
-        let stats = self.client.stats();
+    pub(super) fn counted(&mut self) -> Counted {
+        let (stats, read_alone) = self.client.stats();
         let (repeated, stray, renewed) = (stats.repeated, stats.stray, stats.renewed);
-        Counted { repeated, stray, renewed, ..self.counted }
+        Counted { repeated, stray, renewed, read_alone, ..self.counted }
     }
 
     fn one(&mut self) -> Result<(), ClientError> {
         if self.load == Load::Count {
             key_name(Mix::Study, self.prng.below(self.records), &mut self.name);
-            return self.client.incr(self.name.as_bytes(), 1).map(drop);
+            return self.client.incr(self.name.as_bytes()).map(drop);
         }
         let task = self.draws.next_task();
         key_name(self.load.mix(), task.key, &mut self.name);

@@ -1,34 +1,20 @@
 //! The ways in which requests can go, and what is asked.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
-
-use towpath_device_roce::udp::{UdpConfig, UdpLink};
-use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_kv::client::{
-    ChannelTransport, ClientConfig, RawClientConfig, RawTransport, TcpTransport, Transport,
-    TransportError, Waiting,
-};
-use towpath_kv::client_config;
-use towpath_kv::raw::RawKind;
+use towpath_kv::client::ClientConfig;
 use towpath_kv::workload::Mix;
-use towpath_sim::{FaultControl, FaultLink};
-use towpath_transport::{CarrierChoice, Endpoint};
-
-use crate::random::random;
-
-/// What requests over a device's packets are carried by.
-enum Carried {
-    Raw(RawClientConfig),
-    Channel(CarrierChoice),
-}
 
 /// The longest value of queue pairs without Towpath: those that are measured are shorter, and each
 /// client has buffers of this length.
 const RAW_VALUES: &str = "--raw-value-kib=4";
 
-/// How long a connection may take to be made: many are made at once.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Room for YCSB's values.
+const PUBLISHED_SLOT: &str = "--publish-slot-bytes=1100";
+
+/// Clients that share a link.
+pub(super) const SHARING: u16 = 1000;
+
+/// That, as a flag.
+const LINKS_SHARED: &str = "--links-shared=1000";
 
 /// What carries requests and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +29,10 @@ pub(super) enum Way {
     Ud,
     /// A Towpath channel on UC, whose losses are mended in software.
     TowpathUc,
+    /// The same, many clients on one link, which a thread of its own drives.
+    TowpathShared,
+    /// The same, where clients read values by themselves from memory that the server granted.
+    OneSided,
     /// A Towpath channel on RC.
     TowpathRc,
     /// A Towpath channel on kernel TCP.
@@ -51,12 +41,14 @@ pub(super) enum Way {
 
 impl Way {
     /// All.
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Tcp,
         Self::Rc,
         Self::Uc,
         Self::Ud,
         Self::TowpathUc,
+        Self::TowpathShared,
+        Self::OneSided,
         Self::TowpathRc,
         Self::TowpathTcp,
     ];
@@ -69,6 +61,8 @@ impl Way {
             Self::Uc => "uc",
             Self::Ud => "ud",
             Self::TowpathUc => "towpath-uc",
+            Self::TowpathShared => "towpath-shared",
+            Self::OneSided => "one-sided",
             Self::TowpathRc => "towpath-rc",
             Self::TowpathTcp => "towpath-tcp",
         }
@@ -87,6 +81,10 @@ impl Way {
             Self::Uc => &["--raw=127.0.0.1:0", "--raw-transport=uc", RAW_VALUES],
             Self::Ud => &["--raw=127.0.0.1:0", "--raw-transport=ud", RAW_VALUES],
             Self::TowpathUc => &["--links=127.0.0.1:0", "--carrier=uc"],
+            Self::TowpathShared => &["--links=127.0.0.1:0", "--carrier=uc", LINKS_SHARED],
+            Self::OneSided => {
+                &["--links=127.0.0.1:0", "--carrier=uc", "--publish-mib=64", PUBLISHED_SLOT]
+            }
             Self::TowpathRc => &["--links=127.0.0.1:0", "--carrier=rc"],
             Self::TowpathTcp => &["--links=127.0.0.1:0", "--carrier=tcp"],
         }
@@ -98,45 +96,6 @@ impl Way {
             Self::Uc | Self::Ud => ClientConfig::for_losses(),
             _ => ClientConfig::default(),
         }
-    }
-
-    /// One client's connection, whose random choices come from a seed.
-    pub(super) fn connect(
-        self,
-        server: SocketAddr,
-        waiting: Waiting,
-        (seed, faults): (u64, &FaultControl),
-    ) -> Result<Box<dyn Transport>, TransportError> {
-        let raw = |kind| RawClientConfig { under_way: 1, ..RawClientConfig::new(kind, waiting) };
-        let carried = match self {
-            Self::Tcp => {
-                let transport = TcpTransport::connect(server, waiting, CONNECT_TIMEOUT)?;
-                return Ok(Box::new(transport));
-            }
-            Self::Rc => Carried::Raw(raw(RawKind::Rc)),
-            Self::Uc => Carried::Raw(raw(RawKind::Uc)),
-            Self::Ud => Carried::Raw(raw(RawKind::Ud)),
-            Self::TowpathUc => Carried::Channel(CarrierChoice::Uc),
-            Self::TowpathRc => Carried::Channel(CarrierChoice::Rc),
-            Self::TowpathTcp => Carried::Channel(CarrierChoice::Tcp),
-        };
-        let failed =
-            |error: Box<dyn std::error::Error + Send + Sync>| TransportError::Connect(error);
-        let link = UdpLink::bind(UdpConfig::new(Ipv4Addr::LOCALHOST.into()));
-        let link =
-            FaultLink::new(link.map_err(|error| failed(error.into()))?, seed, faults.clone());
-        // The losses replay from the seed; queue pair numbers must differ from life to life.
-        let device = RoceDevice::new(link, RoceConfig::default().seed(random()));
-        Ok(match carried {
-            Carried::Raw(config) => {
-                Box::new(RawTransport::connect(device, server, config, CONNECT_TIMEOUT)?)
-            }
-            Carried::Channel(carrier) => {
-                let endpoint = Endpoint::new(device, client_config().carrier(carrier));
-                let endpoint = endpoint.map_err(|error| failed(error.into()))?;
-                Box::new(ChannelTransport::on(endpoint, server, waiting, CONNECT_TIMEOUT)?)
-            }
-        })
     }
 
     /// Whether its packets are those of a device, and can be lost on purpose.

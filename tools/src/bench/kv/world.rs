@@ -92,7 +92,9 @@ impl Point {
                 .map(String::from)
                 .to_vec();
         words.push(format!("--workers={}", self.workers));
-        words.extend(self.polls.then(|| String::from("--poll")));
+        // Memory that is granted is served while the server's threads sleep.
+        let polls = self.polls && self.way != Way::OneSided;
+        words.extend(polls.then(|| String::from("--poll")));
         words.extend(self.way.server_words().iter().map(|&word| String::from(word)));
         Ok(Spawned::start("server", &words)?)
     }
@@ -101,7 +103,11 @@ impl Point {
         let at = match self.way {
             Way::Tcp => Some(ready.requests),
             Way::Rc | Way::Uc | Way::Ud => ready.raw,
-            Way::TowpathUc | Way::TowpathRc | Way::TowpathTcp => ready.links,
+            Way::TowpathUc
+            | Way::TowpathShared
+            | Way::OneSided
+            | Way::TowpathRc
+            | Way::TowpathTcp => ready.links,
         };
         let mut words = vec![
             String::from("bench-kv-client"),

@@ -1,0 +1,127 @@
+//! How clients connect to the server of a run.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use towpath_device_roce::udp::{UdpConfig, UdpLink};
+use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_kv::client::{
+    ChannelTransport, RawClientConfig, RawTransport, Reads, SharedLink, SharedTransport,
+    TcpTransport, Transport, TransportError, Waiting,
+};
+use towpath_kv::raw::RawKind;
+use towpath_kv::{client_config, shared_config};
+use towpath_sim::{FaultControl, FaultLink};
+use towpath_transport::{CarrierChoice, Endpoint, EndpointError, EndpointHandle};
+
+use super::way::{SHARING, Way};
+use crate::random::random;
+
+/// How long a connection may take to be made: many are made at once.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A NIC in userspace that loses packets on purpose.
+type Device = RoceDevice<FaultLink<UdpLink>>;
+
+/// One client's connection.
+pub(super) enum Connected {
+    /// All is asked.
+    Asks(Box<dyn Transport>),
+    /// What the server granted is read.
+    Reads(Box<dyn Reads>),
+}
+
+/// Makes connections to one server.
+pub(super) struct Connector {
+    pub(super) way: Way,
+    pub(super) server: SocketAddr,
+    pub(super) waiting: Waiting,
+    /// What the devices of all clients lose.
+    pub(super) faults: FaultControl,
+    shared: Option<(EndpointHandle, Arc<SharedLink>)>,
+    /// Clients on the last of the links that clients share.
+    sharing: u16,
+}
+
+fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TransportError {
+    TransportError::Connect(error.into())
+}
+
+fn device(seed: u64, faults: &FaultControl) -> Result<Device, EndpointError> {
+    let link = UdpLink::bind(UdpConfig::new(Ipv4Addr::LOCALHOST.into()))?;
+    let link = FaultLink::new(link, seed, faults.clone());
+    // The losses replay from the seed; queue pair numbers must differ from life to life.
+    Ok(RoceDevice::new(link, RoceConfig::default().seed(random())))
+}
+
+impl Connector {
+    pub(super) fn new(
+        way: Way,
+        server: SocketAddr,
+        waiting: Waiting,
+        faults: &FaultControl,
+    ) -> Self {
+        Self { way, server, waiting, faults: faults.clone(), shared: None, sharing: 0 }
+    }
+
+    /// One client's connection; what is random of it comes from the seed.
+    pub(super) fn connect(&mut self, seed: u64) -> Result<Connected, TransportError> {
+        Ok(match self.way {
+            Way::Tcp => Connected::Asks(Box::new(TcpTransport::connect(
+                self.server,
+                self.waiting,
+                CONNECT_TIMEOUT,
+            )?)),
+            Way::Rc => Connected::Asks(Box::new(self.raw(RawKind::Rc, seed)?)),
+            Way::Uc => Connected::Asks(Box::new(self.raw(RawKind::Uc, seed)?)),
+            Way::Ud => Connected::Asks(Box::new(self.raw(RawKind::Ud, seed)?)),
+            Way::TowpathUc => Connected::Asks(Box::new(self.channel(CarrierChoice::Uc, seed)?)),
+            Way::TowpathRc => Connected::Asks(Box::new(self.channel(CarrierChoice::Rc, seed)?)),
+            Way::TowpathTcp => Connected::Asks(Box::new(self.channel(CarrierChoice::Tcp, seed)?)),
+            Way::TowpathShared => Connected::Asks(Box::new(self.share(seed)?)),
+            Way::OneSided => Connected::Reads(Box::new(self.channel(CarrierChoice::Uc, seed)?)),
+        })
+    }
+
+    fn raw(&self, kind: RawKind, seed: u64) -> Result<RawTransport<Device>, TransportError> {
+        let config = RawClientConfig { under_way: 1, ..RawClientConfig::new(kind, self.waiting) };
+        let device = device(seed, &self.faults).map_err(failed)?;
+        RawTransport::connect(device, self.server, config, CONNECT_TIMEOUT)
+    }
+
+    fn channel(
+        &self,
+        carrier: CarrierChoice,
+        seed: u64,
+    ) -> Result<ChannelTransport<Device>, TransportError> {
+        let device = device(seed, &self.faults).map_err(failed)?;
+        let endpoint = Endpoint::new(device, client_config().carrier(carrier)).map_err(failed)?;
+        ChannelTransport::on(endpoint, self.server, self.waiting, CONNECT_TIMEOUT)
+    }
+
+    fn share(&mut self, seed: u64) -> Result<SharedTransport, TransportError> {
+        let (endpoint, link) = match self.shared.take() {
+            Some((endpoint, link)) if self.sharing < SHARING => (endpoint, link),
+            before => {
+                let endpoint = match before {
+                    Some((endpoint, _)) => endpoint,
+                    None => {
+                        let config = shared_config(client_config(), SHARING);
+                        let faults = self.faults.clone();
+                        let make = move || device(seed, &faults);
+                        EndpointHandle::spawn(make, config.carrier(CarrierChoice::Uc))
+                            .map_err(failed)?
+                    }
+                };
+                self.sharing = 0;
+                let link = SharedLink::new(endpoint.clone(), self.server);
+                (endpoint, link)
+            }
+        };
+        self.sharing += 1;
+        let opened = SharedTransport::open(&link, self.waiting);
+        self.shared = Some((endpoint, link));
+        opened
+    }
+}
