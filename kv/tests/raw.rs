@@ -7,6 +7,7 @@ use common::seeds;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 use towpath_base::serial::Psn;
@@ -171,6 +172,36 @@ fn many_clients_are_served_by_shared_threads_and_by_one_each() {
             served.server.stop().expect("no thread failed");
         }
     }
+}
+
+#[test]
+fn a_thread_that_ends_with_its_client_leaves_no_request_of_another_unanswered() {
+    let config = RawConfig { worker_per_client: true, ..RawConfig::new(RawKind::Ud) };
+    let served = Served::new(config);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let steady: Vec<_> = (0..6)
+            .map(|number| {
+                let transport = served.connect(RawKind::Ud, Waiting::Blocking, 10 + number);
+                scope.spawn(|| {
+                    let mut client = Client::new(transport, ClientConfig::default());
+                    while !is_over.load(Relaxed) {
+                        client.incr(b"n", 1).expect("in time");
+                    }
+                    client.stats().repeated
+                })
+            })
+            .collect();
+        for number in 0..200 {
+            drop(served.connect(RawKind::Ud, Waiting::Blocking, 100 + number));
+        }
+        until(|| served.counters.counted().connected == 6);
+        is_over.store(true, Relaxed);
+        for client in steady {
+            assert_eq!(client.join().expect("no panic"), 0, "a request was lost");
+        }
+    });
+    served.server.stop().expect("no thread failed");
 }
 
 #[test]

@@ -329,7 +329,8 @@ impl Shared {
             if (was_woken && !has_moved) || now.since(looked) >= RAW_LOOK_EVERY {
                 looked = now;
                 port.look();
-                if self.config.worker_per_client && port.has_surplus() {
+                // One that has taken requests in answers them first.
+                if work.is_empty() && self.config.worker_per_client && port.has_surplus() {
                     port.threads -= 1;
                     return;
                 }
