@@ -234,6 +234,7 @@ fn say_end(
         end["raw"] = json!({
             "failed": counted.failed,
             "strangers": counted.strangers,
+            "oversized": counted.oversized,
             "too_long": counted.too_long,
             "refused": counted.refused,
             "wakes": counted.wakes,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct RawCounters {
     pub(super) failed: AtomicU64,
     pub(super) strangers: AtomicU64,
+    pub(super) oversized: AtomicU64,
     pub(super) too_long: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) wakes: AtomicU64,
@@ -19,6 +20,8 @@ pub struct RawCounted {
     pub failed: u64,
     /// Datagrams of nobody who has connected, dropped.
     pub strangers: u64,
+    /// Datagrams that are longer than any that the server takes, dropped.
+    pub oversized: u64,
     /// Replies that the transport does not carry, and errors in place of them.
     pub too_long: u64,
     /// Clients that were refused, whatever the reason, or said nothing in time.
@@ -39,6 +42,7 @@ impl RawCounters {
         RawCounted {
             failed: of(&self.failed),
             strangers: of(&self.strangers),
+            oversized: of(&self.oversized),
             too_long: of(&self.too_long),
             refused: of(&self.refused),
             wakes: of(&self.wakes),

@@ -3,6 +3,8 @@
 mod datagrams;
 mod doors;
 mod join;
+#[cfg(test)]
+mod tests;
 
 use super::counters::{RawCounters, add};
 use super::hello::{End, Grant};
@@ -117,6 +119,8 @@ pub(super) struct Work {
 struct Item {
     place: usize,
     mark: QpNum,
+    /// The queue pair whose slot it is.
+    qp: QpNum,
     slot: u32,
     caller: Caller,
     reply_bytes_max: u32,
@@ -234,6 +238,10 @@ impl<D: Device<Memory = Region>> Port<D> {
                 datagrams::Done::Nothing => {}
                 datagrams::Done::Sent => self.recycle(id.slot),
                 datagrams::Done::Received => self.receive_datagram(wc, id.slot, work),
+                datagrams::Done::Refused => {
+                    add(&self.raw.oversized, 1);
+                    self.recycle(id.slot);
+                }
             }
             return;
         }
@@ -251,7 +259,7 @@ impl<D: Device<Memory = Region>> Port<D> {
         if id.is_recv {
             let request = slots.take(id.slot, wc.byte_len, &mut work.input);
             let mark = *qp;
-            work.items.push(peer.item((place, mark, id.slot), request));
+            work.items.push(peer.item((place, mark), (mark, id.slot), request));
             return;
         }
         // The reply has left: there is room for another request and its reply.
@@ -275,7 +283,7 @@ impl<D: Device<Memory = Region>> Port<D> {
             return self.recycle(slot);
         };
         let request = datagrams.slots.take(slot, wc.byte_len, &mut work.input);
-        work.items.push(peer.item((place, wc.src_qp, slot), request));
+        work.items.push(peer.item((place, wc.src_qp), (datagrams.qp, slot), request));
     }
 
     /// Lets a slot of the one queue pair for datagrams receive again.
@@ -289,7 +297,11 @@ impl<D: Device<Memory = Region>> Port<D> {
     pub(super) fn reply(&mut self, work: &mut Work) {
         let Work { items, output, .. } = work;
         for item in items.drain(..) {
-            let Item { place, mark, slot, caller, reply, .. } = item;
+            let Item { place, mark, qp, slot, caller, reply, .. } = item;
+            // Made anew since, it has posted all its slots, and its clients have to join again.
+            if self.datagrams.as_ref().is_some_and(|datagrams| datagrams.qp != qp) {
+                continue;
+            }
             let peer = self.peers.get_mut(place).filter(|peer| peer.line.mark() == mark);
             let Some(peer) = peer else {
                 self.recycle(slot);
@@ -339,9 +351,14 @@ impl<D: Device<Memory = Region>> Port<D> {
 }
 
 impl Peer {
-    fn item(&mut self, (place, mark, slot): (usize, QpNum, u32), request: Range<usize>) -> Item {
+    fn item(
+        &mut self,
+        (place, mark): (usize, QpNum),
+        (qp, slot): (QpNum, u32),
+        request: Range<usize>,
+    ) -> Item {
         let (caller, reply_bytes_max) = (std::mem::take(&mut self.caller), self.reply_bytes_max);
-        Item { place, mark, slot, caller, reply_bytes_max, request, reply: 0..0 }
+        Item { place, mark, qp, slot, caller, reply_bytes_max, request, reply: 0..0 }
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) enum Done {
     Nothing,
     Sent,
     Received,
+    /// A datagram came that is longer than any slot: the slot is free again.
+    Refused,
 }
 
 impl Datagrams {
@@ -77,6 +79,8 @@ impl Datagrams {
         match (wc.status, Id::of(wc.wr_id).is_recv) {
             (WcStatus::Success, true) => Done::Received,
             (WcStatus::Success, false) => Done::Sent,
+            // Anybody may send one. Where the queue pair failed of it, the next completion says so.
+            (WcStatus::LocLenErr, true) => Done::Refused,
             _ => {
                 self.is_broken = true;
                 Done::Nothing
