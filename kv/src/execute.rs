@@ -21,6 +21,13 @@ pub struct Service {
 #[derive(Debug, Default)]
 pub struct Caller(Option<(u64, Session)>);
 
+impl Caller {
+    /// Whether it knows whose connection it is.
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
 impl Service {
     /// Serves this store.
     #[must_use]
@@ -79,13 +86,13 @@ impl Service {
             return Ok(self.change(&ask, now));
         }
         if caller.0.as_ref().is_none_or(|(known, _)| *known != client) {
-            let session = self.sessions.of(client).ok_or(Failure::TooManyClients)?;
+            let session = self.sessions.of(client, now).ok_or(Failure::TooManyClients)?;
             caller.0 = Some((client, session));
         }
         let Some((_, session)) = &caller.0 else { return Err(Failure::TooManyClients) };
         // The lock is of this client: it is waited for only where a repetition overtakes.
         let (number, mut is_made) = ((sequence, ask.method()), false);
-        let outcome = lock(session).once(number, || {
+        let outcome = lock(session).once(number, now, || {
             is_made = true;
             self.change(&ask, now)
         });

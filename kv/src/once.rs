@@ -9,6 +9,7 @@ use crate::wire::{Failure, Method};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use towpath_base::Time;
 
 /// The clients that are known.
 #[derive(Debug, Default)]
@@ -19,9 +20,7 @@ pub struct Sessions {
 
 #[derive(Debug, Default)]
 struct Known {
-    sessions: HashMap<u64, (Session, u64)>,
-    /// Counts look-ups, as a clock of what was used last.
-    looked: u64,
+    sessions: HashMap<u64, Session>,
 }
 
 /// What is kept of one client.
@@ -41,6 +40,8 @@ pub(crate) struct Kept {
     outcomes: BTreeMap<u64, (Method, Outcome)>,
     /// The highest number whose reply was dropped: nothing is known up to it.
     dropped: u64,
+    /// When the client came, or last asked for a change.
+    used: Time,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -55,8 +56,10 @@ impl Kept {
     pub(crate) fn once(
         &mut self,
         (sequence, method): (u64, Method),
+        now: Time,
         make: impl FnOnce() -> Outcome,
     ) -> Option<Outcome> {
+        self.used = self.used.max(now);
         if let Some((of, outcome)) = self.outcomes.get(&sequence) {
             return Some(if *of == method {
                 *outcome
@@ -80,12 +83,9 @@ impl Kept {
 
 impl Sessions {
     /// What is kept of a client; none where as many as may be are connected.
-    pub(crate) fn of(&self, client: u64) -> Option<Session> {
+    pub(crate) fn of(&self, client: u64, now: Time) -> Option<Session> {
         let mut known = lock(&self.known);
-        known.looked += 1;
-        let looked = known.looked;
-        if let Some((session, used)) = known.sessions.get_mut(&client) {
-            *used = looked;
+        if let Some(session) = known.sessions.get(&client) {
             return Some(Arc::clone(session));
         }
         if known.sessions.len() >= SESSIONS_MAX {
@@ -94,8 +94,8 @@ impl Sessions {
         if known.sessions.len() >= SESSIONS_MAX {
             return None;
         }
-        let session = Session::default();
-        known.sessions.insert(client, (Arc::clone(&session), looked));
+        let session = Session::new(Mutex::new(Kept { used: now, ..Kept::default() }));
+        known.sessions.insert(client, Arc::clone(&session));
         Some(session)
     }
 
@@ -118,29 +118,32 @@ impl Sessions {
 }
 
 impl Known {
-    /// Forgets those clients, of which no connection is, that were there the longest ago: half of
-    /// them, so that it is seldom done.
+    /// Forgets those clients, of which no connection is, that asked for a change the longest ago:
+    /// half of them, so that it is seldom done.
     fn forget_half(&mut self) {
-        let idle = self.sessions.values().filter(|(session, _)| Arc::strong_count(session) == 1);
-        let mut used: Vec<u64> = idle.map(|(_, used)| *used).collect();
+        let is_idle = |session: &Session| Arc::strong_count(session) == 1;
+        // Nobody else holds the lock of an idle one.
+        let idle = self.sessions.values().filter(|session| is_idle(session));
+        let mut used: Vec<Time> = idle.map(|session| lock(session).used).collect();
         if used.is_empty() {
             return;
         }
         let middle = used.len() / 2;
         let (_, &mut until, _) = used.select_nth_unstable(middle);
-        self.sessions.retain(|_, (session, used)| *used > until || Arc::strong_count(session) > 1);
+        self.sessions.retain(|_, session| !is_idle(session) || lock(session).used > until);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use towpath_base::Nanos;
 
     #[test]
     fn a_change_is_made_once_however_often_and_in_which_order_it_comes() {
         let (mut kept, mut made) = (Kept::default(), Vec::new());
         for sequence in [2, 1, 2, 1, 3, 2] {
-            let outcome = kept.once((sequence, Method::Incr), || {
+            let outcome = kept.once((sequence, Method::Incr), Time::ZERO, || {
                 made.push(sequence);
                 Outcome::Sum(made.len() as i64)
             });
@@ -154,29 +157,56 @@ mod tests {
     fn what_is_older_than_all_that_is_kept_is_not_made() {
         let mut kept = Kept::default();
         for sequence in 1..=UNDER_WAY_MAX as u64 + 2 {
-            assert_eq!(kept.once((sequence, Method::Incr), || Outcome::Done), Some(Outcome::Done));
+            assert_eq!(
+                kept.once((sequence, Method::Incr), Time::ZERO, || Outcome::Done),
+                Some(Outcome::Done)
+            );
         }
         for sequence in [1, 2] {
-            assert_eq!(kept.once((sequence, Method::Incr), || panic!("made again")), None);
+            assert_eq!(
+                kept.once((sequence, Method::Incr), Time::ZERO, || panic!("made again")),
+                None
+            );
         }
-        assert_eq!(kept.once((3, Method::Incr), || panic!("made again")), Some(Outcome::Done));
+        assert_eq!(
+            kept.once((3, Method::Incr), Time::ZERO, || panic!("made again")),
+            Some(Outcome::Done)
+        );
     }
 
     #[test]
     fn those_that_are_gone_the_longest_are_forgotten_and_none_that_is_connected() {
-        let sessions = Sessions::default();
-        let connected = sessions.of(1).expect("room");
-        let _ = lock(&connected).once((9, Method::Set), || Outcome::Done);
+        let (sessions, at) = (Sessions::default(), |at| Time::ZERO + Nanos::from_secs(at));
+        let connected = sessions.of(1, at(1)).expect("room");
+        let _ = lock(&connected).once((9, Method::Set), Time::ZERO, || Outcome::Done);
         for client in 2..=SESSIONS_MAX as u64 {
-            assert!(sessions.of(client).is_some());
+            assert!(sessions.of(client, at(client)).is_some());
         }
         assert_eq!(sessions.count(), SESSIONS_MAX);
-        assert!(sessions.of(u64::MAX).is_some());
+        let last = SESSIONS_MAX as u64 + 1;
+        assert!(sessions.of(last, at(last)).is_some());
         assert!(sessions.count() <= SESSIONS_MAX / 2 + 2, "{}", sessions.count());
-        let again = sessions.of(1).expect("known");
+        let again = sessions.of(1, at(last)).expect("known");
         assert_eq!(
-            lock(&again).once((9, Method::Set), || panic!("forgotten")),
+            lock(&again).once((9, Method::Set), Time::ZERO, || panic!("forgotten")),
             Some(Outcome::Done)
         );
+    }
+
+    #[test]
+    fn a_client_that_came_first_and_asked_last_is_known_after_its_connection_broke() {
+        let (sessions, at) = (Sessions::default(), |at| Time::ZERO + Nanos::from_secs(at));
+        let last = SESSIONS_MAX as u64 + 1;
+        let connection = sessions.of(1, at(1)).expect("room");
+        for client in 2..last {
+            assert!(sessions.of(client, at(client)).is_some());
+        }
+        let _ = lock(&connection).once((9, Method::Set), at(last), || Outcome::Done);
+        drop(connection);
+        assert!(sessions.of(last, at(last)).is_some());
+        assert!(sessions.count() <= SESSIONS_MAX / 2 + 2, "{}", sessions.count());
+        let again = sessions.of(1, at(last)).expect("room");
+        let outcome = lock(&again).once((9, Method::Set), at(last), || panic!("forgotten"));
+        assert_eq!(outcome, Some(Outcome::Done));
     }
 }

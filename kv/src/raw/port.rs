@@ -307,7 +307,10 @@ impl<D: Device<Memory = Region>> Port<D> {
                 self.recycle(slot);
                 continue;
             };
-            peer.caller = caller;
+            // Of several requests at a time the first has it; one that needs none leaves it there.
+            if caller.is_known() {
+                peer.caller = caller;
+            }
             let (id, message) = (Id::send(place, slot), &output[reply]);
             let posted = match (&peer.line, &self.datagrams) {
                 (Line::Connected { qp, slots }, _) => {

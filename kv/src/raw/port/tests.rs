@@ -18,6 +18,9 @@ use towpath_verbs::{
     Sge, TxPacket,
 };
 
+/// Far longer than anything takes.
+const SOON: Duration = Duration::from_secs(60);
+
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A link whose packets hold 1,024 bytes, as far as it tells.
@@ -155,7 +158,7 @@ fn gather_until(
         if is_so(port, &mut work) {
             return;
         }
-        assert!(begin.elapsed() < Duration::from_secs(60), "it never came");
+        assert!(begin.elapsed() < SOON, "it never came");
         port.device.wait(RAW_SLEEP_MAX);
     }
 }
@@ -202,4 +205,28 @@ fn a_request_of_a_queue_pair_that_was_made_anew_gives_no_slot_back() {
         true
     });
     assert!(all_are_posted(&mut port));
+}
+
+#[test]
+fn a_client_stays_known_when_it_reads_beside_its_changes() {
+    let (mut port, listener, service) = port();
+    let mut sender = Sender::join(&mut port, &listener);
+    let made = |port: &Port<RoceDevice<Narrow>>| port.device.completions_made().expect("counted");
+    let before = made(&port);
+    sender.ask(1, Ask::Incr { key: b"n", by: 1 });
+    sender.ask(2, Ask::Get { key: b"n" });
+    let begin = Instant::now();
+    // Both are to be taken in together.
+    while made(&port) < before + 2 {
+        assert!(begin.elapsed() < SOON, "they never came");
+        port.device.wait(RAW_SLEEP_MAX);
+        port.device.progress(RAW_PROGRESS_BUDGET);
+    }
+    let mut work = Work::default();
+    port.gather(&mut work);
+    assert_eq!(work.items.len(), 2);
+    let (counters, raw) = (Arc::clone(&port.counters), Arc::clone(&port.raw));
+    work.answer(&service, (&counters, &raw), Time::ZERO);
+    port.reply(&mut work);
+    assert!(port.peers.iter().all(|(_, peer)| peer.caller.is_known()));
 }
