@@ -278,6 +278,47 @@ fn a_queue_pair_that_fails_is_replaced_by_its_client() {
     mend.join().expect("no panic");
 }
 
+/// Passes on what a client and a server tell each other; the connections to both.
+fn pass(listener: &TcpListener, addr: SocketAddr) -> (TcpStream, TcpStream) {
+    let (mut client, _) = listener.accept().expect("a client");
+    let mut server = TcpStream::connect(addr).expect("it listens");
+    let mut told = [0; HELLO_BYTES];
+    client.read_exact(&mut told).expect("a hello");
+    server.write_all(&told).expect("it reads");
+    server.read_exact(&mut told).expect("a welcome");
+    client.write_all(&told).expect("it reads");
+    (client, server)
+}
+
+#[test]
+fn a_client_whose_server_forgot_it_without_a_word_connects_anew() {
+    // Within a call, and where that is too short for it, with the next one.
+    let brief = ClientConfig { timeout: Duration::from_secs(1), ..IMPATIENT };
+    for (kind, config) in [(RawKind::Uc, IMPATIENT), (RawKind::Ud, IMPATIENT), (RawKind::Ud, brief)]
+    {
+        let served = Served::new(RawConfig::new(kind));
+        let between = TcpListener::bind((LOCAL, 0)).expect("a free port");
+        let (addr, to) = (between.local_addr().expect("bound"), served.addr);
+        let again = between.try_clone().expect("a socket");
+        let first = thread::spawn(move || pass(&between, to));
+        let way = RawClientConfig::new(kind, Waiting::Blocking);
+        let transport = RawTransport::connect(device(&served.faults, 2), addr, way, SOON);
+        let mut client = Client::new(transport.expect("it listens"), config);
+        let (_still_open, to_server) = first.join().expect("no panic");
+        assert_eq!(client.incr(b"n", 1).expect("in time"), 1);
+        drop(to_server);
+        served.until_nobody_is_there();
+        if config == brief {
+            let told = client.incr(b"n", 1);
+            assert!(matches!(told, Err(ClientError::TimedOut(None))), "{told:?}");
+        }
+        let second = thread::spawn(move || pass(&again, to));
+        assert_eq!(client.incr(b"n", 1).expect("in time"), 2, "{kind:?}");
+        assert_eq!(client.stats().renewed, 1);
+        drop(second.join().expect("no panic"));
+    }
+}
+
 fn hello(kind: RawKind) -> End {
     End {
         kind,

@@ -75,6 +75,13 @@ pub enum ClientError {
 /// The least pause before another connection is tried, doubled up to the most.
 const RENEW_PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 
+/// A connection on which nothing came for so long is given up for another: a server whose host went
+/// without a word does not say that it is gone, and may be back.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// And so many requests in a row were not answered: one may be lost, or the server busy with it.
+const SILENT_TRIES: u32 = 2;
+
 /// A client of one server, for one thread.
 #[derive(Debug)]
 pub struct Client<T> {
@@ -85,6 +92,10 @@ pub struct Client<T> {
     sequence: u64,
     stats: ClientStats,
     request: Vec<u8>,
+    /// When a reply last came on this connection, or it was made, or the call began.
+    heard: Instant,
+    /// The connection is broken, or seems to be: the next request goes over another.
+    is_lost: bool,
 }
 
 /// What a reply held.
@@ -107,7 +118,8 @@ impl<T: Transport> Client<T> {
     pub fn with_number(transport: T, config: ClientConfig, number: u64) -> Self {
         let stats = ClientStats::default();
         let patience = Patience::new(&config);
-        Self { transport, config, patience, number, sequence: 0, stats, request: Vec::new() }
+        let (request, heard, is_lost) = (Vec::new(), Instant::now(), false);
+        Self { transport, config, patience, number, sequence: 0, stats, request, heard, is_lost }
     }
 
     /// The transport, to read by it.
@@ -232,9 +244,15 @@ impl<T: Transport> Client<T> {
         self.stats.requests += 1;
         self.request.clear();
         Request { client: self.number, sequence: self.sequence, ask }.emit(&mut self.request);
-        let end = Instant::now() + self.config.timeout;
-        let (mut tries, mut pause) = (0, RENEW_PAUSES[0]);
+        self.heard = Instant::now();
+        let end = self.heard + self.config.timeout;
+        // Of these `silent` one after the other on this connection, without any reply.
+        let (mut tries, mut silent) = (0, 0);
         loop {
+            if self.is_lost {
+                self.renew(end)?;
+                silent = 0;
+            }
             self.stats.repeated += u64::from(tries > 0);
             tries += 1;
             let (wait, sent) = (self.patience.wait(), Instant::now());
@@ -249,6 +267,7 @@ impl<T: Transport> Client<T> {
                     }
                     Ok(None) => {
                         self.patience.timed_out();
+                        silent = if self.heard < sent { silent + 1 } else { 0 };
                         None
                     }
                     Err(TransportError::TooLong { bytes, max }) => {
@@ -256,22 +275,32 @@ impl<T: Transport> Client<T> {
                     }
                     Err(error) => Some(error),
                 };
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let now = Instant::now();
+            let is_silent = silent >= SILENT_TRIES && now.duration_since(self.heard) >= SILENCE;
+            // After a call in vain the next one does not hope for the same connection.
+            self.is_lost = failed.is_some() || is_silent || now >= end;
+            if now >= end {
                 return Err(ClientError::TimedOut(failed));
             }
-            if failed.is_some() {
-                while let Err(error) = self.transport.renew(left) {
-                    let left = end.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Err(ClientError::TimedOut(Some(error)));
-                    }
-                    std::thread::sleep(pause.min(left));
-                    pause = (pause * 2).min(RENEW_PAUSES[1]);
-                }
-                self.stats.renewed += 1;
-            }
         }
+    }
+
+    /// Begins anew over another connection, by `end`.
+    fn renew(&mut self, end: Instant) -> Result<(), ClientError> {
+        let left = || end.saturating_duration_since(Instant::now());
+        let mut pause = RENEW_PAUSES[0];
+        while let Err(error) = self.transport.renew(left()) {
+            let left = left();
+            if left.is_zero() {
+                return Err(ClientError::TimedOut(Some(error)));
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(RENEW_PAUSES[1]);
+        }
+        self.is_lost = false;
+        self.heard = Instant::now();
+        self.stats.renewed += 1;
+        Ok(())
     }
 
     /// Waits for the reply to the request that was sent last; none within `wait`, or by `end`.
@@ -294,7 +323,10 @@ impl<T: Transport> Client<T> {
             match found.transpose()? {
                 Some(Some(told)) => return Ok(Some(told)),
                 // Of a request that was repeated, and answered twice.
-                _ => self.stats.stray += 1,
+                _ => {
+                    self.stats.stray += 1;
+                    self.heard = Instant::now();
+                }
             }
             left = until.saturating_duration_since(Instant::now());
         }
