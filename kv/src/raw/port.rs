@@ -26,7 +26,8 @@ use std::sync::Arc;
 use towpath_base::{Prng, Time};
 use towpath_memory::Region;
 use towpath_verbs::{
-    Access, BadWr, CqNum, Device, PdNum, QpNum, SendOp, SendWr, UdAddress, VerbError, Wc, WcStatus,
+    Access, AsyncEvent, BadWr, CqNum, Device, PdNum, QpNum, SendOp, SendWr, UdAddress, VerbError,
+    Wc, WcStatus,
 };
 
 /// A client that has said what its queue pair is.
@@ -43,6 +44,11 @@ pub(super) struct Port<D> {
     message_bytes_max: u32,
     under_way: u16,
     cq: CqNum,
+    cq_depth: u32,
+    /// It failed, and has to be made anew.
+    is_cq_broken: bool,
+    /// Queue pairs are gone of which it may still hold completions.
+    has_remains: bool,
     peers: Slab<Peer>,
     peers_max: usize,
     datagrams: Option<Datagrams>,
@@ -178,14 +184,13 @@ impl<D: Device<Memory = Region>> Port<D> {
         let depth = match kind {
             RawKind::Ud => 2 * Datagrams::slots(&limits),
             RawKind::Rc | RawKind::Uc => {
-                // Those of clients that have just gone may still be there when others come.
-                let all = u32::try_from(peers_max).unwrap_or(u32::MAX).saturating_mul(2 * each);
+                let all = u32::try_from(peers_max).unwrap_or(u32::MAX).saturating_mul(each);
                 all.min(limits.cqe_max)
             }
         };
         let peers_max = match kind {
             RawKind::Ud => peers_max,
-            RawKind::Rc | RawKind::Uc => (depth / (2 * each)) as usize,
+            RawKind::Rc | RawKind::Uc => (depth / each) as usize,
         };
         let cq = device.create_cq(depth)?;
         let mut prng = Prng::new(seed);
@@ -205,6 +210,9 @@ impl<D: Device<Memory = Region>> Port<D> {
             message_bytes_max: message_bytes_max(config.value_bytes_max),
             under_way: config.under_way,
             cq,
+            cq_depth: depth,
+            is_cq_broken: false,
+            has_remains: false,
             peers: Slab::new(),
             peers_max,
             datagrams,
@@ -223,12 +231,48 @@ impl<D: Device<Memory = Region>> Port<D> {
         work.input.clear();
         work.output.clear();
         let moved = self.device.progress(RAW_PROGRESS_BUDGET);
+        moved + self.take_completions(work) > 0
+    }
+
+    fn take_completions(&mut self, work: &mut Work) -> usize {
         let count = self.device.poll_cq(self.cq, &mut self.wcs);
         for at in 0..count {
             let wc = self.wcs[at];
             self.complete(&wc, work);
         }
-        moved + count > 0
+        count
+    }
+
+    /// Takes all completions before clients come where some have gone, so that those who are there
+    /// at a time have the whole queue: with what is left of others it would overflow. There are no
+    /// more requests to take in than the clients that are there may have under way.
+    fn clear_remains(&mut self, work: &mut Work) {
+        if std::mem::take(&mut self.has_remains) {
+            while self.take_completions(work) > 0 {}
+            // Who was let go meanwhile was so before the last look.
+            self.has_remains = false;
+        }
+    }
+
+    /// Makes the completion queue anew after it failed; the clients have to join again.
+    fn mend_queue(&mut self) {
+        while let Some(event) = self.device.poll_async_event() {
+            self.is_cq_broken |= event == AsyncEvent::CqError(self.cq);
+        }
+        if !self.is_cq_broken {
+            return;
+        }
+        add(&self.raw.failed, self.peers.len() as u64);
+        self.close_all();
+        match self.device.create_cq(self.cq_depth) {
+            Ok(cq) => (self.cq, self.is_cq_broken) = (cq, false),
+            Err(error) => {
+                return tracing::error!(%error, "a completion queue failed, and there is no other");
+            }
+        }
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.is_broken = true;
+        }
     }
 
     fn complete(&mut self, wc: &Wc, work: &mut Work) {
@@ -330,10 +374,17 @@ impl<D: Device<Memory = Region>> Port<D> {
         self.device.progress(0);
     }
 
+    fn close_all(&mut self) {
+        for place in self.peers.iter().map(|(place, _)| place).collect::<Vec<_>>() {
+            self.close(place);
+        }
+    }
+
     /// Ends a client's service.
     fn close(&mut self, place: usize) {
         let peer = self.peers.remove(place);
         if let Line::Connected { qp, slots } = peer.line {
+            self.has_remains = true;
             // It was made there, or the device is gone with all that it had.
             let _ = self.device.destroy_qp(qp);
             slots.free(&mut self.device);

@@ -328,7 +328,7 @@ impl Shared {
             // Woken for no message, or long busy: somebody may have come or gone.
             if (was_woken && !has_moved) || now.since(looked) >= RAW_LOOK_EVERY {
                 looked = now;
-                port.look();
+                port.look(&mut work);
                 // One that has taken requests in answers them first.
                 if work.is_empty() && self.config.worker_per_client && port.has_surplus() {
                     port.threads -= 1;

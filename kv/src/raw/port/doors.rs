@@ -1,6 +1,6 @@
 //! Clients that come and go, as files that a thread waits for beside its device.
 
-use super::{Joined, Port};
+use super::{Joined, Port, Work};
 use crate::limits::EVENTS_MAX;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -82,8 +82,8 @@ impl Doors {
 }
 
 impl<D: Device<Memory = Region>> Port<D> {
-    /// Takes in who came, and lets go who went.
-    pub(in super::super) fn look(&mut self) {
+    /// Takes in who came, and lets go who went. Requests may be taken in beside them.
+    pub(in super::super) fn look(&mut self, work: &mut Work) {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
         let buffer = rustix::buffer::spare_capacity(&mut events);
         // Whatever ends it early is there the next time as well.
@@ -94,10 +94,12 @@ impl<D: Device<Memory = Region>> Port<D> {
                 place => self.hear(place as usize),
             }
         }
+        self.mend_queue();
+        self.mend();
+        self.clear_remains(work);
         for joined in self.doors.inbox.take() {
             self.join(joined);
         }
-        self.mend();
     }
 
     /// A client has gone, or says what it should not.

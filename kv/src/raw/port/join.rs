@@ -58,6 +58,9 @@ impl<D: Device<Memory = Region>> Port<D> {
         if self.peers.len() >= self.peers_max {
             return Err(Refusal::TooManyClients);
         }
+        if self.is_cq_broken {
+            return Err(Refusal::NoRoom);
+        }
         let addr = self.device.local_addr();
         if hello.message_bytes_max < MESSAGE_BYTES_MIN || hello.addr.is_ipv4() != addr.is_ipv4() {
             return Err(Refusal::Malformed);
@@ -131,14 +134,13 @@ impl<D: Device<Memory = Region>> Port<D> {
             return;
         }
         add(&self.raw.failed, self.peers.len() as u64);
-        for place in self.peers.iter().map(|(place, _)| place).collect::<Vec<_>>() {
-            self.close(place);
-        }
+        self.close_all();
         if let Ok(made) = Datagrams::new(&mut self.device, self.cq, self.prng.next_u32())
             && let Some(old) = self.datagrams.replace(made)
         {
             let _ = self.device.destroy_qp(old.qp);
             old.slots.free(&mut self.device);
+            self.has_remains = true;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The queue pair for datagrams, with one client that the test drives by hand.
+//! A server's device, with clients that the test drives by hand.
 
 use super::*;
 use crate::limits::RAW_SLEEP_MAX;
@@ -14,8 +14,8 @@ use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_memory::SharedMemory;
 use towpath_transport::UdpConfig;
 use towpath_verbs::{
-    Connect, LinkCaps, LinkCounters, Mtu, PacketLink, QpInit, QpType, RcAttr, RxPacket, SgList,
-    Sge, TxPacket,
+    Connect, LinkCaps, LinkCounters, Mtu, PacketLink, QpInit, RcAttr, RxPacket, SgList, Sge,
+    TxPacket,
 };
 
 /// Far longer than anything takes.
@@ -64,7 +64,7 @@ fn link() -> UdpLink {
     UdpLink::bind(UdpConfig::new(LOCAL)).expect("a free port")
 }
 
-/// A client: a queue pair for datagrams, and a connection.
+/// A client: a queue pair, and a connection.
 struct Sender {
     device: RoceDevice<UdpLink>,
     qp: QpNum,
@@ -76,28 +76,18 @@ struct Sender {
 
 impl Sender {
     fn join(port: &mut Port<RoceDevice<Narrow>>, listener: &TcpListener) -> Self {
+        let kind = port.kind;
         let mut device = RoceDevice::new(link(), RoceConfig::default().seed(7));
         let memory = SharedMemory::new(8192).expect("memory");
         let keys = device.reg_shared_mr(PdNum::DEFAULT, &memory, memory.whole(), Access::LOCAL);
         let cq = device.create_cq(64).expect("room");
-        let qp = device.create_qp(&QpInit::new(QpType::Ud, cq)).expect("room");
-        let connect = Connect {
-            dest: device.local_addr(),
-            dest_qp_num: qp,
-            rq_psn: Psn::new(0),
-            sq_psn: Psn::new(0),
-            path_mtu: Mtu::Mtu4096,
-            source_port: 0,
-            tclass: 0,
-            rc: RcAttr::default(),
-        };
-        device.connect_qp(qp, &connect).expect("it is in INIT");
+        let qp = device.create_qp(&QpInit::new(kind.qp_type(), cq)).expect("room");
         let addr = listener.local_addr().expect("bound");
         let mut stream = TcpStream::connect(addr).expect("it listens");
         let (theirs, _) = listener.accept().expect("one");
         theirs.set_nonblocking(true).expect("a socket");
         let hello = End {
-            kind: RawKind::Ud,
+            kind,
             mtu: Mtu::Mtu4096,
             qp_num: qp,
             psn: Psn::new(0),
@@ -110,10 +100,22 @@ impl Sender {
         };
         assert!(port.counters.connect());
         port.doors.inbox.put(Joined { stream: theirs, hello });
-        port.look();
+        port.look(&mut Work::default());
         let mut told = [0; crate::raw::HELLO_BYTES];
         stream.read_exact(&mut told).expect("a welcome");
         let server = End::parse(&told).expect("a welcome");
+        let connect = Connect {
+            dest: server.addr,
+            dest_qp_num: server.qp_num,
+            rq_psn: server.psn,
+            sq_psn: hello.psn,
+            // To datagrams a server's is no bound.
+            path_mtu: if kind == RawKind::Ud { Mtu::Mtu4096 } else { server.mtu },
+            source_port: 0,
+            tclass: 0,
+            rc: RcAttr::default(),
+        };
+        device.connect_qp(qp, &connect).expect("it is in INIT");
         let lkey = keys.expect("room").lkey;
         Self { device, qp, memory, lkey, server, _stream: stream }
     }
@@ -123,9 +125,14 @@ impl Sender {
         let (addr, length) = (self.memory.addr(), message.len() as u32);
         let list = SgList::one(Sge { addr, length, lkey: self.lkey });
         let End { qp_num: remote_qpn, qkey: remote_qkey, addr: dest, .. } = self.server;
-        let to = UdAddress { dest, remote_qpn, remote_qkey };
-        let imm_data = self.server.number;
-        let wr = SendWr::new(1, SendOp::SendWithImm { imm_data }, list).to(to);
+        let wr = match self.server.kind {
+            RawKind::Ud => {
+                let imm_data = self.server.number;
+                let to = UdAddress { dest, remote_qpn, remote_qkey };
+                SendWr::new(1, SendOp::SendWithImm { imm_data }, list).to(to)
+            }
+            RawKind::Rc | RawKind::Uc => SendWr::new(1, SendOp::Send, list),
+        };
         self.device.post_send(self.qp, &[wr]).expect("room");
         self.device.progress(0);
     }
@@ -137,14 +144,31 @@ impl Sender {
     }
 }
 
-/// A port that serves datagrams, the listener of its clients, and what it serves.
-fn port() -> (Port<RoceDevice<Narrow>>, TcpListener, Service) {
+/// A port for so many clients, their listener, and what is served.
+fn port_of(kind: RawKind, peers_max: usize) -> (Port<RoceDevice<Narrow>>, TcpListener, Service) {
     let device = RoceDevice::new(Narrow(link()), RoceConfig::default());
-    let (counters, raw) = (Arc::new(Counters::new(10)), Arc::default());
-    let config = RawConfig::new(RawKind::Ud);
-    let port = Port::new(device, &config, (&counters, &raw), None, (10, 1)).expect("a device");
+    let (counters, raw) = (Arc::new(Counters::new(1_000)), Arc::default());
+    let config = RawConfig::new(kind);
+    let made = Port::new(device, &config, (&counters, &raw), None, (peers_max, 1));
+    let port = made.expect("a device");
     let listener = TcpListener::bind((LOCAL, 0)).expect("a free port");
     (port, listener, Service::new(Arc::new(Table::new(1 << 30, Evict::Never))))
+}
+
+fn port() -> (Port<RoceDevice<Narrow>>, TcpListener, Service) {
+    port_of(RawKind::Ud, 10)
+}
+
+/// Takes packets in until so many more completions were made.
+fn progress_until(port: &mut Port<RoceDevice<Narrow>>, more: u64, mut act: impl FnMut()) {
+    let made = |port: &Port<RoceDevice<Narrow>>| port.device.completions_made().expect("counted");
+    let (before, begin) = (made(port), Instant::now());
+    act();
+    while made(port) < before + more {
+        assert!(begin.elapsed() < SOON, "they never came");
+        port.device.wait(RAW_SLEEP_MAX);
+        port.device.progress(RAW_PROGRESS_BUDGET);
+    }
 }
 
 /// Gathers until that is so.
@@ -178,7 +202,7 @@ fn a_datagram_that_is_too_long_is_dropped_and_no_client_is_let_go() {
         assert!(work.is_empty(), "it is no request");
         port.raw.counted().oversized == 1 || port.datagrams.as_ref().is_some_and(|d| d.is_broken)
     });
-    port.look();
+    port.look(&mut Work::default());
     assert_eq!((port.peers.len(), port.raw.counted().failed), (1, 0));
     assert!(all_are_posted(&mut port), "its slot receives again");
 }
@@ -194,12 +218,12 @@ fn a_request_of_a_queue_pair_that_was_made_anew_gives_no_slot_back() {
         }
         // Another thread mends it while this one carries the request out.
         port.datagrams.as_mut().expect("it is of UD").is_broken = true;
-        port.look();
+        port.look(&mut Work::default());
         let made = port.datagrams.as_ref().expect("it is of UD").qp;
         let (counters, raw) = (Arc::clone(&port.counters), Arc::clone(&port.raw));
         work.answer(&service, (&counters, &raw), Time::ZERO);
         port.reply(work);
-        port.look();
+        port.look(&mut Work::default());
         let datagrams = port.datagrams.as_ref().expect("it is of UD");
         assert_eq!((datagrams.qp, datagrams.is_broken), (made, false), "it was broken again");
         true
@@ -211,17 +235,11 @@ fn a_request_of_a_queue_pair_that_was_made_anew_gives_no_slot_back() {
 fn a_client_stays_known_when_it_reads_beside_its_changes() {
     let (mut port, listener, service) = port();
     let mut sender = Sender::join(&mut port, &listener);
-    let made = |port: &Port<RoceDevice<Narrow>>| port.device.completions_made().expect("counted");
-    let before = made(&port);
-    sender.ask(1, Ask::Incr { key: b"n", by: 1 });
-    sender.ask(2, Ask::Get { key: b"n" });
-    let begin = Instant::now();
     // Both are to be taken in together.
-    while made(&port) < before + 2 {
-        assert!(begin.elapsed() < SOON, "they never came");
-        port.device.wait(RAW_SLEEP_MAX);
-        port.device.progress(RAW_PROGRESS_BUDGET);
-    }
+    progress_until(&mut port, 2, || {
+        sender.ask(1, Ask::Incr { key: b"n", by: 1 });
+        sender.ask(2, Ask::Get { key: b"n" });
+    });
     let mut work = Work::default();
     port.gather(&mut work);
     assert_eq!(work.items.len(), 2);
@@ -229,4 +247,55 @@ fn a_client_stays_known_when_it_reads_beside_its_changes() {
     work.answer(&service, (&counters, &raw), Time::ZERO);
     port.reply(&mut work);
     assert!(port.peers.iter().all(|(_, peer)| peer.caller.is_known()));
+}
+
+/// Asks, and sees that the request is taken in.
+fn is_served(port: &mut Port<RoceDevice<Narrow>>, sender: &mut Sender) {
+    sender.ask(1, Ask::Ping);
+    gather_until(port, |_, work| !work.is_empty());
+}
+
+#[test]
+fn what_clients_that_went_have_left_does_not_fill_the_completion_queue() {
+    let (mut port, listener, _) = port_of(RawKind::Uc, 2);
+    for _ in 0..50 {
+        let mut sender = Sender::join(&mut port, &listener);
+        // All that it may have under way, of which nothing is looked at while it is there.
+        let each = RAW_SLOTS_PER_REQUEST * u32::from(port.under_way);
+        progress_until(&mut port, each.into(), || {
+            (0..each).for_each(|n| sender.ask(n.into(), Ask::Ping));
+        });
+        drop(sender);
+        let begin = Instant::now();
+        while !port.peers.is_empty() {
+            assert!(begin.elapsed() < SOON, "it never went");
+            port.look(&mut Work::default());
+        }
+    }
+    assert_eq!(port.device.poll_async_event(), None, "it overflowed");
+    let mut sender = Sender::join(&mut port, &listener);
+    is_served(&mut port, &mut sender);
+    assert_eq!(port.raw.counted().failed, 0);
+}
+
+#[test]
+fn a_completion_queue_that_failed_is_made_anew_and_clients_are_served_again() {
+    let (mut port, listener, _) = port_of(RawKind::Uc, 1);
+    // More clients than it has room for.
+    port.peers_max = 10;
+    let each = RAW_SLOTS_PER_REQUEST * u32::from(port.under_way);
+    let mut senders: Vec<_> = (0..5).map(|_| Sender::join(&mut port, &listener)).collect();
+    let begin = Instant::now();
+    for sender in &mut senders {
+        (0..each).for_each(|n| sender.ask(n.into(), Ask::Ping));
+    }
+    while !port.peers.is_empty() {
+        assert!(begin.elapsed() < SOON, "it never overflowed");
+        port.device.wait(RAW_SLEEP_MAX);
+        port.device.progress(RAW_PROGRESS_BUDGET);
+        port.look(&mut Work::default());
+    }
+    assert_eq!(port.raw.counted().failed, 5);
+    let mut sender = Sender::join(&mut port, &listener);
+    is_served(&mut port, &mut sender);
 }
