@@ -7,8 +7,8 @@
 
 use towpath_base::crc::Crc32c;
 
-/// Where the slots begin, but for what a checksum is of beside them.
-const SLOTS: usize = 16;
+/// Where the slots begin, behind all that is of the bucket as a whole.
+pub(super) const SLOTS: usize = 16;
 
 /// Where what is written behind the version begins.
 pub(super) const BODY: usize = 8;

@@ -304,4 +304,22 @@ mod tests {
         let last = same.last().expect("nine");
         assert_eq!(find(&bytes, shape.slot_bytes, last), Found::Value(last));
     }
+
+    #[test]
+    fn two_keys_of_a_bucket_are_both_found_whatever_the_length_of_slots() {
+        for slot_bytes in 64..=400 {
+            let published = Published::new(1 << 18, slot_bytes).expect("memory");
+            let shape = published.shape();
+            let of_one = |n: &u64| shape.bucket_of(&n.to_le_bytes()) == 0;
+            let keys: Vec<_> = (0..).filter(of_one).take(shape.ways).collect();
+            for key in &keys {
+                published.begin(&key.to_le_bytes()).end(&key.to_le_bytes(), Some(b"v"));
+            }
+            for key in &keys {
+                let (name, bucket) = (key.to_le_bytes(), read(&published, &key.to_le_bytes()));
+                assert_eq!(find(&bucket, slot_bytes, &name), Found::Value(b"v"), "{slot_bytes}");
+            }
+            assert_eq!(published.counts().displaced, 0);
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! 16 bytes of a slot (u32)  20 CRC-32C of the 20 bytes before (u32)  24 zero
 //! ```
 
-use super::bucket::BODY;
+use super::bucket::SLOTS;
 use crate::limits::{PUBLISHED_BUCKETS_MIN, PUBLISHED_BYTES_MAX, PUBLISHED_SLOT_BYTES_MAX};
 use towpath_base::crc::crc32c;
 
@@ -66,7 +66,7 @@ impl Shape {
     /// Bytes of a bucket.
     #[must_use]
     pub fn bucket_bytes(&self) -> usize {
-        (BODY + self.ways * self.slot_bytes).next_multiple_of(ALIGN)
+        (SLOTS + self.ways * self.slot_bytes).next_multiple_of(ALIGN)
     }
 
     /// Bytes of all.
@@ -183,5 +183,16 @@ mod tests {
         assert_eq!(Shape::fitting(least - 1, 320), None);
         assert_eq!(Shape::fitting(PUBLISHED_BYTES_MAX + 1, 320), None);
         assert_eq!(Shape::fitting(least, 7), None);
+    }
+
+    #[test]
+    fn a_bucket_has_room_for_each_of_its_slots_whatever_their_length() {
+        for slot_bytes in 8..=400 {
+            for ways in 1..=4 {
+                let shape = Shape { ways, slot_bytes, ..SHAPE };
+                let room = shape.bucket_bytes() - SLOTS;
+                assert!(room / slot_bytes >= ways, "{ways} of {slot_bytes} bytes");
+            }
+        }
     }
 }
