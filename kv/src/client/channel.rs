@@ -129,9 +129,14 @@ impl<D: Device<Memory = Region>> ChannelTransport<D> {
         self.state = State::Down(String::from("left"));
     }
 
-    /// Takes in what has come; waits for it where it may. Where a reply has come its ack is left
-    /// to ride on the next request.
+    /// Takes in what has come, and waits for more where nothing had.
     fn turn(&mut self, until: Instant) {
+        let is_busy = self.take_in();
+        self.rest(is_busy, until);
+    }
+
+    /// Takes in what has come; whether anything had.
+    fn take_in(&mut self) -> bool {
         let Self { endpoint, state, received, grant: granted, grants, reading, .. } = self;
         // What is of a link that was left is still told of, and is not of the next one.
         let mut on_event = |endpoint: &mut Endpoint<D>, event| match event {
@@ -178,9 +183,11 @@ impl<D: Device<Memory = Region>> ChannelTransport<D> {
         while endpoint.take_event(&mut on_event) {
             is_busy = true;
         }
-        if !self.received.is_empty() {
-            return;
-        }
+        is_busy
+    }
+
+    /// Sends what is to be sent, and waits where that may be.
+    fn rest(&mut self, is_busy: bool, until: Instant) {
         self.endpoint.flush();
         if !is_busy && self.waiting == Waiting::Blocking {
             let left = Nanos::from(until.saturating_duration_since(Instant::now()));
@@ -232,7 +239,11 @@ impl<D: Device<Memory = Region> + Send> Transport for ChannelTransport<D> {
             if Instant::now() >= until {
                 return Ok(false);
             }
-            self.turn(until);
+            let is_busy = self.take_in();
+            // Where a reply has come its ack is left to ride on the next request.
+            if self.received.is_empty() {
+                self.rest(is_busy, until);
+            }
         }
     }
 
