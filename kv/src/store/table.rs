@@ -100,7 +100,7 @@ impl Table {
         let Some(ring) = &self.ring else { return false };
         for look in 0..2 * LOOKS_MAX {
             let Some((slot, key)) = ring.next() else { return false };
-            // A key whose bucket is closed is spared: it may be this thread that has closed it.
+            // A key whose bucket is closed is spared: that change may take long.
             let closing = self.published.as_ref().map(|published| published.try_begin(&key));
             let change = match closing {
                 Some(None) => continue,
@@ -219,15 +219,17 @@ impl Store for Table {
         now: Time,
         decide: &mut dyn FnMut(Option<Held<'_>>) -> Step,
     ) -> Result<(), Refused> {
-        // Closed from before the change takes effect until it is published.
-        let mut change = self.published.as_ref().map(|published| published.begin(key));
-        let mut publish = |entry: Option<&Entry>| {
-            let Some(change) = change.take() else { return };
-            let lasting = entry.filter(|entry| entry.expires == Time::NEVER);
-            change.end(key, lasting.map(|entry| &entry.value[..]));
-        };
         for _ in 0..EVICTIONS_MAX {
-            match self.attempt(key, now, decide, &mut publish) {
+            // Closed from before the change takes effect until it is published; while others are
+            // evicted for it, it can be read.
+            let mut change = self.published.as_ref().map(|published| published.begin(key));
+            let done = self.attempt(key, now, decide, &mut |entry| {
+                let Some(change) = change.take() else { return };
+                let lasting = entry.filter(|entry| entry.expires == Time::NEVER);
+                change.end(key, lasting.map(|entry| &entry.value[..]));
+            });
+            drop(change);
+            match done {
                 Ok(()) | Err(Ended::AsItWas) => return Ok(()),
                 Err(Ended::Refused(refused)) => return Err(refused),
                 Err(Ended::NoRoom) if self.evict() => {}
