@@ -146,6 +146,19 @@ fn what_does_not_fit_is_told_at_both_ends_and_the_client_goes_on() {
 }
 
 #[test]
+fn a_client_that_takes_short_messages_alone_is_served() {
+    for kind in RawKind::ALL {
+        let served = Served::new(RawConfig::new(kind));
+        let config =
+            RawClientConfig { value_bytes_max: 0, ..RawClientConfig::new(kind, Waiting::Blocking) };
+        let device = device(&served.faults, 2);
+        let made = RawTransport::connect(device, served.addr, config, SOON);
+        let mut client = Client::new(made.expect("it listens"), ClientConfig::default());
+        assert_eq!(client.incr(b"n", 1).expect("in time"), 1, "{kind:?}");
+    }
+}
+
+#[test]
 fn many_clients_are_served_by_shared_threads_and_by_one_each() {
     for kind in RawKind::ALL {
         for worker_per_client in [false, true] {

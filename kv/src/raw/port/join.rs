@@ -82,7 +82,7 @@ impl<D: Device<Memory = Region>> Port<D> {
             let (remote_qpn, remote_qkey) = (hello.qp_num, hello.qkey);
             let remote = UdAddress { dest: hello.addr, remote_qpn, remote_qkey };
             let line = Line::Datagrams { remote, ip: hello.addr.ip() };
-            let message_bytes_max = mtu.bytes();
+            let message_bytes_max = mtu.bytes().min(hello.message_bytes_max);
             let (qp_num, qkey) = (datagrams.qp, datagrams.qkey);
             return Ok((line, End { qp_num, qkey, message_bytes_max, ..end }));
         }
