@@ -19,7 +19,7 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -111,7 +111,10 @@ struct Crew<D> {
     shared: Arc<Shared>,
     make: MakeDevice<D>,
     clock: Clock,
+    /// Those that are there whoever comes and goes.
     places: Vec<Arc<Place<D>>>,
+    /// Of all that have threads, to end their waits.
+    inboxes: Vec<Weak<Inbox>>,
     peers_max: usize,
     begun: u64,
 }
@@ -165,7 +168,8 @@ impl RawServer {
         let mut server =
             Self { shared: Arc::clone(&shared), acceptor: None, waker: acceptor.waker() };
         let clock = clock.clone();
-        let mut crew = Crew { shared, make, clock, places: Vec::new(), peers_max, begun: 0 };
+        let (places, inboxes) = (Vec::new(), Vec::new());
+        let mut crew = Crew { shared, make, clock, places, inboxes, peers_max, begun: 0 };
         crew.begin()?;
         let run = move || {
             while !crew.shared.is_stopped.load(Relaxed) {
@@ -176,7 +180,7 @@ impl RawServer {
                     break;
                 }
             }
-            crew.places.iter().for_each(|place| place.inbox.wake());
+            crew.inboxes.iter().filter_map(Weak::upgrade).for_each(|inbox| inbox.wake());
         };
         server.acceptor = Some(thread::Builder::new().name("kv-raw-accept".into()).spawn(run)?);
         Ok(server)
@@ -220,13 +224,15 @@ impl<D: Device<Memory = Region> + Send + 'static> Crew<D> {
         let RawConfig { kind, workers, worker_per_client, .. } = self.shared.config;
         match (kind, worker_per_client) {
             (RawKind::Ud, true) => {
-                self.place(self.peers_max, true)?;
+                let place = self.place(self.peers_max, true)?;
+                self.places.push(place);
             }
             (RawKind::Ud, false) => {
                 let place = self.place(self.peers_max, workers > 1)?;
                 for _ in 0..workers {
                     self.thread(&place)?;
                 }
+                self.places.push(place);
             }
             (_, true) => {
                 // Whether there can be one is to be known now, and not by the first client.
@@ -236,6 +242,7 @@ impl<D: Device<Memory = Region> + Send + 'static> Crew<D> {
                 for _ in 0..workers {
                     let place = self.place(self.peers_max, false)?;
                     self.thread(&place)?;
+                    self.places.push(place);
                 }
             }
         }
@@ -265,9 +272,9 @@ impl<D: Device<Memory = Region> + Send + 'static> Crew<D> {
                 None
             }
         };
-        let place = Arc::new(Place { port: Mutex::new(port), inbox, files });
-        self.places.push(Arc::clone(&place));
-        Ok(place)
+        self.inboxes.retain(|inbox| inbox.strong_count() > 0);
+        self.inboxes.push(Arc::downgrade(&inbox));
+        Ok(Arc::new(Place { port: Mutex::new(port), inbox, files }))
     }
 
     fn thread(&mut self, place: &Arc<Place<D>>) -> io::Result<()> {
@@ -293,7 +300,7 @@ impl<D: Device<Memory = Region> + Send + 'static> Crew<D> {
             }
             return;
         }
-        self.places.retain(|place| kind == RawKind::Ud || Arc::strong_count(place) > 1);
+        // A device of a client's own goes with the thread that it gets.
         let place = match self.places.first() {
             Some(place) if kind == RawKind::Ud => Ok(Arc::clone(place)),
             _ => self.place(1, false),
@@ -304,15 +311,24 @@ impl<D: Device<Memory = Region> + Send + 'static> Crew<D> {
                 if let Err(error) = self.thread(&place) {
                     tracing::warn!(%error, "a client has no thread of its own");
                     lock(&place.port).threads -= 1;
+                    // Unless a thread of another client has taken it in.
+                    for joined in place.inbox.take() {
+                        place.inbox.left();
+                        self.turn_away(&joined);
+                    }
                 }
             }
             Err(error) => {
                 tracing::warn!(%error, "a client cannot be served");
-                refuse(&joined.stream, Refusal::NoRoom);
-                add(&self.shared.raw.refused, 1);
-                self.shared.counters.disconnect();
+                self.turn_away(&joined);
             }
         }
+    }
+
+    fn turn_away(&self, joined: &Joined) {
+        refuse(&joined.stream, Refusal::NoRoom);
+        add(&self.shared.raw.refused, 1);
+        self.shared.counters.disconnect();
     }
 }
 

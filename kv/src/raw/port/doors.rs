@@ -43,11 +43,12 @@ impl Inbox {
         self.load.load(Relaxed)
     }
 
-    pub(super) fn left(&self) {
+    pub(in super::super) fn left(&self) {
         self.load.fetch_sub(1, Relaxed);
     }
 
-    fn take(&self) -> Vec<Joined> {
+    /// Those who came and were not taken in yet.
+    pub(in super::super) fn take(&self) -> Vec<Joined> {
         std::mem::take(&mut *self.arrived.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
