@@ -54,7 +54,7 @@ pub struct PublishedCounts {
     pub published: u64,
     /// Of those, how many took the place of another key, which clients have to ask for then.
     pub displaced: u64,
-    /// Values that do not fit a slot, or that expire.
+    /// Values that do not fit a slot. Those that expire are not counted.
     pub unpublished: u64,
 }
 
