@@ -6,7 +6,7 @@ mod common;
 use common::clients::{IMPATIENT, SOON, assert_linear};
 use common::linear::{Deed, Op};
 use common::lossy::Lossy;
-use common::seeds;
+use common::{keys_of_one_bucket, seeds};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
-use towpath_base::Prng;
+use towpath_base::{Prng, Time};
 use towpath_clock::Clock;
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::{EngineOptions, RoceConfig, RoceDevice, SharedDevice};
@@ -41,6 +41,9 @@ const KEYS: u64 = 3;
 const CLIENTS: u64 = 6;
 /// Operations of each client before the server starts again, and after that.
 const OPS: u64 = 60;
+/// Each client that is killed has a second request under way, to put a key that begins so: where
+/// it is there, the server has carried that out.
+const MARK: &[u8] = b"mark";
 /// Clients that are killed, and the operations of each before.
 const MORTALS: u64 = 6;
 
@@ -129,10 +132,17 @@ fn device(control: &FaultControl, seed: u64) -> Faulty {
     RoceDevice::new(link, RoceConfig::default().seed(seed))
 }
 
+fn published() -> Published {
+    Published::new(1 << 20, 320).expect("memory")
+}
+
+/// A server, and what it serves.
+type Serving = (Box<dyn Any + Send>, Service);
+
 impl Way {
     /// A server with an empty store, and where it is.
-    fn serve(self, addr: SocketAddr) -> (Box<dyn Any + Send>, SocketAddr) {
-        let published = Arc::new(Published::new(1 << 20, 320).expect("memory"));
+    fn serve(self, addr: SocketAddr) -> (Serving, SocketAddr) {
+        let published = Arc::new(published());
         let table = match self {
             Self::Channel { reads: true } | Self::Raw(_, true) => {
                 Table::publishing(1 << 30, Evict::Never, published)
@@ -142,7 +152,8 @@ impl Way {
         let service = Service::new(Arc::new(table));
         let (counters, clock) = (Arc::new(Counters::new(1_000)), Clock::start());
         let faults = FaultControl::new(FaultPlan::none().drop(LOSS));
-        match self {
+        let serves = service.clone();
+        let (server, addr): (Box<dyn Any + Send>, _) = match self {
             Self::Tcp => {
                 let listener = TcpListener::bind(addr).expect("a free port");
                 let addr = listener.local_addr().expect("bound");
@@ -174,7 +185,8 @@ impl Way {
                 let server = RawServer::start(listener, Box::new(make), RawConfig::new(kind), all);
                 (Box::new(server.expect("it starts")), addr)
             }
-        }
+        };
+        ((server, serves), addr)
     }
 
     /// A connection; none while the server is away.
@@ -213,6 +225,8 @@ struct World {
     way: Way,
     addr: SocketAddr,
     seed: u64,
+    /// All of one bucket, where they are published.
+    keys: Vec<u64>,
     clock: AtomicU64,
     /// The server has started again.
     is_again: AtomicBool,
@@ -223,6 +237,10 @@ struct World {
 impl World {
     fn tick(&self) -> u64 {
         self.clock.fetch_add(1, SeqCst)
+    }
+
+    fn key(&self, prng: &mut Prng) -> u64 {
+        self.keys[prng.below(KEYS) as usize]
     }
 
     fn fresh(number: u64, op: u64) -> i64 {
@@ -236,7 +254,7 @@ impl World {
         prng: &mut Prng,
         (number, op): (u64, u64),
     ) -> (u64, Op) {
-        let (key, fresh) = (prng.below(KEYS), Self::fresh(number, op));
+        let (key, fresh) = (self.key(prng), Self::fresh(number, op));
         let (name, value) = (key.to_le_bytes(), fresh.to_string());
         let read = |value: Vec<u8>| {
             String::from_utf8(value).expect("text").parse::<i64>().expect("a number")
@@ -277,7 +295,7 @@ impl World {
         let ops = 3 + prng.below(10);
         let mut done: Vec<_> =
             (0..ops).map(|op| self.op(&mut client, &mut prng, (number, op))).collect();
-        let (key, fresh) = (prng.below(KEYS), Self::fresh(number, ops));
+        let (key, fresh) = (self.key(&mut prng), Self::fresh(number, ops));
         let (name, value) = (key.to_le_bytes(), fresh.to_string());
         let set = Ask::Set {
             key: &name,
@@ -290,15 +308,31 @@ impl World {
             1 => (Ask::Del { key: &name }, Deed::DelUnseen),
             _ => (Ask::Incr { key: &name, by: 1 }, Deed::IncrUnseen),
         };
-        let mut request = Vec::new();
-        Request { client: prng.next_u64() | 1, sequence: 1, ask }.emit(&mut request);
+        let mark = [MARK, &number.to_le_bytes()].concat();
+        let (when, expire_ms) = (towpath_kv::When::Always, 0);
+        let marking = Ask::Set { key: &mark, value: b"", when, expire_ms };
+        let client_number = prng.next_u64() | 1;
         let begin = self.tick();
-        // It may have been done, or may still be; or never.
-        let _ = client.client().transport().send(&request);
+        for (sequence, ask) in [(1, ask), (2, marking)] {
+            let mut request = Vec::new();
+            Request { client: client_number, sequence, ask }.emit(&mut request);
+            // It may have been done, or may still be; or never.
+            let _ = client.client().transport().send(&request);
+        }
         drop(client);
         done.push((key, Op { deed, begin, end: None }));
         done
     }
+}
+
+/// How many were killed with a request under way that this server carried out.
+fn carried_out(service: &Service) -> u64 {
+    let mut count = 0;
+    service.store().each(Time::ZERO, &mut |key, _| {
+        count += u64::from(key.starts_with(MARK));
+        true
+    });
+    count
 }
 
 /// What may have been done by the server before it was killed, to no one's knowledge: its client
@@ -314,17 +348,19 @@ fn unseen(op: &Op, restart: &Op) -> Option<Op> {
     is_across.then_some(Op { deed, begin: op.begin, end: None })
 }
 
-fn histories(way: Way, seed: u64) -> BTreeMap<u64, Vec<Op>> {
+/// What was done to each key, and how many requests of those who were killed were carried out.
+fn histories(way: Way, seed: u64) -> (BTreeMap<u64, Vec<Op>>, u64) {
     let (server, addr) = way.serve((LOCAL, 0).into());
     let world = &World {
         way,
         addr,
         seed,
+        keys: keys_of_one_bucket(&published(), KEYS as usize),
         clock: AtomicU64::new(0),
         is_again: AtomicBool::new(false),
         renewed: AtomicU64::new(0),
     };
-    let mut all: BTreeMap<u64, Vec<Op>> = BTreeMap::new();
+    let (mut all, mut carried) = (BTreeMap::<u64, Vec<Op>>::new(), 0);
     thread::scope(|scope| {
         let living = (0..CLIENTS).map(|n| scope.spawn(move || world.live(n)));
         let mortal = (CLIENTS..CLIENTS + MORTALS).map(|n| scope.spawn(move || world.die(n)));
@@ -335,14 +371,16 @@ fn histories(way: Way, seed: u64) -> BTreeMap<u64, Vec<Op>> {
                 thread::sleep(Duration::from_millis(1));
             }
             let begin = world.tick();
+            let (server, before) = server;
             drop(server);
-            let (server, _) = way.serve(addr);
+            let (serving, _) = way.serve(addr);
             world.is_again.store(true, SeqCst);
-            (server, Op { deed: Deed::Lost, begin, end: Some(world.tick()) })
+            (serving, before, Op { deed: Deed::Lost, begin, end: Some(world.tick()) })
         });
         let ops: Vec<_> =
             threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
-        let (_server, restart) = restart.join().expect("no panic");
+        let ((_server, service), before, restart) = restart.join().expect("no panic");
+        carried = carried_out(&before) + carried_out(&service);
         for (key, op) in ops {
             let history = all.entry(key).or_insert_with(|| vec![restart]);
             history.extend(unseen(&op, &restart));
@@ -350,13 +388,17 @@ fn histories(way: Way, seed: u64) -> BTreeMap<u64, Vec<Op>> {
         }
     });
     assert!(world.renewed.load(SeqCst) > 0, "nobody noticed anything");
-    all
+    (all, carried)
 }
 
 fn check(way: Way) {
+    let mut all = 0;
     for seed in seeds(1) {
-        assert_linear(histories(way, seed), (way, seed));
+        let (found, carried) = histories(way, seed);
+        assert_linear(found, (way, seed));
+        all += carried;
     }
+    assert!(all > 0, "{way:?}: no request came of those who were killed");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 
 use common::clients::{IMPATIENT, SOON, assert_linear};
 use common::linear::{Deed, Op};
-use common::seeds;
+use common::{keys_of_one_bucket, seeds};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -211,6 +211,7 @@ fn a_read_that_meets_a_change_is_seen_and_made_again() {
 /// What readers by READs and those who change keys see of each other.
 fn histories<T: Reads + 'static>(
     connect: impl Fn(u64) -> T + Sync,
+    keys: &[u64],
     seed: u64,
 ) -> (BTreeMap<u64, Vec<Op>>, u64) {
     const OPS: u64 = 200;
@@ -220,7 +221,7 @@ fn histories<T: Reads + 'static>(
         let mut prng = Prng::new(seed << 8 | me);
         let mut client = OneSided::over(Client::new(connect(me), IMPATIENT));
         let ops = (0..OPS).map(|op| {
-            let key = prng.below(3);
+            let key = keys[prng.below(keys.len() as u64) as usize];
             let name = key.to_le_bytes();
             let fresh = ((me * OPS + op + 1) * 1_000_000) as i64;
             let begin = clock.fetch_add(1, SeqCst);
@@ -256,14 +257,17 @@ fn histories<T: Reads + 'static>(
 #[test]
 fn readers_by_reads_and_writers_see_one_order_of_what_happened_to_each_key() {
     for seed in seeds(2) {
-        let served = Served::new(&published(320));
+        // More than a bucket has slots for: they take each other's.
+        let memory = published(320);
+        let keys = keys_of_one_bucket(&memory, 3);
+        let served = Served::new(&memory);
         served.faults.set_transmit(FaultPlan::none().drop(0.002));
-        let (raw, found) = histories(|number| served.raw(seed << 8 | number), seed);
+        let (raw, found) = histories(|number| served.raw(seed << 8 | number), &keys, seed);
         assert!(found > 0, "nothing was read");
         assert_linear(raw, "queue pairs");
         let served = Served::new(&published(320));
         served.faults.set_transmit(FaultPlan::none().drop(0.002));
-        let (links, found) = histories(|number| served.channel(seed << 8 | number), seed);
+        let (links, found) = histories(|number| served.channel(seed << 8 | number), &keys, seed);
         assert!(found > 0, "nothing was read");
         assert_linear(links, "lanes");
     }
@@ -289,12 +293,13 @@ fn threads_that_read_the_memory_agree_with_those_that_use_the_store() {
     let number = |value: &[u8]| str::from_utf8(value).expect("text").parse().expect("a number");
     for seed in seeds(4) {
         let published = published(320);
+        let keys = keys_of_one_bucket(&published, 3);
         let store = table(&published);
         let clock = AtomicU64::new(0);
         let work = |me: u64| {
             let mut prng = Prng::new(seed << 8 | me);
             let ops = (0..OPS).filter_map(|op| {
-                let key = prng.below(2).to_le_bytes();
+                let key = keys[prng.below(3) as usize].to_le_bytes();
                 let fresh = ((me * OPS + op + 1) * 1_000_000) as i64;
                 let begin = clock.fetch_add(1, SeqCst);
                 let deed = match if me.is_multiple_of(2) { 9 } else { prng.below(5) } {
@@ -326,6 +331,7 @@ fn threads_that_read_the_memory_agree_with_those_that_use_the_store() {
                 all.entry(u64::from_le_bytes(key)).or_default().push(op);
             }
         });
+        assert!(published.counts().displaced > 0, "no two keys met");
         assert_linear(all, seed);
     }
 }

@@ -8,6 +8,7 @@ pub mod lossy;
 pub mod process;
 
 use std::sync::Arc;
+use towpath_kv::published::Published;
 use towpath_kv::{Buckets, Evict, Store, Table};
 
 /// The seeds of a test: one where `TOWPATH_SEED` names it. Each is printed before its run.
@@ -15,6 +16,12 @@ pub fn seeds(count: u64) -> impl Iterator<Item = u64> {
     let one = std::env::var("TOWPATH_SEED").ok().and_then(|seed| seed.parse().ok());
     let seeds = one.map_or(0..count, |seed: u64| seed..seed + 1);
     seeds.inspect(|seed| println!("seed {seed}: replay with TOWPATH_SEED={seed}"))
+}
+
+/// So many keys of one bucket, as numbers: their changes meet there.
+pub fn keys_of_one_bucket(published: &Published, count: usize) -> Vec<u64> {
+    let shape = published.shape();
+    (0..).filter(|key: &u64| shape.bucket_of(&key.to_le_bytes()) == 0).take(count).collect()
 }
 
 /// Both tables, bounded to so many bytes, and evicting nothing.
