@@ -84,8 +84,8 @@ pub enum SpreadError {
         /// Why.
         source: Box<PartError>,
     },
-    /// Parts that servers have made among themselves, and that are not used.
-    #[error("what the servers have made does not belong to the parts that it was made of")]
+    /// Parts that were made, and that are not used.
+    #[error("what was made does not belong to the parts that it was made of")]
     Unlike,
     /// Bytes were not changed where they are.
     #[error("{done} bytes are changed, and then: {source}")]
@@ -184,6 +184,9 @@ pub enum PartError {
     /// The part was not stored, or was lost, when the layout was made.
     #[error("its part is not whole, by the layout: repair the file")]
     NotWhole,
+    /// The part does not belong to the others, though each slice of it has its checksum.
+    #[error("its part has other bytes than those of all others say: it is not read")]
+    Wrong,
     /// It has not answered yet.
     #[error("it does not answer yet")]
     Gone,
@@ -214,6 +217,7 @@ impl PartError {
             &Self::OtherLength { expected, found } => Self::OtherLength { expected, found },
             Self::Unfinished => Self::Unfinished,
             Self::NotWhole => Self::NotWhole,
+            Self::Wrong => Self::Wrong,
             Self::Gone => Self::Gone,
             Self::Told(text) => Self::Told(text.clone()),
         }

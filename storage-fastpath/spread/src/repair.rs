@@ -9,7 +9,8 @@ use crate::get::Reader;
 use crate::layout::{Layout, LayoutError, Node};
 use crate::mend::{Mender, mostly_differing};
 use crate::put::Writer;
-use crate::ring::Ring;
+use crate::ring::{Ring, fit};
+use crate::scrub::Scrubbed;
 use crate::servers::Servers;
 use crate::state::{Part, parts, patients};
 use crate::survey::Subject;
@@ -18,6 +19,7 @@ use crate::survey::Subject;
 #[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
     also: ShardSet,
+    odd: ShardSet,
     anew: ShardSet,
     replacements: Vec<SocketAddr>,
     share: bool,
@@ -31,11 +33,11 @@ impl RepairOptions {
         Self::default()
     }
 
-    /// Parts that are to be made whole as well, such as those that a [scrub](Servers::scrub) has
-    /// found bad.
+    /// Parts that a [scrub](Servers::scrub) has found bad are to be made whole as well. Those that
+    /// it has found wrong though each slice has its checksum are read for nothing.
     #[must_use]
-    pub fn also(mut self, parts: ShardSet) -> Self {
-        self.also = parts;
+    pub fn scrubbed(mut self, found: &Scrubbed) -> Self {
+        (self.also, self.odd) = (found.bad.with(found.odd), found.odd);
         self
     }
 
@@ -148,20 +150,23 @@ struct ByServers {
 }
 
 impl Servers {
-    /// Makes the parts of a file whole that are not so by their servers, and those that are
-    /// [`also`](RepairOptions::also) to be made so.
+    /// Makes the parts of a file whole that are not so by their servers, and those that a scrub
+    /// [has found bad](RepairOptions::scrubbed).
     ///
     /// Where the others are enough to read the file, parts that are there are compared with them
     /// slice by slice, and what differs is written where they are. Other parts are made anew: each
-    /// on its server where that answers, else on the next replacement that has no part of
-    /// the file; of those that are `also` to be made so, whatever can be read is used. Where
-    /// nothing is to be done, nothing is. `progress` is told how many bytes of the file are done.
+    /// on its server where that answers, else on the next replacement that has no part of the
+    /// file. Where those that are whole are not enough, whatever can be read of damaged ones is
+    /// used. Where nothing is to be done, nothing is. `progress` is told how many bytes of the file
+    /// are done.
     ///
     /// The parts that are whole stay as they are, and nothing is deleted: the caller keeps the
     /// layout that comes back first, and discards what it replaces then.
     ///
     /// # Errors
-    /// [`SpreadError`]; by the layout that was given the file is read as before.
+    /// [`SpreadError`]; by the layout that was given the file is read as before. Where the error
+    /// came as parts were brought up to date, nothing is changed by it any more until the file is
+    /// repaired once more.
     pub fn repair(
         &self,
         layout: &Layout,
@@ -186,21 +191,26 @@ impl Servers {
         repaired.mended = patients.iter().map(|(part, _)| *part).collect();
         let anew: Vec<usize> =
             bad.iter().copied().filter(|part| !repaired.mended.contains(*part)).collect();
-        let mender = match patients.is_empty() {
-            true => None,
-            false => {
-                let is_damaged = !options.also.is_empty();
-                let of = (sources, patients);
-                Some(Mender::new(self, layout, &found, of, is_damaged)?)
-            }
-        };
         if !anew.is_empty() {
             let of = (&anew[..], sources, options);
-            self.make_anew(layout, found, of, &mut repaired, &mut progress)?;
+            self.make_anew(layout, &found, of, &mut repaired, &mut progress)?;
         }
-        if let Some(mender) = mender {
-            let mended = mender.mend(progress).map_err(|error| self.take_back(&repaired, error))?;
-            let (versions, moved) = mended;
+        // Whoever changes the file by the layout before would miss the parts that were made, and
+        // could not finish what he has begun once a part is written to for a repair.
+        let closed = self
+            .close(&settled)
+            .and_then(|generation| Ok(generation.checked_add(1).ok_or(LayoutError::Generation)?));
+        match closed {
+            Ok(generation) => repaired.layout.generation = generation,
+            Err(error) => return Err(self.take_back(&repaired, error)),
+        }
+        if !patients.is_empty() {
+            let is_damaged = !options.also.is_empty();
+            let of = (sources, patients);
+            let mended = Mender::new(self, layout, &found, of, is_damaged)
+                .and_then(|mender| mender.mend(progress))
+                .map_err(|error| self.take_back(&repaired, error));
+            let (versions, moved) = mended?;
             for (part, version) in versions {
                 repaired.layout.nodes[part].version = Some(version);
             }
@@ -209,14 +219,6 @@ impl Servers {
             repaired.bytes_written += moved.written;
         }
         repaired.reopened = true;
-        // Whoever changes the file by the layout before would miss the parts that were made.
-        let closed = self
-            .close(&settled)
-            .and_then(|generation| Ok(generation.checked_add(1).ok_or(LayoutError::Generation)?));
-        match closed {
-            Ok(generation) => repaired.layout.generation = generation,
-            Err(error) => return Err(self.take_back(&repaired, error)),
-        }
         Ok(repaired)
     }
 
@@ -246,16 +248,16 @@ impl Servers {
     fn make_anew(
         &self,
         layout: &Layout,
-        found: Vec<Part>,
+        found: &[Part],
         (anew, sources, options): (&[usize], ShardSet, &RepairOptions),
         repaired: &mut Repaired,
         progress: &mut impl FnMut(u64),
     ) -> Result<(), SpreadError> {
-        let places = self.places(layout, &found, anew, options)?;
+        let places = self.places(layout, found, anew, options)?;
         let set = anew.iter().copied().collect();
-        let ring = Ring::new(self, layout, &found, (sources, set)).filter(|_| !options.by_client);
+        let ring = Ring::new(layout, found, (sources, set)).filter(|_| !options.by_client);
         if let Some(ring) = ring {
-            match self.make_by_servers(&ring, layout, &found, (anew, &places), progress) {
+            match self.make_by_servers(&ring, layout, found, (sources, anew, &places), progress) {
                 Ok(ByServers { nodes, compared, bytes, passed_on }) => {
                     repaired.take(layout, anew, nodes);
                     repaired.bytes_compared += compared;
@@ -268,12 +270,14 @@ impl Servers {
             }
         }
         let mut writer = Writer::create(self, &places, anew.len(), None)?;
-        let wanted: ShardSet = anew.iter().copied().collect();
-        let (mut read, mut written, mut done) = (0, 0, 0);
-        let made = Reader::with(self, layout, found)
+        let (mut read, mut written, mut done, mut compared) = (0, 0, 0, 0);
+        let readable = readable(layout, found, sources, options.odd);
+        let whole = readable.iter().enumerate().filter(|(_, part)| part.is_ok());
+        let whole = whole.map(|(part, _)| part).collect();
+        let made = Reader::with(self, layout, readable)
             .each(|reader, stripe, mut units| {
                 read += (units.present().len() * stripe.unit) as u64;
-                reader.make(stripe, wanted, &mut units)?;
+                reader.make(stripe, set, &mut units)?;
                 let made: Vec<&[u8]> =
                     anew.iter().map(|part| units.of[*part].as_deref().unwrap_or(&[])).collect();
                 written += (made.len() * stripe.unit) as u64;
@@ -282,11 +286,19 @@ impl Servers {
                 progress(done);
                 Ok(())
             })
-            .and_then(|_| writer.finish(layout.stripes().part_bytes()).map_err(not_made));
+            .and_then(|_| writer.finish(layout.stripes().part_bytes()).map_err(not_made))
+            .and_then(|()| {
+                let (mut after, nodes) = (layout.clone(), writer.nodes());
+                anew.iter().zip(&nodes).for_each(|(part, node)| after.nodes[*part] = *node);
+                let (fits, bytes) = fit(self, &after, found, (whole, set))?;
+                compared = bytes;
+                fits.then_some(()).ok_or(SpreadError::Unlike)
+            });
         if let Err(error) = made {
             return Err(writer.give_up(error));
         }
         repaired.take(layout, anew, writer.nodes());
+        repaired.bytes_compared += compared;
         (repaired.bytes_read, repaired.bytes_written) = (read, written);
         Ok(())
     }
@@ -297,7 +309,7 @@ impl Servers {
         ring: &Ring<'_>,
         layout: &Layout,
         found: &[Part],
-        (anew, places): (&[usize], &[SocketAddr]),
+        (sources, anew, places): (ShardSet, &[usize], &[SocketAddr]),
         progress: &mut impl FnMut(u64),
     ) -> Result<ByServers, SpreadError> {
         let mut writer = Writer::create(self, places, anew.len(), None)?;
@@ -319,7 +331,8 @@ impl Servers {
             let mut after = layout.clone();
             let nodes = writer.nodes();
             anew.iter().zip(&nodes).for_each(|(part, node)| after.nodes[*part] = *node);
-            let (fits, compared) = ring.fits(&after, found)?;
+            let of = (sources, anew.iter().copied().collect());
+            let (fits, compared) = fit(self, &after, found, of)?;
             let bytes = part_bytes * parts;
             match fits {
                 true => Ok(ByServers { nodes, compared, bytes, passed_on: bytes * ring.hops() }),
@@ -368,6 +381,19 @@ impl Servers {
         };
         bad.iter().map(|part| place(*part)).collect()
     }
+}
+
+/// Those that are read to make others: the ones that are whole where they are enough, else what
+/// there is of damaged ones as well. A part that is wrong gives nothing by which that is seen.
+fn readable(layout: &Layout, found: &[Part], whole: ShardSet, odd: ShardSet) -> Vec<Part> {
+    let is_enough = whole.len() >= layout.policy.enough();
+    let part = |(part, found): (usize, &Part)| match found {
+        _ if odd.contains(part) => Err(PartError::Wrong),
+        Ok(_) if is_enough && !whole.contains(part) => Err(PartError::NotWhole),
+        Ok(client) => Ok(client.clone()),
+        Err(error) => Err(error.again()),
+    };
+    found.iter().enumerate().map(part).collect()
 }
 
 /// The error of whoever writes the parts, in the words of a repair.

@@ -20,14 +20,9 @@ const UNDER_WAY: usize = 16;
 
 /// The servers that help to make parts anew.
 pub(crate) struct Ring<'a> {
-    servers: &'a Servers,
     layout: &'a Layout,
-    /// Parts that are whole.
-    whole: ShardSet,
-    /// As many of them as are enough.
+    /// As many parts that are whole as are enough.
     sources: ShardSet,
-    /// Those that are made of them.
-    anew: ShardSet,
     /// Of the first source.
     client: Client,
     decoder: Option<Decoder>,
@@ -36,7 +31,6 @@ pub(crate) struct Ring<'a> {
 impl<'a> Ring<'a> {
     /// Of parts that are whole, which make others anew; none where they are too few.
     pub(crate) fn new(
-        servers: &'a Servers,
         layout: &'a Layout,
         found: &[Part],
         (whole, anew): (ShardSet, ShardSet),
@@ -48,7 +42,7 @@ impl<'a> Ring<'a> {
         };
         let client = found.get(sources.iter().next()?)?.as_ref().ok()?.clone();
         let is_enough = sources.len() == layout.policy.enough();
-        is_enough.then_some(Self { servers, layout, whole, sources, anew, client, decoder })
+        is_enough.then_some(Self { layout, sources, client, decoder })
     }
 
     /// How often servers send each byte to each other.
@@ -100,25 +94,33 @@ impl<'a> Ring<'a> {
             }
         }
     }
+}
 
-    /// Whether the parts that were made belong to the others, by sketches that nobody could
-    /// foresee, and how many bytes of them came.
-    pub(crate) fn fits(&self, layout: &Layout, found: &[Part]) -> Result<(bool, u64), SpreadError> {
-        let part = |(part, found): (usize, &Part)| match found {
-            _ if self.anew.contains(part) => self.servers.client(layout.nodes[part].server),
-            Ok(client) if self.whole.contains(part) => Ok(client.clone()),
-            _ => Err(PartError::NotWhole),
-        };
-        let subjects = layout.subjects(found.iter().enumerate().map(part).collect());
-        let seed = ChunkId::random().0 as u64;
-        let mut survey = Survey::new(self.servers, layout, By::Sketch(seed), subjects);
-        let mut coder = Coder::new(layout.policy);
-        for (offset, bytes) in layout.stripes().windows(WINDOW_BYTES) {
-            let marks = survey.look(offset, bytes);
-            if !belong_together(&mut coder, &marks, self.anew)? {
-                return Ok((false, survey.bytes));
-            }
-        }
-        Ok((true, survey.bytes))
+/// Whether parts that were made belong to those that are whole, by sketches that nobody could
+/// foresee, and how many bytes of them came. No more than are enough are compared with nothing.
+pub(crate) fn fit(
+    servers: &Servers,
+    layout: &Layout,
+    found: &[Part],
+    (whole, anew): (ShardSet, ShardSet),
+) -> Result<(bool, u64), SpreadError> {
+    if whole.with(anew).len() <= layout.policy.enough() {
+        return Ok((true, 0));
     }
+    let part = |(part, found): (usize, &Part)| match found {
+        _ if anew.contains(part) => servers.client(layout.nodes[part].server),
+        Ok(client) if whole.contains(part) => Ok(client.clone()),
+        _ => Err(PartError::NotWhole),
+    };
+    let subjects = layout.subjects(found.iter().enumerate().map(part).collect());
+    let seed = ChunkId::random().0 as u64;
+    let mut survey = Survey::new(servers, layout, By::Sketch(seed), subjects);
+    let mut coder = Coder::new(layout.policy);
+    for (offset, bytes) in layout.stripes().windows(WINDOW_BYTES) {
+        let marks = survey.look(offset, bytes);
+        if !belong_together(&mut coder, &marks, anew)? {
+            return Ok((false, survey.bytes));
+        }
+    }
+    Ok((true, survey.bytes))
 }

@@ -23,6 +23,9 @@ pub struct Scrubbed {
     /// Parts of which a piece is missing or damaged, or does not belong to those of all others,
     /// which belong together.
     pub bad: ShardSet,
+    /// Those of them of which each slice has its checksum where the others say that it is wrong: a
+    /// read of them would not fail.
+    pub odd: ShardSet,
     /// Stripes whose parts are each whole and do not belong together. Nothing tells which of them
     /// are wrong, so that no repair mends them.
     pub torn: u64,
@@ -110,7 +113,7 @@ impl Servers {
                     scrubbed.bad.insert(part);
                 }
             }
-            let verdicts = judge(&mut coder, &marks, &mut scrubbed.bad)?;
+            let verdicts = judge(&mut coder, &marks, &mut scrubbed.odd)?;
             for stripe in verdicts.chunks(unit_slices) {
                 match stripe.contains(&Verdict::Uncompared) {
                     true => scrubbed.uncompared += 1,
@@ -121,7 +124,7 @@ impl Servers {
             progress(((offset + bytes) * data).min(layout.bytes));
         }
         // A file without bytes has parts all the same.
-        scrubbed.bad = scrubbed.bad.with(survey.lost());
+        scrubbed.bad = scrubbed.bad.with(scrubbed.odd).with(survey.lost());
         scrubbed.bytes_read = survey.bytes;
         Ok(scrubbed)
     }
@@ -154,7 +157,7 @@ impl Servers {
                     match fits {
                         true => {}
                         false => match reader.coder.odd_one(stripe.unit, &units)? {
-                            Some(part) => drop(scrubbed.bad.insert(part)),
+                            Some(part) => drop(scrubbed.odd.insert(part)),
                             None => scrubbed.torn += 1,
                         },
                     }
@@ -164,6 +167,7 @@ impl Servers {
             done += stripe.bytes as u64;
             progress(done);
         }
+        scrubbed.bad = scrubbed.bad.with(scrubbed.odd);
         Ok(scrubbed)
     }
 }

@@ -106,6 +106,7 @@ impl NodeState {
             Err(PartError::NotWhole | PartError::Unfinished) => Self::Missing,
             Err(PartError::OtherLength { found, .. }) => Self::OtherLength(*found),
             Err(PartError::OtherVersion { found, .. }) => Self::Changed(*found),
+            Err(PartError::Wrong) => Self::Refused,
             Err(PartError::Gone | PartError::Told(_)) => Self::Unreachable,
             Err(PartError::Client(error)) => match error.kind {
                 ErrorKind::Refused(

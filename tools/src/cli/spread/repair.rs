@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use towpath_fastpath::cap::Grant;
-use towpath_spread::{Node, RepairOptions, Repaired, Servers, ShardSet};
+use towpath_spread::{Node, RepairOptions, Repaired, Servers};
 
 use super::file::LayoutFile;
 use super::{Opened, addresses};
@@ -44,21 +44,20 @@ pub(crate) struct RepairArgs {
 /// Makes parts whole.
 pub(crate) fn repair(args: &RepairArgs) -> Result<(), CliError> {
     let Opened { layout, servers, signer } = Opened::new(&args.layout, &args.link)?;
-    let mut also = ShardSet::NONE;
+    let mut options = RepairOptions::new();
     if args.scrub {
         let found = servers.scrub(&layout, |_| {}).map_err(SpreadFailed::from)?;
         if found.torn > 0 {
             return Err(CliError::Torn { stripes: found.torn, parts: found.bad.len() });
         }
-        also = found.bad;
+        options = options.scrubbed(&found);
     }
     let parts = layout.nodes.len();
     if args.anew.iter().any(|part| *part >= parts) {
         return Err(CliError::Put("--anew names a part that the layout does not have"));
     }
     let anew = args.anew.iter().copied().collect();
-    let options = RepairOptions::new()
-        .also(also)
+    let options = options
         .anew(anew)
         .by_client(args.by_client)
         .replacements(&addresses(&args.replacements)?)
