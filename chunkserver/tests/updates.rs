@@ -156,6 +156,32 @@ fn a_repair_keeps_what_was_changed_and_ends_changes_by_the_layout_before() {
     assert!(get(&repaired.layout).expect("it is whole") == bytes);
 }
 
+/// Somebody changes the file by the layout before, as a part is brought up to date.
+#[test]
+fn nothing_is_changed_by_the_layout_before_once_a_part_is_written_to_for_a_repair() {
+    let fleet = Fleet::new(4);
+    let mut bytes = pattern(50_000, 8);
+    let layout = fleet.put("rs:2+2", &bytes);
+    let node = layout.nodes[0];
+    let client = Client::connect(node.server, ClientConfig::new()).expect("it is there");
+    client.write(node.chunk, 0, vec![1; 4_096]).wait().expect("it is open to all");
+    let mut refused = Vec::new();
+    let repaired = servers().repair(&layout, &RepairOptions::new(), |_| {
+        refused.push(servers().write_at(&layout, 9_000, b"no"));
+    });
+    let repaired = repaired.expect("three are enough");
+    assert_eq!(repaired.mended, ShardSet::from_bits(1));
+    let is_refused = |refused: &Result<_, _>| {
+        let why = ChangeError::Repaired.to_string();
+        refused.as_ref().is_err_and(|error: &SpreadError| error.to_string().contains(&why))
+    };
+    assert!(!refused.is_empty() && refused.iter().all(is_refused), "{refused:?}");
+    servers().write_at(&repaired.layout, 9_000, b"yes").expect("it is changed");
+    bytes[9_000..9_003].copy_from_slice(b"yes");
+    assert!(get(&repaired.layout).expect("it is whole") == bytes);
+    assert!(fits(&repaired.layout));
+}
+
 #[test]
 fn several_who_change_a_stripe_at_a_time_come_one_after_the_other() {
     let fleet = Fleet::new(3);

@@ -66,8 +66,8 @@ impl File<'_> {
         let part = *part;
         let told = self.put((part, first), &intent, &body).await;
         let told = told.map_err(|error| match error {
-            // Nobody knows whether it is there: then somebody may make it.
-            PartError::Client(error) if error.kind.fate() == Fate::Unknown => {
+            // It is there, or nobody knows whether it is: then somebody may make it.
+            PartError::Client(error) if error.kind.fate() != Fate::DidNotHappen => {
                 Failed::Unsure(Stop::Part(part, error.into()))
             }
             error => Failed::Not(stop(part, error)),
@@ -83,7 +83,7 @@ impl File<'_> {
     }
 
     /// What is to be written, by what there is.
-    async fn intent(
+    pub(super) async fn intent(
         &self,
         state: &State,
         piece: &Piece,

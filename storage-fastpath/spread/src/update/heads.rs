@@ -1,7 +1,6 @@
 //! What servers remember of the changes of a file: looked at, and brought to an end where whoever
 //! began one has left it half-way (docs/updates.md section 2).
 
-use towpath_ec::ShardSet;
 use towpath_fastpath::{ChunkId, ClientError, ErrorKind, ErrorReply, Fate, Method};
 
 use super::net::{Answer, Net, Op, all};
@@ -25,8 +24,8 @@ pub(crate) fn head_chunk(part: ChunkId) -> ChunkId {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Head {
     /// Of the chunk; none where there is none.
-    version: Option<u64>,
-    record: Option<Record>,
+    pub(super) version: Option<u64>,
+    pub(super) record: Option<Record>,
 }
 
 #[cfg(test)]
@@ -90,6 +89,18 @@ fn is_met(error: &PartError) -> bool {
     }
 }
 
+/// Whether a part has a version that was not expected.
+pub(super) fn is_of_version(stop: &Stop) -> bool {
+    let other = |error: &ClientError| {
+        matches!(error.kind, ErrorKind::Refused(ErrorReply::OtherVersion { .. }))
+    };
+    match stop {
+        Stop::Met(_, PartError::Client(error)) => other(error),
+        Stop::Met(_, error) => matches!(error, PartError::OtherVersion { .. }),
+        Stop::Part(..) | Stop::Closed => false,
+    }
+}
+
 pub(crate) fn stop(part: usize, error: PartError) -> Stop {
     if is_met(&error) { Stop::Met(part, error) } else { Stop::Part(part, error) }
 }
@@ -118,7 +129,7 @@ impl<'a> File<'a> {
         self.layout.policy.data() - 1..self.layout.policy.parts()
     }
 
-    fn head_of(&self, part: usize) -> ChunkId {
+    pub(super) fn head_of(&self, part: usize) -> ChunkId {
         head_chunk(self.layout.nodes[part].chunk)
     }
 
@@ -204,6 +215,13 @@ impl<'a> File<'a> {
         }
     }
 
+    /// The same, and all who remember it are told.
+    pub(crate) async fn settle_and_tell(&self, who: Who) -> Result<State, Stop> {
+        let mut state = self.settle(who, None).await?;
+        self.tell(&mut state).await;
+        Ok(state)
+    }
+
     async fn settle_once(&self, who: Who, look: Look) -> Result<State, Stop> {
         let gone = look.iter().find_map(|(part, head)| Some((*part, head.as_ref().err()?.again())));
         let is_nobody = look.iter().all(|(_, head)| head.is_err());
@@ -236,153 +254,22 @@ impl<'a> File<'a> {
         }
     }
 
-    /// Makes a change that is made known.
-    async fn finish(&self, who: Who, look: Look, intent: Record) -> Result<State, Stop> {
-        let Stage::Intent { parts, .. } = intent.stage else { return Err(Stop::Closed) };
-        let (look, body, is_known) = self.make_known(who, look, &intent).await?;
-        let Record { number, id, versions, .. } = &intent;
-        let (number, id, mut versions) = (*number, *id, versions.clone());
-        if !is_known && !self.has_begun(parts, &intent, &body).await? {
-            // Nobody has changed anything yet, and so it is as before.
-            let (number, is_closed, untold) = (number - 1, false, None);
-            return Ok(State { number, id: 0, is_closed, versions, look, untold });
-        }
-        let mut is_whole = true;
-        for (part, made) in self.make(parts, parts, &intent, &body).await {
-            match made.map_err(|error| stop(part, error)) {
-                Ok(version) => versions[part] = Some(version),
-                // It is read around, and repaired.
-                Err(Stop::Part(..)) if who != Who::Writer => {
-                    versions[part] = None;
-                    is_whole = false;
-                }
-                Err(stop) => return Err(stop),
-            }
-        }
-        let made = Record { stage: Stage::Made, versions: versions.clone(), ..intent };
-        let (is_closed, untold) = (false, is_whole.then_some(made));
-        Ok(State { number, id, is_closed, versions, look, untold })
-    }
-
-    /// Has some of the parts that a change concerns make it: each makes it once, and says which
-    /// version it has then, as long as nothing has changed it since.
-    async fn make(
-        &self,
-        some: ShardSet,
-        parts: ShardSet,
-        intent: &Record,
-        body: &[u8],
-    ) -> Vec<(usize, Result<u64, PartError>)> {
-        let Stage::Intent { offset, bytes, .. } = intent.stage else { return Vec::new() };
-        let units = parts.iter().zip(body.chunks_exact(bytes as usize));
-        let asked = units.filter(|(part, _)| some.contains(*part)).map(|(part, unit)| {
-            let (chunk, bytes, stamp) = (self.layout.nodes[part].chunk, unit.to_vec(), intent.id);
-            let version = intent.versions[part].ok_or(PartError::NotWhole);
-            async move {
-                let write = match version {
-                    Ok(version) => Op::Write { chunk, offset, bytes, version, stamp },
-                    Err(error) => return (part, Err(error)),
-                };
-                (part, self.net.ask(part, write).await.map(|answer| answer.version))
-            }
-        });
-        all(asked).await
-    }
-
-    /// Has all remember an intent that some do; gives what it writes, and whether all are known to
-    /// remember it.
-    async fn make_known(
-        &self,
-        who: Who,
-        mut look: Look,
-        intent: &Record,
-    ) -> Result<(Look, Vec<u8>, bool), Stop> {
-        let has = |head: &Head| head.record.as_ref() == Some(intent);
-        let body = self.body(&look, intent).await?;
-        if who == Who::Reader && look.iter().any(|(_, head)| head.is_err()) {
-            return Ok((look, body, false));
-        }
-        let lacking: Vec<(usize, &Head)> = look
-            .iter()
-            .filter_map(|(part, head)| Some((*part, head.as_ref().ok()?)))
-            .filter(|(_, head)| !has(head))
-            .collect();
-        let told = all(lacking.iter().map(|of| self.put(*of, intent, &body))).await;
-        let told: Vec<_> = lacking.iter().map(|(part, _)| *part).zip(told).collect();
-        let mut is_known = true;
-        for (part, told) in told {
-            let Some((_, place)) = look.iter_mut().find(|(of, _)| *of == part) else { continue };
-            match told.map_err(|error| stop(part, error)) {
-                Ok(head) => *place = Ok(head),
-                Err(Stop::Part(_, error)) if who != Who::Writer => {
-                    // For a repairer it counts among those that are gone.
-                    is_known &= who == Who::Repairer;
-                    *place = Err(error);
-                }
-                Err(stop) => return Err(stop),
-            }
-        }
-        Ok((look, body, is_known))
-    }
-
-    /// What an intent writes, from whoever gives it.
-    async fn body(&self, look: &Look, intent: &Record) -> Result<Vec<u8>, Stop> {
-        let mut last = Stop::Met(self.holders().start, PartError::NotWhole);
-        for (part, head) in look {
-            let (part, Ok(Head { version: Some(version), record })) = (*part, head) else {
-                continue;
-            };
-            if record.as_ref() != Some(intent) {
-                continue;
-            }
-            let (chunk, bytes) = (self.head_of(part), intent.body_bytes());
-            let read = Op::Read { chunk, offset: HEAD_BYTES as u64, bytes };
-            last = match self.net.ask(part, read).await {
-                Ok(answer) if answer.version == *version && intent.has_body(&answer.bytes) => {
-                    return Ok(answer.bytes);
-                }
-                Ok(answer) => {
-                    let (expected, found) = (*version, answer.version);
-                    Stop::Met(part, PartError::OtherVersion { expected, found })
-                }
-                Err(error) => stop(part, error),
-            };
-        }
-        Err(last)
-    }
-
-    /// Whether a part has made a change: then all were told of it.
-    async fn has_begun(&self, parts: ShardSet, intent: &Record, body: &[u8]) -> Result<bool, Stop> {
-        let asked = parts.iter().map(|part| {
-            let chunk = self.layout.nodes[part].chunk;
-            self.net.ask(part, Op::Stat { chunk })
-        });
-        let found = parts.iter().zip(all(asked).await);
-        let other = |(part, found): (usize, Result<Answer, PartError>)| {
-            let found = found.ok()?.version;
-            (Some(found) != intent.versions[part]).then_some(part)
-        };
-        let moved: ShardSet = found.filter_map(other).collect();
-        // Those have other versions than it is meant for: to ask them for it changes nothing, and
-        // tells whether it was this change that made them, or a later one.
-        let asked = self.make(moved, parts, intent, body).await;
-        let mut last = None;
-        for (part, made) in asked {
-            match made {
-                Ok(_) => return Ok(true),
-                Err(error) => last = Some(Stop::Met(part, error)),
-            }
-        }
-        last.map_or(Ok(false), Err)
-    }
-
     /// Tells all who remember a change that it is made. Whoever does not hear of it looks for
     /// himself.
     pub(crate) async fn tell(&self, state: &mut State) {
         let Some(made) = state.untold.take() else { return };
         let heads = state.look.iter().filter_map(|(part, head)| Some((*part, head.as_ref().ok()?)));
         let heads: Vec<_> = heads.collect();
-        all(heads.into_iter().map(|of| self.put(of, &made, &[]))).await;
+        let told = all(heads.iter().map(|of| self.put(*of, &made, &[]))).await;
+        let told: Vec<_> = heads.iter().map(|(part, _)| *part).zip(told).collect();
+        for (part, told) in told {
+            // What a repair closes next is what they remember now.
+            if let Some((_, place)) = state.look.iter_mut().find(|(of, _)| *of == part)
+                && told.is_ok()
+            {
+                *place = told;
+            }
+        }
     }
 
     /// Closes a file to changes by this layout, at all of those that are there, who must be as they

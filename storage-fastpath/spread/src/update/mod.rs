@@ -6,6 +6,7 @@
 //! | `pieces` | what is changed as one |
 //! | `record` | what servers remember of a change |
 //! | `heads` | that looked at, and brought to an end |
+//! | `finish` | what was made known and left half-way |
 //! | `change` | one change |
 //! | `glance` | what a reader asks beside its first stripe |
 //! | `net` | what is asked of servers, and how it is waited for |
@@ -13,6 +14,7 @@
 
 mod change;
 mod error;
+mod finish;
 mod glance;
 mod heads;
 mod net;
@@ -126,11 +128,7 @@ impl Servers {
         layout.check()?;
         let net = self.clients_of(layout);
         let file = File::new(&net, layout);
-        let state = block_on(async {
-            let mut state = file.settle(who, None).await?;
-            file.tell(&mut state).await;
-            Ok(state)
-        });
+        let state = block_on(file.settle_and_tell(who));
         let state = state.map_err(|stop| error::unsettled(stop, layout))?;
         let mut current = layout.clone();
         for (node, version) in current.nodes.iter_mut().zip(&state.versions) {

@@ -17,13 +17,14 @@ use super::super::net::{Net as _, Op, all};
 use super::super::pieces::pieces;
 use super::super::record::Stage;
 use super::Bug;
+use super::repairer;
 use super::world::{Shared, Way, World};
 use crate::coder::{Coder, Units};
 use crate::layout::{Layout, Node};
 use crate::stripes::Stripe;
 
 /// How long clients work, in microseconds.
-const SPAN: u64 = 1_500_000;
+pub(super) const SPAN: u64 = 1_500_000;
 
 /// How long what is done in the end may take.
 const CALM: u64 = 200_000_000;
@@ -41,6 +42,8 @@ pub(super) struct Tally {
     pub(super) conflicts: u64,
     pub(super) reads: u64,
     pub(super) closed: u64,
+    /// Parts that repairs have brought up to date where they are.
+    pub(super) mended: u64,
     pub(super) clients_died: u64,
 }
 
@@ -53,13 +56,14 @@ impl std::ops::AddAssign for Tally {
         self.conflicts += other.conflicts;
         self.reads += other.reads;
         self.closed += other.closed;
+        self.mended += other.mended;
         self.clients_died += other.clients_died;
     }
 }
 
 /// What all know of a history.
-struct Ground {
-    layout: Layout,
+pub(super) struct Ground {
+    pub(super) layout: Layout,
     /// The data units as they were at first, by part.
     first: Vec<Vec<u8>>,
     /// The newest change that was answered.
@@ -67,11 +71,11 @@ struct Ground {
     /// The newest one that was answered, or seen by who has read.
     seen: (u64, u64),
     bug: Option<Bug>,
-    tally: Tally,
+    pub(super) tally: Tally,
     wrong: Option<String>,
 }
 
-type Known = Rc<RefCell<Ground>>;
+pub(super) type Known = Rc<RefCell<Ground>>;
 
 /// Data units by part once all changes up to one are made.
 fn made(ground: &Ground, world: &World, up_to: (u64, u64)) -> Vec<Vec<u8>> {
@@ -121,8 +125,16 @@ async fn write(way: &Way, known: &Known) {
         let mut file = File::new(way, &layout);
         file.bug = known.borrow().bug;
         for piece in pieces(&layout, offset, bytes.len(), 1 << 20) {
+            way.world.borrow_mut().drawn.remove(&way.asker);
             let changed = file.change(&piece, &bytes).await;
             let ground = &mut *known.borrow_mut();
+            let world = &mut *way.world.borrow_mut();
+            let mut not = world.drawn.remove(&way.asker).unwrap_or_default();
+            if !matches!(changed, Err(Failed::Not(_))) {
+                // All but the last one were begun anew.
+                not.pop();
+            }
+            world.denied.extend(not);
             match changed {
                 Ok((state, conflicts)) => {
                     ground.answered = ground.answered.max((layout.generation, state.number));
@@ -214,14 +226,17 @@ async fn read(way: &Way, known: &Known) {
                 let is_there = |part: usize| way.world.borrow().lives(part);
                 let mut look = state.look.iter();
                 let misses = look.any(|(part, head)| head.is_err() && is_there(*part));
-                let least = if misses { answered } else { seen };
+                // Whoever cannot finish a change sees it, or not, by the servers that are there.
+                let least = if misses || way.may_only_read { answered } else { seen };
                 if at < least {
                     ground.wrong = Some(format!("{at:?} is read, and {least:?} was before"));
                 }
                 if let Err(wrong) = checked {
                     ground.wrong = Some(wrong);
                 }
-                ground.seen = ground.seen.max(at);
+                if !way.may_only_read {
+                    ground.seen = ground.seen.max(at);
+                }
                 ground.tally.reads += 1;
             }
         }
@@ -230,38 +245,36 @@ async fn read(way: &Way, known: &Known) {
     }
 }
 
-/// Makes a newer layout, as a repair does.
-async fn close(way: &Way, known: &Known) {
-    for _ in 0..2 {
-        close_once(way, known).await;
+/// Stores a file of bytes drawn at random; gives its data units, by part.
+pub(super) fn store(world: &Shared, layout: &mut Layout) -> Vec<Vec<u8>> {
+    let (part_bytes, policy) = (layout.stripes().part_bytes() as usize, layout.policy);
+    let mut units = Units::new(policy.parts());
+    for unit in units.of.iter_mut().take(policy.data()) {
+        let mut bytes = vec![0; part_bytes];
+        world.borrow_mut().prng.fill(&mut bytes);
+        *unit = Some(bytes);
     }
+    let all: ShardSet = (0..policy.parts()).collect();
+    Coder::new(policy).make(part_bytes, all, &mut units).expect("enough are there");
+    for (part, node) in layout.nodes.iter_mut().enumerate() {
+        let bytes = units.of[part].clone().unwrap_or_default();
+        node.version = Some(world.borrow_mut().store(part, node.chunk, bytes));
+    }
+    units.of.into_iter().take(policy.data()).flatten().collect()
 }
 
-async fn close_once(way: &Way, known: &Known) {
-    let now = way.world.borrow().now;
-    let begin = now + way.world.borrow_mut().prng.below(SPAN - now.min(SPAN - 1));
-    while way.world.borrow().now < begin {
-        way.pause(8).await;
-    }
-    let layout = known.borrow().layout.clone();
-    let file = File::new(way, &layout);
-    let Ok(state) = file.settle(Who::Repairer, None).await else { return };
-    if state.versions.contains(&None) {
-        // It would have to make a part anew first, and here it cannot.
-        return;
-    }
-    let Ok(generation) = file.close(&state).await else { return };
-    let ground = &mut *known.borrow_mut();
-    ground.tally.closed += 1;
-    let mut newer = layout.clone();
-    newer.generation = generation + 1;
-    for (node, version) in newer.nodes.iter_mut().zip(&state.versions) {
-        node.version = *version;
-    }
-    ground.layout = newer;
+/// A file on as many servers as its policy has parts, that is not stored yet.
+pub(super) fn layout_of(policy: crate::Policy, bytes: u64) -> Layout {
+    let node = |n: usize| Node {
+        server: ([10, 0, 0, n as u8], 7400).into(),
+        chunk: ChunkId((n as u128 + 1) << 8),
+        version: None,
+    };
+    let nodes = (0..policy.parts()).map(node).collect();
+    Layout { bytes, policy, unit_bytes: UNIT_BYTES, generation: 0, nodes }
 }
 
-struct Nobody;
+pub(super) struct Nobody;
 
 impl Wake for Nobody {
     fn wake(self: Arc<Self>) {}
@@ -286,13 +299,7 @@ pub(super) fn run(seed: u64, bug: Option<Bug>) -> Result<Tally, String> {
     let policy: crate::Policy = policies[prng.below(7) as usize].parse().expect("a policy");
     let stripe = u64::from(UNIT_BYTES) * policy.data() as u64;
     let bytes = stripe * 2 + prng.below(stripe);
-    let node = |n: usize| Node {
-        server: ([10, 0, 0, n as u8], 7400).into(),
-        chunk: ChunkId((n as u128 + 1) << 8),
-        version: None,
-    };
-    let nodes = (0..policy.parts()).map(node).collect();
-    let layout = Layout { bytes, policy, unit_bytes: UNIT_BYTES, generation: 0, nodes };
+    let layout = layout_of(policy, bytes);
     let world = Rc::new(RefCell::new(World::new(prng.next_u64(), policy.parts())));
     let history = History::new(world, layout, bug);
     history.run(&mut prng).map_err(|wrong| format!("{policy}, {bytes} bytes: {wrong}"))
@@ -300,20 +307,7 @@ pub(super) fn run(seed: u64, bug: Option<Bug>) -> Result<Tally, String> {
 
 impl History {
     fn new(world: Shared, mut layout: Layout, bug: Option<Bug>) -> Self {
-        let (part_bytes, policy) = (layout.stripes().part_bytes() as usize, layout.policy);
-        let mut units = Units::new(policy.parts());
-        for unit in units.of.iter_mut().take(policy.data()) {
-            let mut bytes = vec![0; part_bytes];
-            world.borrow_mut().prng.fill(&mut bytes);
-            *unit = Some(bytes);
-        }
-        let all: ShardSet = (0..policy.parts()).collect();
-        Coder::new(policy).make(part_bytes, all, &mut units).expect("enough are there");
-        for (part, node) in layout.nodes.iter_mut().enumerate() {
-            let bytes = units.of[part].clone().unwrap_or_default();
-            node.version = Some(world.borrow_mut().store(part, node.chunk, bytes));
-        }
-        let first = units.of.into_iter().take(policy.data()).flatten().collect();
+        let first = store(&world, &mut layout);
         let (answered, seen, tally) = ((0, 0), (0, 0), Tally::default());
         let ground = Ground { layout, first, answered, seen, bug, tally, wrong: None };
         Self { world, known: Rc::new(RefCell::new(ground)), tasks: Vec::new() }
@@ -321,13 +315,14 @@ impl History {
 
     fn begin(&mut self, what: u64) {
         let (asker, is_sure) = (self.tasks.len(), what == 2);
-        let way = Way { world: Rc::clone(&self.world), asker, is_sure };
+        let may_only_read = what == 3;
+        let way = Way { world: Rc::clone(&self.world), asker, is_sure, may_only_read };
         let known = Rc::clone(&self.known);
         self.tasks.push(Some(Box::pin(async move {
             match what {
                 0 => write(&way, &known).await,
-                1 => read(&way, &known).await,
-                _ => close(&way, &known).await,
+                1 | 3 => read(&way, &known).await,
+                _ => repairer::close(&way, &known).await,
             }
         })));
     }
@@ -364,13 +359,21 @@ impl History {
         if prng.chance(0.3) {
             self.begin(2);
         }
+        if prng.chance(0.3) {
+            self.begin(3);
+        }
         // As many servers as may be lost are: for good, or for some time.
         let mut blows: Vec<(u64, usize, u64)> = Vec::new();
         let mut servers: Vec<usize> = (0..policy.parts()).collect();
         for _ in 0..prng.below((policy.parts() - policy.enough()) as u64 + 1) {
             let server = servers.swap_remove(prng.below(servers.len() as u64) as usize);
             let (at, span) = (prng.below(SPAN), prng.below(400_000));
-            let until = if prng.chance(0.5) { u64::MAX } else { at + span };
+            // Some are there all the time, and somebody writes to their parts.
+            let until = match prng.below(6) {
+                0..3 => u64::MAX,
+                3 => 0,
+                _ => at + span,
+            };
             blows.push((at, server, until));
         }
         for server in servers {
@@ -390,7 +393,11 @@ impl History {
             self.until(blow.min(death))?;
             if blow <= death {
                 let (_, server, until) = blows.remove(0);
-                self.world.borrow_mut().servers[server].away_until = until;
+                let world = &mut *self.world.borrow_mut();
+                match until {
+                    0 => world.spoil(server, self.known.borrow().layout.nodes[server].chunk),
+                    until => world.servers[server].away_until = until,
+                }
             } else {
                 let (_, task) = deaths.remove(0);
                 self.tasks[task] = None;
@@ -412,7 +419,7 @@ impl History {
         self.world.borrow_mut().is_calm = true;
         let lasts = Rc::new(RefCell::new(Err("nobody can read it in the end".to_string())));
         let (asker, is_sure) = (self.tasks.len(), true);
-        let way = Way { world: Rc::clone(&self.world), asker, is_sure };
+        let way = Way { world: Rc::clone(&self.world), asker, is_sure, may_only_read: false };
         let (known, told) = (Rc::clone(&self.known), Rc::clone(&lasts));
         self.tasks.push(Some(Box::pin(async move {
             let result = last(&way, &known).await;
@@ -425,6 +432,9 @@ impl History {
         let number = lasts.borrow().clone()?;
         let ground = self.known.borrow();
         let world = self.world.borrow();
+        if let Some(id) = world.denied.intersection(&world.made).next() {
+            return Err(format!("the change {id:#x} is made, and its writer was told otherwise"));
+        }
         let mut tally = ground.tally;
         let all = world.intents.range(..=number).count() as u64;
         tally.finished = all.saturating_sub(tally.answered);
@@ -453,7 +463,8 @@ async fn last(way: &Way, known: &Known) -> Result<(u64, u64), String> {
             return Err(format!("{present:?} have {stripe:?} in the end, of {there:?}"));
         }
         // A layout that was made while a part was away does without it.
-        let is_whole = layout.nodes.iter().all(|node| node.version.is_some());
+        let is_whole = layout.nodes.iter().all(|node| node.version.is_some())
+            && way.world.borrow().spoiled.is_empty();
         if is_whole && there.len() == layout.nodes.len() && present.len() < there.len() {
             return Err(format!(
                 "all are there, and {present:?} alone are whole: {state:?}, {layout:?}"

@@ -11,9 +11,13 @@
 //! |---|---|
 //! | `world` | servers, messages and time |
 //! | `history` | one history, and what is checked |
+//! | `repairer` | whoever repairs the file in it |
+//! | `steps` | single steps that are left half-way |
 //! | `wrong` | changes made as they must not be |
 
 mod history;
+mod repairer;
+mod steps;
 mod world;
 mod wrong;
 
@@ -55,9 +59,10 @@ fn a_stripe_is_read_as_before_or_after_each_change_whoever_dies_in_the_middle() 
         }
     }
     println!("{all:?}");
-    let Tally { answered, unsure, finished, conflicts, reads, .. } = all;
+    let Tally { answered, unsure, finished, conflicts, reads, mended, .. } = all;
     if count == COUNT {
         assert!([answered, unsure, finished, conflicts, reads].iter().all(|n| *n > 100), "{all:?}");
+        assert!(mended > 10, "{all:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Servers, messages and time of a history.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use towpath_base::Prng;
+use towpath_fastpath::cap::Denied;
 use towpath_fastpath::{ChunkId, ClientError, ErrorKind, ErrorReply, Fate, Method};
 
 use super::super::net::{Answer, Asked, Net, Op};
@@ -38,11 +39,16 @@ pub(super) struct Server {
 type Result1 = Result<Answer, PartError>;
 type Slot = Rc<RefCell<Option<Result1>>>;
 
+/// Whether a server has done what it was asked.
+type Done = Rc<Cell<bool>>;
+
 enum Event {
     /// A request comes to a server.
-    Comes { part: usize, op: Op, slot: Slot, asker: usize, is_sure: bool },
-    /// Its answer is back, or its time is over.
+    Comes { part: usize, op: Op, slot: Slot, done: Done, asker: usize, is_sure: bool },
+    /// Its answer is back.
     Answered { slot: Slot, answer: Result1, asker: usize },
+    /// Its time is over.
+    Late { slot: Slot, is_change: bool, done: Done, asker: usize },
     /// Somebody goes on.
     Wakes { asker: usize },
 }
@@ -59,6 +65,14 @@ pub(super) struct World {
     pub(super) intents: BTreeMap<(u64, u64), (Record, Vec<u8>)>,
     /// The stamps of all writes that were made.
     pub(super) made: HashSet<u64>,
+    /// What was drawn for each who asks since it was last taken from here.
+    pub(super) drawn: HashMap<usize, Vec<u64>>,
+    /// Changes of which it was said that nothing was changed.
+    pub(super) denied: HashSet<u64>,
+    /// The next intent for that server is taken, and its writer hears this in place of the answer.
+    pub(super) instead: Option<(usize, ErrorKind)>,
+    /// Parts that somebody has written to without making it known.
+    pub(super) spoiled: HashSet<usize>,
     pub(super) wrong: Option<String>,
 }
 
@@ -83,6 +97,10 @@ impl World {
             is_calm: false,
             intents: BTreeMap::new(),
             made: HashSet::new(),
+            drawn: HashMap::new(),
+            denied: HashSet::new(),
+            instead: None,
+            spoiled: HashSet::new(),
             wrong: None,
         }
     }
@@ -97,6 +115,15 @@ impl World {
         let version = self.prng.between(1, 1 << 40);
         self.servers[part].chunks.insert(chunk, Chunk { bytes, version, stamp: 0 });
         version
+    }
+
+    /// Somebody writes to a part without making it known.
+    pub(super) fn spoil(&mut self, part: usize, chunk: ChunkId) {
+        self.spoiled.insert(part);
+        if let Some(of) = self.servers[part].chunks.get_mut(&chunk) {
+            (of.version, of.stamp) = (of.version + 1, 0);
+            self.prng.fill(&mut of.bytes);
+        }
     }
 
     pub(super) fn lives(&self, part: usize) -> bool {
@@ -117,10 +144,27 @@ impl World {
                 slot.borrow_mut().get_or_insert(answer);
                 Some(asker)
             }
-            Event::Comes { part, op, slot, asker, is_sure } => {
+            Event::Late { slot, is_change, done, asker } => {
+                // A network may know that it was done, and not what the answer was.
+                let fate = match (is_change, done.get() && self.prng.chance(0.5)) {
+                    (false, _) => Fate::DidNotHappen,
+                    (true, true) => Fate::Happened,
+                    (true, false) => Fate::Unknown,
+                };
+                let kind = match self.prng.chance(0.5) {
+                    true => ErrorKind::TimedOut { fate },
+                    false => ErrorKind::PeerGone { fate },
+                };
+                slot.borrow_mut().get_or_insert(Err(error(kind)));
+                Some(asker)
+            }
+            Event::Comes { part, op, slot, done, asker, is_sure } => {
                 if self.lives(part) {
                     let answer = self.serve(part, op);
-                    let is_lost = !self.is_calm && !is_sure && self.prng.chance(0.02);
+                    // What comes twice and was done is no refusal to whoever asked once.
+                    let is_stale = done.get() && answer.is_err();
+                    done.set(done.get() || answer.is_ok());
+                    let is_lost = is_stale || !self.is_calm && !is_sure && self.prng.chance(0.02);
                     if !is_lost {
                         let at = self.now + self.delay(part);
                         self.add(at, Event::Answered { slot, answer, asker });
@@ -210,6 +254,8 @@ pub(super) struct Way {
     pub(super) asker: usize,
     /// Whoever does not answer is away: nothing is lost, and answers are waited for.
     pub(super) is_sure: bool,
+    /// Servers refuse whatever changes something.
+    pub(super) may_only_read: bool,
 }
 
 impl Net for Way {
@@ -218,11 +264,25 @@ impl Net for Way {
         let world = &mut *self.world.borrow_mut();
         let (asker, is_sure) = (self.asker, self.is_sure);
         let is_change = matches!(op, Op::Create { .. } | Op::Write { .. });
-        let fate = if is_change { Fate::Unknown } else { Fate::DidNotHappen };
-        let kind = match world.prng.chance(0.5) {
-            true => ErrorKind::TimedOut { fate },
-            false => ErrorKind::PeerGone { fate },
+        if is_change && self.may_only_read {
+            let why = Denied::Missing;
+            return Box::pin(async move { Err(refused(ErrorReply::Denied { why })) });
+        }
+        let done = Done::default();
+        let is_intent = |op: &Op| match op {
+            Op::Write { bytes, .. } => Record::parse(bytes, world.servers.len())
+                .is_some_and(|record| record.body_bytes() > 0),
+            _ => false,
         };
+        let mut heard = Rc::clone(&slot);
+        if world.instead.is_some_and(|(of, _)| of == part)
+            && is_intent(&op)
+            && let Some((_, kind)) = world.instead.take()
+        {
+            heard = Slot::default();
+            let (at, answer) = (world.now + 10_000, Err(error(kind)));
+            world.add(at, Event::Answered { slot: Rc::clone(&slot), answer, asker });
+        }
         // It may come twice, or not at all.
         let times = match world.prng.below(40) {
             _ if world.is_calm || is_sure => 1,
@@ -232,12 +292,12 @@ impl Net for Way {
         };
         for _ in 0..times {
             let at = world.now + world.delay(part);
-            let (op, slot) = (op.clone(), Rc::clone(&slot));
-            world.add(at, Event::Comes { part, op, slot, asker, is_sure });
+            let (op, slot, done) = (op.clone(), Rc::clone(&heard), Rc::clone(&done));
+            world.add(at, Event::Comes { part, op, slot, done, asker, is_sure });
         }
         let patience = if is_sure { 10 } else { 1 };
-        let (at, answer) = (world.now + ANSWER_MAX * patience, Err(error(kind)));
-        world.add(at, Event::Answered { slot: Rc::clone(&slot), answer, asker });
+        let (at, slot_late) = (world.now + ANSWER_MAX * patience, Rc::clone(&slot));
+        world.add(at, Event::Late { slot: slot_late, is_change, done, asker });
         Box::pin(poll_fn(move |_| match slot.borrow_mut().take() {
             Some(answer) => Poll::Ready(answer),
             None => Poll::Pending,
@@ -258,6 +318,9 @@ impl Net for Way {
     }
 
     fn draw(&self) -> u64 {
-        self.world.borrow_mut().prng.next_u64()
+        let world = &mut *self.world.borrow_mut();
+        let drawn = world.prng.next_u64();
+        world.drawn.entry(self.asker).or_default().push(Record::id_of(drawn));
+        drawn
     }
 }
