@@ -19,8 +19,9 @@ use crate::update::Glance;
 /// Stripes that are read at a time: the next ones are on their way while one is written.
 const AHEAD: usize = 4;
 
-/// How often a file is read on by newer versions of its parts, as others change it meanwhile.
-const MOVES_MAX: u32 = 64;
+/// How often a stripe is read, or a window of stripes is compared, by newer versions of its parts,
+/// as others change it meanwhile.
+pub(crate) const MOVES_MAX: u32 = 64;
 
 /// How a file was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -360,10 +361,11 @@ impl Servers {
     ) -> Result<Got, SpreadError> {
         layout.check()?;
         let (mut now, mut got, mut tries) = (layout.clone(), Got::default(), 0);
-        let (mut done, mut stripes_done) = (0, 0);
+        let (mut done, mut stripes_done, mut was_done, mut is_first) = (0, 0, 0, true);
         loop {
             let parts = parts_by_layout(self, &now, now.policy.enough());
-            let mut glance = (tries == 0).then(|| Glance::begin(&now, &parts));
+            let mut glance = is_first.then(|| Glance::begin(&now, &parts));
+            is_first = false;
             let (mut is_other, stripes) = (false, now.stripes().iter().skip(stripes_done));
             let read =
                 Reader::with(self, &now, parts).each_of(stripes, |reader, stripe, mut units| {
@@ -379,6 +381,9 @@ impl Servers {
                     progress(done);
                     Ok(())
                 });
+            if stripes_done > was_done {
+                (was_done, tries) = (stripes_done, 0);
+            }
             let is_old = is_other
                 || matches!(read, Err(SpreadError::TooFew { .. } | SpreadError::Unreadable { .. }));
             match read {

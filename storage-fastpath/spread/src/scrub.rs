@@ -4,12 +4,12 @@ use towpath_ec::ShardSet;
 use towpath_fastpath::{ChunkId, SLICE_BYTES};
 
 use crate::coder::Coder;
-use crate::error::SpreadError;
-use crate::get::Reader;
+use crate::error::{PartError, SpreadError};
+use crate::get::{MOVES_MAX, Reader};
 use crate::layout::Layout;
 use crate::servers::Servers;
 use crate::state::parts;
-use crate::survey::{By, MARK_BYTES, Marks, Survey, WINDOW_BYTES};
+use crate::survey::{By, MARK_BYTES, Marks, Subject, Survey, WINDOW_BYTES};
 
 /// What a scrub found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,15 +99,15 @@ impl Servers {
         layout: &Layout,
         mut progress: impl FnMut(u64),
     ) -> Result<Scrubbed, SpreadError> {
-        let layout = &self.current(layout)?;
-        let subjects = layout.subjects(parts(self, layout));
+        let mut now = self.current(layout)?;
+        let subjects = now.subjects(parts(self, &now));
         let seed = ChunkId::random().0 as u64;
         let mut survey = Survey::new(self, layout, By::Sketch(seed), subjects);
         let (mut coder, mut scrubbed) = (Coder::new(layout.policy), Scrubbed::default());
         let data = layout.policy.data() as u64;
         let unit_slices = layout.unit_bytes as usize / SLICE_BYTES;
         for (offset, bytes) in layout.stripes().windows(WINDOW_BYTES) {
-            let marks = survey.look(offset, bytes);
+            let marks = self.look_as_of_now(&mut survey, (layout, &mut now), (offset, bytes))?;
             for part in 0..layout.nodes.len() {
                 if (0..marks.slices()).any(|slice| marks.get(part, slice).is_none()) {
                     scrubbed.bad.insert(part);
@@ -127,6 +127,34 @@ impl Servers {
         scrubbed.bad = scrubbed.bad.with(scrubbed.odd).with(survey.lost());
         scrubbed.bytes_read = survey.bytes;
         Ok(scrubbed)
+    }
+
+    /// The marks of a window of a file that others may change meanwhile: where a part has another
+    /// version than before, and the file as well, all parts are looked at anew.
+    fn look_as_of_now(
+        &self,
+        survey: &mut Survey<'_>,
+        (layout, now): (&Layout, &mut Layout),
+        (offset, bytes): (u64, u64),
+    ) -> Result<Marks, SpreadError> {
+        let mut moves = 0;
+        loop {
+            let marks = survey.look(offset, bytes);
+            let moved = |subject: &Result<Subject, PartError>| {
+                matches!(subject, Err(PartError::OtherVersion { .. }))
+            };
+            if moves == MOVES_MAX || !survey.subjects.iter().any(moved) {
+                return Ok(marks);
+            }
+            let newer = self.current(layout)?;
+            if newer == *now {
+                // Somebody has written to the part without making that known.
+                return Ok(marks);
+            }
+            survey.subjects = newer.subjects(parts(self, &newer));
+            *now = newer;
+            moves += 1;
+        }
     }
 
     /// The same by all bytes, which come here.
