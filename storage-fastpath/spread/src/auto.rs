@@ -24,6 +24,9 @@ const ROUNDS: usize = 9;
 /// No round begins later than that after the first one has ended.
 const SPAN: Duration = Duration::from_secs(2);
 
+/// The time of a write that is not made.
+const NEVER: u64 = u64::MAX;
+
 /// Times of writes, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Times {
@@ -38,12 +41,16 @@ struct Times {
 
 impl Times {
     fn costs(self) -> Costs {
+        let more = |time: u64, than: u64| match time {
+            NEVER => NEVER,
+            time => time.saturating_sub(than),
+        };
         let longer = u128::from(self.long.saturating_sub(self.short));
         let kib = (LONG_BYTES - SHORT_BYTES) as u128 >> 10;
         Costs {
             port_ps_per_kib: u64::try_from(longer * 1_000 / kib).unwrap_or(u64::MAX),
-            step_ns: self.ring.saturating_sub(self.short),
-            fork_ns: self.tree.saturating_sub(self.ring),
+            step_ns: more(self.ring, self.short),
+            fork_ns: more(self.tree, self.ring),
         }
     }
 
@@ -90,6 +97,9 @@ impl Servers {
     /// nobody knows, which are deleted then. It takes about two seconds at most, where the servers
     /// answer.
     ///
+    /// Where servers do not pass a write on, a step costs more than anything, and where they do not
+    /// to two of them, the step to the second one does.
+    ///
     /// # Errors
     /// [`SpreadError::Unmeasured`].
     pub fn measure(&self, servers: &[SocketAddr]) -> Result<Costs, SpreadError> {
@@ -121,24 +131,26 @@ impl Servers {
         let (ring, tree) = (along(RouteKind::Ring, 2)?, along(RouteKind::Tree, 3)?);
         let write = |bytes: usize| timed(|| first.write(chunk, 0, vec![0; bytes]));
         let pass = |route: &Option<Arc<Route>>| match route {
-            None => Ok(0),
+            None => 0,
             Some(route) => {
                 timed(|| first.write_along(Arc::clone(route), chunk, 0, vec![0; SHORT_BYTES]))
+                    .unwrap_or(NEVER)
             }
         };
-        let round = || {
+        let round = |works: bool| {
             Ok(Times {
                 short: write(SHORT_BYTES)?,
                 long: write(LONG_BYTES)?,
-                ring: pass(&ring)?,
-                tree: pass(&tree)?,
+                ring: if works { pass(&ring) } else { NEVER },
+                tree: if works { pass(&tree) } else { NEVER },
             })
         };
         let failed = |error| unmeasured(places[0], error);
-        round().map_err(failed)?;
+        // What takes its time to fail is not tried again.
+        let works = round(true).map_err(failed)?.ring != NEVER;
         let (began, mut rounds) = (Instant::now(), Vec::new());
         while rounds.len() < ROUNDS - 1 && (rounds.is_empty() || began.elapsed() < SPAN) {
-            rounds.push(round().map_err(failed)?);
+            rounds.push(round(works).map_err(failed)?);
         }
         Ok(Times::median(&rounds))
     }
@@ -167,6 +179,13 @@ mod tests {
         let nothing = Costs { port_ps_per_kib: 0, step_ns: 0, fork_ns: 0 };
         let odd = Times { short: 100, long: 90, ring: 80, tree: 70 };
         assert_eq!(odd.costs(), nothing);
+        let apart = Times { tree: NEVER, ..times }.costs();
+        assert_eq!((apart.step_ns, apart.fork_ns), (30_000, NEVER));
+        let alone = Times { ring: NEVER, tree: NEVER, ..times }.costs();
+        for (costs, expected) in [(apart, Policy::Ring(3)), (alone, Policy::Flat(3))] {
+            let (policy, _) = Policy::of_copies(3, 1 << 30, &costs).expect("three copies");
+            assert_eq!(policy, expected);
+        }
         let of = |short| Times { short, ..times };
         assert_eq!(Times::median(&[of(5), of(1), of(9)]), of(5));
         assert_eq!(Times::median(&[]), Times::default());

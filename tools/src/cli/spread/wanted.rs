@@ -137,7 +137,15 @@ impl Wanted {
         };
         let costs = match given {
             Some(costs) => costs,
-            None => servers.measure(places).map_err(SpreadFailed::from)?,
+            None => match servers.measure(places) {
+                Ok(costs) => costs,
+                // Copies that the client writes need nothing of servers but to be there.
+                Err(error) => {
+                    let policy = Policy::Flat(copies);
+                    eprintln!("towpath: the file is stored by {policy}: {error}");
+                    return Ok((policy, None));
+                }
+            },
         };
         let bytes = if bytes == 0 { UNKNOWN_BYTES } else { bytes };
         let (policy, choice) = Policy::of_copies(copies, bytes, &costs)
