@@ -182,6 +182,88 @@ fn nothing_is_changed_by_the_layout_before_once_a_part_is_written_to_for_a_repai
     assert!(fits(&repaired.layout));
 }
 
+/// A sink in which each piece that comes has somebody change the file.
+struct Changing<'a> {
+    layout: &'a Layout,
+    own: Servers,
+    read: Vec<u8>,
+    changes: u64,
+}
+
+impl std::io::Write for Changing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.read.extend_from_slice(bytes);
+        self.own.write_at(self.layout, 0, &[self.changes as u8]).expect("it is changed");
+        self.changes += 1;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_long_file_is_read_to_its_end_however_often_others_change_it() {
+    let fleet = Fleet::new(3);
+    let bytes = pattern(400 * 16_384, 9);
+    let layout = fleet.put("rs:2+1", &bytes);
+    let mut sink = Changing { layout: &layout, own: servers(), read: Vec::new(), changes: 0 };
+    let got = servers().get(&layout, &mut sink, |_| {}).expect("it is whole");
+    assert_eq!((got.bytes, sink.changes), (bytes.len() as u64, 400));
+    assert!(sink.read[1..] == bytes[1..]);
+}
+
+#[test]
+fn a_scrub_does_not_take_what_others_change_meanwhile_for_damage() {
+    let fleet = Fleet::new(3);
+    let layout = fleet.put("rs:2+1", &pattern(20 << 20, 10));
+    let mut windows = 0;
+    let found = servers().scrub(&layout, |_| {
+        windows += 1;
+        servers().write_at(&layout, 19 << 20, &[windows]).expect("it is changed");
+    });
+    let found = found.expect("a layout");
+    assert!(windows > 1, "{windows} windows");
+    assert_eq!((found.bad, found.torn, found.uncompared), (ShardSet::NONE, 0, 0));
+}
+
+/// Damages each slice of a disk that begins so.
+fn damage(disk: &std::path::Path, begin: &[u8]) {
+    let mut bytes = std::fs::read(disk).expect("it is there");
+    let mut damaged = 0;
+    for page in bytes.chunks_mut(4_096).filter(|page| page.starts_with(begin)) {
+        page[100] ^= 1;
+        damaged += 1;
+    }
+    assert!(damaged > 0, "nothing begins so");
+    std::fs::write(disk, bytes).expect("it is written");
+}
+
+#[test]
+fn a_server_that_has_lost_what_it_remembers_of_changes_is_given_another_part() {
+    let mut fleet = Fleet::new(4);
+    let mut bytes = pattern(50_000, 11);
+    let layout = fleet.put("rs:2+2", &bytes);
+    servers().write_at(&layout, 5, b"first").expect("it is changed");
+    bytes[5..10].copy_from_slice(b"first");
+    fleet.stop(3);
+    damage(&fleet.folders.path().join("3").join("disk"), b"towpupd1");
+    fleet.start(3);
+    let refused = servers().write_at(&layout, 5, b"no");
+    let is_missing =
+        matches!(refused, Err(SpreadError::Change { source: ChangeError::Missing { .. }, .. }));
+    assert!(is_missing, "{refused:?}");
+    assert!(get(&layout).expect("it is whole") == bytes);
+    let repaired = servers().repair(&layout, &RepairOptions::new(), |_| {}).expect("all are there");
+    assert_eq!(repaired.parts, [3].into_iter().collect());
+    servers().write_at(&repaired.layout, 5, b"again").expect("it is changed");
+    bytes[5..10].copy_from_slice(b"again");
+    assert_eq!(servers().discard(&repaired.replaced), []);
+    assert!(get(&repaired.layout).expect("it is whole") == bytes);
+    assert!(fits(&repaired.layout));
+}
+
 #[test]
 fn several_who_change_a_stripe_at_a_time_come_one_after_the_other() {
     let fleet = Fleet::new(3);

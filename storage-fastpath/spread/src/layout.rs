@@ -194,6 +194,9 @@ impl Layout {
         if needed != found {
             return Err(LayoutError::Parts { needed, found });
         }
+        if self.generation == u64::MAX {
+            return Err(LayoutError::Generation);
+        }
         let unit = self.unit_bytes;
         if !UNITS.contains(&unit) || !unit.is_multiple_of(SLICE_BYTES as u32) {
             return Err(LayoutError::Unit(unit));

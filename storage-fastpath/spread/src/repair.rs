@@ -175,6 +175,7 @@ impl Servers {
     ) -> Result<Repaired, SpreadError> {
         let settled = self.settled_to_repair(layout)?;
         let layout = &settled.layout;
+        let options = &options.clone().anew(options.anew.with(settled.without_memory()));
         let (found, also) = (parts(self, layout), options.also.with(options.anew));
         let is_bad = |part: &usize| found[*part].is_err() || also.contains(*part);
         let bad: Vec<usize> = (0..found.len()).filter(is_bad).collect();
@@ -197,9 +198,10 @@ impl Servers {
         }
         // Whoever changes the file by the layout before would miss the parts that were made, and
         // could not finish what he has begun once a part is written to for a repair.
-        let closed = self
-            .close(&settled)
-            .and_then(|generation| Ok(generation.checked_add(1).ok_or(LayoutError::Generation)?));
+        let closed = self.close(&settled).and_then(|generation| {
+            let next = generation.checked_add(1).filter(|next| *next < u64::MAX);
+            Ok(next.ok_or(LayoutError::Generation)?)
+        });
         match closed {
             Ok(generation) => repaired.layout.generation = generation,
             Err(error) => return Err(self.take_back(&repaired, error)),

@@ -7,7 +7,7 @@ use towpath_fastpath::Fate;
 use super::heads::{File, State, Stop, TRIES, Who, stop};
 use super::net::{Answer, Op, all};
 use super::pieces::Piece;
-use super::record::{Record, Stage};
+use super::record::{NUMBER_MAX, Record, Stage};
 use crate::error::{PartError, SpreadError};
 use crate::policy::Policy;
 
@@ -49,7 +49,7 @@ impl File<'_> {
 
     async fn change_once(&self, piece: &Piece, bytes: &[u8]) -> Result<State, Failed> {
         let state = self.settle(Who::Writer, None).await?;
-        if state.is_closed {
+        if state.is_closed || state.number >= NUMBER_MAX {
             return Err(Stop::Closed.into());
         }
         let (intent, body) = self.intent(&state, piece, bytes).await?;

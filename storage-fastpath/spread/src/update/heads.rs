@@ -4,7 +4,7 @@
 use towpath_fastpath::{ChunkId, ClientError, ErrorKind, ErrorReply, Fate, Method};
 
 use super::net::{Answer, Net, Op, all};
-use super::record::{HEAD_BYTES, Record, Stage};
+use super::record::{HEAD_BYTES, NUMBER_MAX, Record, Stage};
 use crate::error::PartError;
 use crate::layout::Layout;
 
@@ -140,13 +140,14 @@ impl<'a> File<'a> {
 
     async fn head(&self, part: usize) -> Result<Head, PartError> {
         let chunk = self.head_of(part);
-        let parts = self.layout.nodes.len();
+        let (parts, part_bytes) = (self.layout.nodes.len(), self.layout.stripes().part_bytes());
         let mut tries = 0;
         loop {
             let read = self.net.ask(part, Op::Read { chunk, offset: 0, bytes: HEAD_BYTES }).await;
             let kind = match read {
                 Ok(Answer { version, bytes, .. }) => {
                     let record = Record::parse(&bytes, parts);
+                    let record = record.filter(|record| record.is_within(part_bytes));
                     return Ok(Head { version: Some(version), record });
                 }
                 Err(PartError::Client(error)) => error.kind,
@@ -275,7 +276,9 @@ impl<'a> File<'a> {
     /// Closes a file to changes by this layout, at all of those that are there, who must be as they
     /// were looked at; gives the generation that the next layout has.
     pub(crate) async fn close(&self, state: &State) -> Result<u64, Stop> {
-        let (number, id) = (state.number + 1, Record::id_of(self.net.draw()));
+        // Of one number what closes the file is the newest.
+        let number = NUMBER_MAX.min(state.number + 1);
+        let id = Record::id_of(self.net.draw());
         let known = state.look.iter().filter_map(|(part, head)| Some((*part, head.as_ref().ok()?)));
         let known: Vec<_> = known.collect();
         let generations =

@@ -25,14 +25,16 @@ mod tests;
 
 use std::net::SocketAddr;
 
+use towpath_ec::ShardSet;
+
 pub use error::ChangeError;
 pub(crate) use glance::Glance;
 pub(crate) use heads::head_chunk;
 
-use self::heads::{File, State, Who};
+use self::heads::{File, Head, State, Who};
 use self::net::{Clients, block_on};
 use self::record::HEAD_BYTES;
-use crate::error::SpreadError;
+use crate::error::{PartError, SpreadError};
 use crate::layout::Layout;
 use crate::servers::Servers;
 
@@ -58,6 +60,15 @@ impl Settled {
     /// By its layout nothing is changed any more, though no newer one may have been kept.
     pub(crate) fn is_closed(&self) -> bool {
         self.state.is_closed
+    }
+
+    /// The parts whose servers have lost what they remember of changes: nothing is changed any more
+    /// until these are made anew, in chunks of other names.
+    pub(crate) fn without_memory(&self) -> ShardSet {
+        let look = self.state.look.iter();
+        let lost =
+            |head: &Result<Head, PartError>| head.as_ref().is_err_and(PartError::is_of_one_slice);
+        look.filter(|(_, head)| lost(head)).map(|(part, _)| *part).collect()
     }
 }
 

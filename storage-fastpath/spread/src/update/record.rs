@@ -7,6 +7,9 @@ use towpath_fastpath::SLICE_BYTES;
 /// Bytes of a record without those of an intent.
 pub(crate) const HEAD_BYTES: usize = SLICE_BYTES;
 
+/// The highest number of a change: nobody counts so far, and what is higher was made up.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+
 const MAGIC: &[u8; 8] = b"towpupd1";
 const PARTS_MAX: usize = 32;
 const VERSIONS_AT: usize = 56;
@@ -71,6 +74,16 @@ impl Record {
         match self.stage {
             Stage::Intent { parts, bytes, .. } => parts.len() * bytes as usize,
             Stage::Made | Stage::Closed => 0,
+        }
+    }
+
+    /// Whether what it writes is within parts of that length.
+    pub(crate) fn is_within(&self, part_bytes: u64) -> bool {
+        match self.stage {
+            Stage::Intent { offset, bytes, .. } => {
+                offset.checked_add(bytes.into()).is_some_and(|end| end <= part_bytes)
+            }
+            Stage::Made | Stage::Closed => true,
         }
     }
 
@@ -143,7 +156,15 @@ impl Record {
             _ => return None,
         };
         let (generation, number, id) = (word(8)?, word(16)?, word(24)?);
-        (id > 0 && id & MADE == 0).then_some(Self { generation, number, id, stage, versions })
+        // No layout has the last generation: none could come after it.
+        let is_counted = (1..=NUMBER_MAX).contains(&number) && generation < u64::MAX;
+        (is_counted && id > 0 && id & MADE == 0).then_some(Self {
+            generation,
+            number,
+            id,
+            stage,
+            versions,
+        })
     }
 }
 
@@ -194,6 +215,10 @@ mod tests {
         };
         assert_eq!(with(8, &3_u64.to_le_bytes()), Some(intent()));
         for (at, value) in [
+            (8, u64::MAX.to_le_bytes()),
+            (16, 0_u64.to_le_bytes()),
+            (16, (NUMBER_MAX + 1).to_le_bytes()),
+            (16, u64::MAX.to_le_bytes()),
             (24, 0_u64.to_le_bytes()),
             (24, (1_u64 << 63 | 1).to_le_bytes()),
             (40, 4_097_u64.to_le_bytes()),
@@ -204,5 +229,8 @@ mod tests {
             assert_eq!(with(at, &value.to_le_bytes()), None, "{value} at {at}");
         }
         assert_eq!(with(32, &[4]), None);
+        let far = with(40, &(u64::MAX - 4_095).to_le_bytes()).expect("it is a multiple");
+        assert!(!far.is_within(u64::MAX) && !intent().is_within(12_287));
+        assert!(intent().is_within(12_288));
     }
 }

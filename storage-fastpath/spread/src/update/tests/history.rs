@@ -234,7 +234,13 @@ async fn read(way: &Way, known: &Known) {
                 if let Err(wrong) = checked {
                     ground.wrong = Some(wrong);
                 }
-                if !way.may_only_read {
+                // Nor does it see what holds whoever has not heard of a part that is there.
+                let is_spoiled = |part: &usize| way.world.borrow().spoiled.contains(part);
+                let mut parts = state.versions.iter().enumerate();
+                let misses_part = parts.any(|(part, version)| {
+                    version.is_none() && is_there(part) && !is_spoiled(&part)
+                });
+                if !way.may_only_read && !misses_part {
                     ground.seen = ground.seen.max(at);
                 }
                 ground.tally.reads += 1;
