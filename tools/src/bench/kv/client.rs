@@ -2,9 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use hdrhistogram::{CreationError, Histogram};
@@ -16,6 +15,7 @@ use towpath_kv::workload::{Client as Draws, Mix, Workload, key_name};
 use towpath_sim::{FaultControl, FaultPlan};
 
 use super::connect::Connector;
+use super::phases::Phases;
 use super::task::{Asker, Counted, Task, fill};
 use super::way::{Load, Way};
 use crate::bench::load::say;
@@ -100,8 +100,8 @@ pub(crate) struct Did {
     /// Operations that ended well.
     pub(super) done: u64,
     pub(super) counted: Counted,
-    /// Operations that were done twice or not at all: what the numbers that were counted up have
-    /// beside what was answered.
+    /// Operations that were done twice or not at all: what numbers that were counted up came to
+    /// beside what they should.
     pub(super) wrong: u64,
     /// Packets that were lost on purpose.
     pub(super) lost: u64,
@@ -158,21 +158,32 @@ struct Plan {
 pub(crate) fn run(args: &ClientArgs) -> Result<(), LoadError> {
     end_with_parent();
     let plan = Plan::of(args)?;
-    let mut filler = Client::new(
-        TcpTransport::connect(args.filler, Waiting::Blocking, PATIENCE)
-            .map_err(|source| LoadError::Connect { number: 0, of: args.clients, source })?,
-        ClientConfig::default(),
-    );
-    fill(&mut filler, plan.load, args.records).map_err(LoadError::Fill)?;
-    let mut did = work(args, &plan)?;
+    // It is gone before anything is measured: a server that polls for it would be slower.
+    filler(args, |filler| fill(filler, plan.load, args.numbers()).map_err(LoadError::Fill))?;
+    let (mut did, tasks) = work(args, &plan)?;
     did.lost = plan.faults.counters().lost();
     if plan.load == Load::Count {
-        let sum = sum(&mut filler, args.records).map_err(LoadError::Sum)?;
-        // What nobody knows of may have been done, or not.
-        let most = did.done + did.counted.unknown;
-        did.wrong = did.done.saturating_sub(sum) + sum.saturating_sub(most);
+        did.wrong += filler(args, |filler| wrong(filler, &tasks).map_err(LoadError::Sum))?;
     }
     Ok(say(&did)?)
+}
+
+/// A client over TCP, for as long as `act` takes.
+fn filler<T>(
+    args: &ClientArgs,
+    act: impl FnOnce(&mut Client<TcpTransport>) -> Result<T, LoadError>,
+) -> Result<T, LoadError> {
+    let transport = TcpTransport::connect(args.filler, Waiting::Blocking, PATIENCE);
+    let transport =
+        transport.map_err(|source| LoadError::Connect { number: 0, of: args.clients, source })?;
+    act(&mut Client::new(transport, ClientConfig::default()))
+}
+
+impl ClientArgs {
+    /// Records, or a number for each client to count up.
+    fn numbers(&self) -> u64 {
+        if self.load == Load::Count.word() { self.clients as u64 } else { self.records }
+    }
 }
 
 impl Plan {
@@ -209,67 +220,77 @@ impl Plan {
             let share = args.operations / of as u64
                 + u64::from((number as u64) < args.operations % of as u64);
             let took = Histogram::new_with_bounds(LATENCY_NS[0], LATENCY_NS[1], DIGITS)?;
-            tasks.push(Task::new(client, draws, self.load, (share, args.records, seed), took));
+            tasks.push(Task::new(client, draws, self.load, (number as u64, share), took));
         }
         Ok(tasks)
     }
 }
 
-fn work(args: &ClientArgs, plan: &Plan) -> Result<Did, LoadError> {
+fn work(args: &ClientArgs, plan: &Plan) -> Result<(Did, Vec<Task>), LoadError> {
     let mut tasks = plan.tasks(args)?;
-    let phase = Barrier::new(args.clients + 1);
+    let phases = Phases::default();
     let most = Duration::from_millis(args.most_ms);
-    thread::scope(|scope| {
-        let threads: Vec<_> = tasks
-            .iter_mut()
-            .map(|task| {
-                let phase = &phase;
-                let client = move || {
-                    phase.wait();
-                    task.run(Instant::now() + most);
-                    phase.wait();
+    let pid = std::process::id();
+    let used = || -> io::Result<[Used; 2]> {
+        Ok([Used::until_now(pid)?, Used::until_now(args.server_pid)?])
+    };
+    let [client, server] = thread::scope(|scope| {
+        let start = |task| {
+            let phases = &phases;
+            let client = move || {
+                if phases.begins() {
+                    Task::run(task, most);
                     // It is looked at what all threads used.
-                    phase.wait();
-                };
-                thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, client)
-            })
-            .collect::<io::Result<_>>()?;
-        let pid = std::process::id();
-        let before = [Used::until_now(pid)?, Used::until_now(args.server_pid)?];
-        phase.wait();
-        let began = Instant::now();
-        phase.wait();
-        let seconds = began.elapsed().as_secs_f64();
-        let after = [Used::until_now(pid)?, Used::until_now(args.server_pid)?];
-        phase.wait();
-        let all_ended = threads.into_iter().all(|thread| thread.join().is_ok());
-        let [client, server] = [0, 1].map(|at| after[at].since(before[at]));
-        all_ended.then_some((seconds, client, server)).ok_or(LoadError::Panicked)
-    })
-    .and_then(|(seconds, client, server)| {
-        let mut took = Histogram::<u64>::new_with_bounds(LATENCY_NS[0], LATENCY_NS[1], DIGITS)?;
-        let mut did = Did { seconds, client, server, ..Did::default() };
-        for task in &mut tasks {
-            // Both have the same bounds.
-            let _ = took.add(task.took());
-            did.done += task.done();
-            did.counted.add(&task.counted());
-        }
-        let us = |ns: u64| ns as f64 / 1e3;
-        (did.mean_us, did.deviation_us) = (took.mean() / 1e3, took.stdev() / 1e3);
-        let shares = SHARES.map(|share| us(took.value_at_quantile(f64::from(share) / 1e3)));
-        did.latency_us = shares.to_vec();
-        Ok(did)
-    })
+                    phases.end();
+                }
+            };
+            thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, client)
+        };
+        let started = tasks.iter_mut().map(start).collect::<io::Result<Vec<_>>>();
+        let measure = || -> Result<[Used; 2], LoadError> {
+            let started = started?;
+            let before = used()?;
+            phases.begin();
+            phases.ended(started.len());
+            let after = used()?;
+            phases.leave();
+            let all_ended = started.into_iter().all(|thread| thread.join().is_ok());
+            let used = [0, 1].map(|at| after[at].since(before[at]));
+            all_ended.then_some(used).ok_or(LoadError::Panicked)
+        };
+        let measured = measure();
+        phases.leave();
+        measured
+    })?;
+    let mut took = Histogram::<u64>::new_with_bounds(LATENCY_NS[0], LATENCY_NS[1], DIGITS)?;
+    let mut did = Did { seconds: span(&tasks), client, server, ..Did::default() };
+    for task in &mut tasks {
+        // Both have the same bounds.
+        let _ = took.add(task.took());
+        did.done += task.done();
+        did.wrong += task.wrong();
+        did.counted.add(&task.counted());
+    }
+    (did.mean_us, did.deviation_us) = (took.mean() / 1e3, took.stdev() / 1e3);
+    let at_most = |share| took.value_at_quantile(f64::from(share) / 1e3) as f64 / 1e3;
+    did.latency_us = SHARES.map(at_most).to_vec();
+    Ok((did, tasks))
 }
 
-/// Of all numbers that were counted up.
-fn sum(client: &mut Client<TcpTransport>, records: u64) -> Result<u64, ClientError> {
-    let (mut sum, mut name) = (0, String::new());
-    for key in 0..records {
-        key_name(Mix::Study, key, &mut name);
+/// From the first client's begin to the last one's end, in seconds.
+fn span(tasks: &[Task]) -> f64 {
+    let ran = || tasks.iter().filter_map(Task::ran);
+    let (begin, end) = (ran().map(|ran| ran.0).min(), ran().map(|ran| ran.1).max());
+    begin.zip(end).map_or(0.0, |(begin, end)| (end - begin).as_secs_f64())
+}
+
+/// Operations that were done twice or never, by what each client's number has in the end.
+fn wrong(client: &mut Client<TcpTransport>, tasks: &[Task]) -> Result<u64, ClientError> {
+    let (mut wrong, mut name) = (0, String::new());
+    for (key, task) in tasks.iter().enumerate() {
+        key_name(Mix::Study, key as u64, &mut name);
         // Nothing is added: it is read as a number.
-        sum += client.incr(name.as_bytes(), 0)?.unsigned_abs();
+        wrong += task.off(client.incr(name.as_bytes(), 0)?);
     }
-    Ok(sum)
+    Ok(wrong)
 }

@@ -8,12 +8,14 @@
 //! | `server` | the process of the server |
 //! | `client` | the process of the clients, a thread each |
 //! | `connect` | how they connect |
+//! | `phases` | when all begin together, and leave |
 //! | `task` | one client: its operations, one after the other |
 //! | `report` | tables, plots and targets; `paper` has the numbers of the study that asked first |
 
 mod client;
 mod connect;
 mod paper;
+mod phases;
 mod report;
 mod server;
 mod task;
@@ -71,17 +73,7 @@ pub const LOSS: Study = Study {
     what: "operations a second while packets are lost, and whether each is done exactly once",
     mirrors: "",
     clock: Clock::Machine,
-    params: &[
-        LOST_WAYS,
-        ONE_WAITING,
-        LOSS_CLIENTS,
-        LOSSES,
-        WORKERS,
-        RECORDS,
-        OPERATIONS,
-        SECONDS,
-        ROUNDS,
-    ],
+    params: &[LOST_WAYS, ONE_WAITING, LOSS_CLIENTS, LOSSES, WORKERS, OPERATIONS, SECONDS, ROUNDS],
     run: |params, runner| run(&LOSS, params, runner, report::loss),
 };
 
@@ -166,7 +158,7 @@ const LOSSES: Param = Param {
 const MIX: Param = Param {
     name: "mix",
     what: "What clients ask: study (30 GETs for each SET, keys of 64 and values of 256 bytes), a, \
-           b, c, d, f (YCSB's, values of 1,000 bytes), count (each adds one to a number)",
+           b, c, d, f (YCSB's, values of 1,000 bytes), count (each adds ones to a number of its own)",
     unit: "",
     kind: Kind::Word(is_load),
     many: false,
@@ -187,7 +179,7 @@ const WORKERS: Param = Param {
 
 const RECORDS: Param = Param {
     name: "records",
-    what: "Keys that are there before, or numbers that are counted up",
+    what: "Keys that are there before; where clients count, each has one of its own",
     unit: "keys",
     kind: Kind::Count(1..=10_000_000),
     many: false,
@@ -290,7 +282,7 @@ fn points(study: &Study, params: &Params) -> Vec<Point> {
                             loss,
                             clients: clients as usize,
                             workers: params.count(WORKERS.name) as usize,
-                            records: params.count(RECORDS.name),
+                            records: if has(RECORDS.name) { params.count(RECORDS.name) } else { 1 },
                             operations: params.count(OPERATIONS.name),
                             most: Duration::from_secs(params.count(SECONDS.name)),
                             seed: params.seed,

@@ -18,7 +18,9 @@ const HELD: f64 = 0.8;
 const THOUSAND: (usize, f64) = (1000, 0.9);
 
 const MACHINE: &str = "Server and clients are a process each, and share the cores of this machine \
-                       with whatever else runs on it: ratios of one run are worth more than rates.";
+                       with whatever else runs on it: ratios of one run are worth more than rates. \
+                       Operations without a reply are counted as unknown, and are not among \
+                       those that took some time.";
 
 impl Seen {
     fn per_second(&self) -> f64 {
@@ -94,18 +96,20 @@ fn which_of(point: &Point) -> Vec<Cell> {
 }
 
 /// Columns of what went wrong.
-fn trouble() -> [Column; 3] {
+fn trouble() -> [Column; 4] {
     [
         Column::new("repeated_share", "repeated", "", Format::Percent(2)),
+        Column::new("renewed", "reconnected", "", Format::Plain),
         Column::new("unknown", "unknown", "", Format::Plain),
         Column::new("mixed_up", "mixed up", "", Format::Plain),
     ]
 }
 
-fn trouble_of(rounds: &[Seen]) -> [Cell; 3] {
+fn trouble_of(rounds: &[Seen]) -> [Cell; 4] {
     let sum = |of: fn(&Seen) -> u64| rounds.iter().map(of).sum::<u64>();
     [
         Cell::Number(median(rounds, |seen| seen.per_operation(seen.counted.repeated))),
+        Cell::Count(sum(|seen| seen.counted.renewed)),
         Cell::Count(sum(|seen| seen.counted.unknown + seen.counted.refused)),
         Cell::Count(sum(|seen| seen.counted.mixed_up)),
     ]
@@ -412,7 +416,7 @@ pub(super) fn loss(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -> Rep
     };
     report.tables.push(Table {
         name: "loss",
-        title: "Each operation adds one to a number".to_owned(),
+        title: "Each operation adds one to a number of its client".to_owned(),
         columns,
         rows: all.each().map(row).collect(),
     });

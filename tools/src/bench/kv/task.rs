@@ -1,10 +1,9 @@
 //! One client: its operations, one after the other, and how long each took.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use towpath_base::Prng;
 use towpath_kv::client::{
     Client, ClientConfig, ClientError, ClientStats, OneSided, Reads, Transport,
 };
@@ -96,12 +95,19 @@ pub(super) struct Task {
     client: Asker,
     draws: Draws,
     load: Load,
-    prng: Prng,
-    records: u64,
+    /// Its own, and the key of the number that it counts up.
+    number: u64,
     /// Operations that it is to do.
     share: u64,
     took: Histogram<u64>,
     counted: Counted,
+    /// What its number is, and by how much more it may be: what nobody answered may be done.
+    sum: i64,
+    in_doubt: i64,
+    wrong: u64,
+    /// Of connecting, before it began.
+    before: ClientStats,
+    ran: Option<(Instant, Instant)>,
     name: String,
     value: Vec<u8>,
 }
@@ -146,19 +152,36 @@ impl Task {
         client: Asker,
         draws: Draws,
         load: Load,
-        (share, records, seed): (u64, u64, u64),
+        (number, share): (u64, u64),
         took: Histogram<u64>,
     ) -> Self {
-        let (counted, name, value) = Default::default();
-        let prng = Prng::new(seed);
-        Self { client, draws, load, prng, records, share, took, counted, name, value }
+        let (counted, name, value, before, ran) = Default::default();
+        let (sum, in_doubt, wrong) = (0, 0, 0);
+        Self {
+            client,
+            draws,
+            load,
+            number,
+            share,
+            took,
+            counted,
+            sum,
+            in_doubt,
+            wrong,
+            before,
+            ran,
+            name,
+            value,
+        }
     }
 
-    /// Does its share, unless the time is over before.
-    pub(super) fn run(&mut self, until: Instant) {
-        let mut begin = Instant::now();
+    /// Does its share, but not for longer than `most`.
+    pub(super) fn run(&mut self, most: Duration) {
+        self.before = self.client.stats().0;
+        let first = Instant::now();
+        let mut begin = first;
         for _ in 0..self.share {
-            if begin >= until {
+            if begin - first >= most {
                 break;
             }
             let done = self.one();
@@ -167,10 +190,30 @@ impl Task {
                 // The bounds are those of the longest timeout.
                 Ok(()) => self.took.saturating_record((end - begin).as_nanos() as u64),
                 Err(ClientError::Refused(_)) => self.counted.refused += 1,
-                Err(_) => self.counted.unknown += 1,
+                Err(_) => {
+                    self.counted.unknown += 1;
+                    self.in_doubt += 1;
+                }
             }
             begin = end;
         }
+        self.ran = Some((first, begin));
+    }
+
+    /// When it began, and when it ended.
+    pub(super) fn ran(&self) -> Option<(Instant, Instant)> {
+        self.ran
+    }
+
+    /// How far a sum of its number is from what it should be.
+    pub(super) fn off(&self, sum: i64) -> u64 {
+        let most = self.sum + self.in_doubt;
+        self.sum.saturating_sub(sum).max(sum.saturating_sub(most)).max(0).unsigned_abs()
+    }
+
+    /// Operations that were done twice or never, by what each was answered.
+    pub(super) fn wrong(&self) -> u64 {
+        self.wrong
     }
 
     pub(super) fn took(&self) -> &Histogram<u64> {
@@ -184,14 +227,21 @@ impl Task {
 
     pub(super) fn counted(&mut self) -> Counted {
         let (stats, read_alone) = self.client.stats();
-        let (repeated, stray, renewed) = (stats.repeated, stats.stray, stats.renewed);
+        let repeated = stats.repeated - self.before.repeated;
+        let stray = stats.stray - self.before.stray;
+        let renewed = stats.renewed - self.before.renewed;
         Counted { repeated, stray, renewed, read_alone, ..self.counted }
     }
 
     fn one(&mut self) -> Result<(), ClientError> {
         if self.load == Load::Count {
-            key_name(Mix::Study, self.prng.below(self.records), &mut self.name);
-            return self.client.incr(self.name.as_bytes()).map(drop);
+            key_name(Mix::Study, self.number, &mut self.name);
+            let sum = self.client.incr(self.name.as_bytes())?;
+            // With this one.
+            self.sum += 1;
+            self.wrong += self.off(sum);
+            (self.sum, self.in_doubt) = (sum, 0);
+            return Ok(());
         }
         let task = self.draws.next_task();
         key_name(self.load.mix(), task.key, &mut self.name);

@@ -62,7 +62,12 @@ impl fmt::Display for Point {
 impl Point {
     /// How both ends wait, as a word.
     pub(super) const fn waiting(&self) -> &'static str {
-        if self.polls { "poll" } else { "sleep" }
+        match (self.polls, self.way) {
+            // The server's threads sleep beside memory that it granted.
+            (true, Way::OneSided) => "poll (clients)",
+            (true, _) => "poll",
+            (false, _) => "sleep",
+        }
     }
 
     /// Runs it, and ends all processes; none when somebody asked to stop.
