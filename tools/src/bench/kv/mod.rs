@@ -1,5 +1,5 @@
-//! A key-value store over each transport, on this machine (docs/kv.md): the server and its clients
-//! are a process each.
+//! A key-value store over each transport, on this machine (docs/choosing-a-transport.md): the
+//! server and its clients are a process each.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -15,6 +15,9 @@ use crate::child::{ChildError, Spawned};
 /// How long a process may take to begin, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long one client may take to connect; they do so one after the other.
+const CONNECTING: Duration = Duration::from_millis(20);
+
 /// How often it is looked whether somebody asked to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -76,7 +79,7 @@ impl Point {
         let ready: Ready = server.next(PATIENCE)?;
         let mut clients = self.start_clients(&server, &ready)?;
         // Time to connect comes before, and the last operations end after.
-        let until = Instant::now() + self.most + PATIENCE;
+        let until = Instant::now() + self.most + PATIENCE + CONNECTING * self.clients as u32;
         let did = loop {
             if runner.is_stopped() {
                 return Ok(None);
