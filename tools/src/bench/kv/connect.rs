@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
@@ -20,6 +20,9 @@ use crate::random::random;
 
 /// How long a connection may take to be made: many are made at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether something was granted.
+const TURN: Duration = Duration::from_millis(1);
 
 /// A NIC in userspace that loses packets on purpose.
 type Device = RoceDevice<FaultLink<UdpLink>>;
@@ -80,7 +83,7 @@ impl Connector {
             Way::TowpathRc => Connected::Asks(Box::new(self.channel(CarrierChoice::Rc, seed)?)),
             Way::TowpathTcp => Connected::Asks(Box::new(self.channel(CarrierChoice::Tcp, seed)?)),
             Way::TowpathShared => Connected::Asks(Box::new(self.share(seed)?)),
-            Way::OneSided => Connected::Reads(Box::new(self.channel(CarrierChoice::Uc, seed)?)),
+            Way::OneSided => Connected::Reads(Box::new(self.granted(seed)?)),
         })
     }
 
@@ -98,6 +101,21 @@ impl Connector {
         let device = device(seed, &self.faults).map_err(failed)?;
         let endpoint = Endpoint::new(device, client_config().carrier(carrier)).map_err(failed)?;
         ChannelTransport::on(endpoint, self.server, self.waiting, CONNECT_TIMEOUT)
+    }
+
+    /// A channel to a server that has granted its memory: a link that nobody drives is not set up
+    /// to the end, and there are only so many of these at a time.
+    fn granted(&self, seed: u64) -> Result<ChannelTransport<Device>, TransportError> {
+        let mut transport = self.channel(CarrierChoice::Uc, seed)?;
+        let until = Instant::now() + CONNECT_TIMEOUT;
+        while transport.granted().is_none() {
+            // Nothing was asked, so nothing comes.
+            transport.receive(TURN, &mut |_| {})?;
+            if Instant::now() >= until {
+                return Err(TransportError::Gone(String::from("the server grants nothing")));
+            }
+        }
+        Ok(transport)
     }
 
     fn share(&mut self, seed: u64) -> Result<SharedTransport, TransportError> {

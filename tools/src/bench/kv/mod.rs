@@ -158,7 +158,8 @@ const LOSSES: Param = Param {
 const MIX: Param = Param {
     name: "mix",
     what: "What clients ask: study (30 GETs for each SET, keys of 64 and values of 256 bytes), a, \
-           b, c, d, f (YCSB's, values of 1,000 bytes), count (each adds ones to a number of its own)",
+           b, c, d, f (YCSB's, values of 1,000 bytes), count (each adds ones to a number of its \
+           own)",
     unit: "",
     kind: Kind::Word(is_load),
     many: false,
