@@ -186,6 +186,47 @@ fn a_writer_is_told_in_time_of_a_server_that_is_gone_or_hangs() {
 }
 
 #[test]
+fn a_write_for_which_two_copies_are_enough_waits_for_no_third() {
+    let folders = tempfile::tempdir().expect("room for a folder");
+    let of = |number: usize| config(&folders.path().join(number.to_string()));
+    let mut servers: Vec<Process> = (0..3).map(|number| Process::start(&of(number))).collect();
+    let mut clients: Vec<_> = servers.iter().map(|server| Client::connect(server.addr)).collect();
+    let places: Vec<SocketAddr> = servers.iter().map(|server| server.addr).collect();
+    for kind in KINDS {
+        let chunk = ChunkId(CHUNK.0 + kind as u128);
+        clients.iter_mut().for_each(|client| client.create(chunk, None).expect("a chunk"));
+        let all = Route::new(kind, &places).expect("a route");
+        let two = all.clone().acked_by(2).expect("of three");
+        let hasty = ClientConfig::new().timeout(Nanos::from_secs(4));
+        let client = towpath_fastpath::Client::connect(places[0], hasty).expect("a server");
+        let write = |route: &Route, offset, seed| {
+            client.write_along(Arc::new(route.clone()), chunk, offset, pattern(9_000, seed)).wait()
+        };
+        let is_there = |client: &mut Client<RoceUdp>, offset, seed| {
+            client.read(chunk, offset, 9_000).is_ok_and(|read| read == pattern(9_000, seed))
+        };
+        write(&two, 0, 1).expect("two are there");
+        // The third one gets it too, by and by.
+        while !is_there(&mut clients[2], 0, 1) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // It takes packets and says nothing.
+        servers[2].signal("STOP");
+        write(&two, 16_384, 2).expect("two are enough");
+        for client in &mut clients[..2] {
+            assert!(is_there(client, 16_384, 2), "{two}");
+        }
+        write(&all, 32_768, 3).expect_err("all have to make it");
+        servers[2].signal("CONT");
+    }
+    servers.truncate(2);
+    let chunk = ChunkId(CHUNK.0 + RouteKind::Ring as u128);
+    let two = Route::new(RouteKind::Ring, &places).expect("a route").acked_by(2).expect("of three");
+    forward(&mut clients[0], &two, chunk, 65_536, &pattern(9_000, 4)).expect("two are enough");
+    assert_eq!(clients[1].read(chunk, 65_536, 9_000), Ok(pattern(9_000, 4)));
+}
+
+#[test]
 fn servers_that_do_not_answer_hold_up_nothing_else() {
     let mut row = Row::new(1, config);
     row.create(CHUNK);

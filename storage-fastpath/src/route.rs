@@ -33,7 +33,9 @@ pub enum RouteKind {
 ///
 /// The server of rank 0 gets it from the client, and of a stripe each that has a data part. Each
 /// server gets the whole write before it makes it, and makes it when all that it has passed it on
-/// to have made it: so a server has made no write that those behind it have not.
+/// to have made it: so a server has made no write that those behind it have not. Where fewer
+/// copies than there are servers are enough ([`acked`](Self::acked)), it waits for none whose rank
+/// is not below that number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     kind: RouteKind,
@@ -42,6 +44,8 @@ pub struct Route {
     data: u8,
     /// Of a stripe that a parity part is made of: the rank of the data; else 0.
     from: u8,
+    /// How many servers have made it when it is answered; 0: all of them.
+    acked: u8,
     servers: Vec<SocketAddr>,
 }
 
@@ -60,6 +64,9 @@ pub enum RouteError {
     /// A rank that no server has.
     #[error("there is no server of rank {0}")]
     Rank(u8),
+    /// Answered by more servers than there are, or by some of those of a stripe.
+    #[error("{0} copies cannot be enough: 1 to as many as a ring or tree has can")]
+    Acked(u8),
 }
 
 impl Route {
@@ -68,7 +75,7 @@ impl Route {
     /// # Errors
     /// [`RouteError`].
     pub fn new(kind: RouteKind, servers: &[SocketAddr]) -> Result<Self, RouteError> {
-        Self::at((kind, 0, 0, 0), servers.iter().copied())
+        Self::at((kind, 0, 0, 0), 0, servers.iter().copied())
     }
 
     /// Of the data part of that rank of a stripe: `data` servers with data parts, then those with
@@ -77,11 +84,26 @@ impl Route {
     /// # Errors
     /// [`RouteError`].
     pub fn stripe(rank: u8, data: u8, servers: &[SocketAddr]) -> Result<Self, RouteError> {
-        Self::at((RouteKind::Stripe, rank, data, 0), servers.iter().copied())
+        Self::at((RouteKind::Stripe, rank, data, 0), 0, servers.iter().copied())
+    }
+
+    /// The same, answered when the servers of the ranks below `copies` have made it; those behind
+    /// make it afterwards, or not.
+    ///
+    /// # Errors
+    /// [`RouteError::Acked`].
+    pub fn acked_by(mut self, copies: u8) -> Result<Self, RouteError> {
+        if self.kind == RouteKind::Stripe || copies == 0 || copies > self.count() {
+            return Err(RouteError::Acked(copies));
+        }
+        // All of them have one form.
+        self.acked = if copies == self.count() { 0 } else { copies };
+        Ok(self)
     }
 
     fn at(
         (kind, rank, data, from): (RouteKind, u8, u8, u8),
+        acked: u8,
         servers: impl IntoIterator<Item = SocketAddr>,
     ) -> Result<Self, RouteError> {
         let most = if kind == RouteKind::Stripe { STRIPE_MAX } else { ROUTE_MAX };
@@ -95,7 +117,26 @@ impl Route {
         if usize::from(rank) >= servers.len() || usize::from(data) > servers.len() || !fits {
             return Err(RouteError::Rank(rank));
         }
-        Ok(Self { kind, rank, data, from, servers })
+        if acked > 0 && (is_stripe || usize::from(acked) >= servers.len()) {
+            return Err(RouteError::Acked(acked));
+        }
+        Ok(Self { kind, rank, data, from, acked, servers })
+    }
+
+    fn count(&self) -> u8 {
+        self.servers.len() as u8
+    }
+
+    /// How many servers have made it when it is answered: those of the ranks below.
+    #[must_use]
+    pub fn acked(&self) -> u8 {
+        if self.acked == 0 { self.count() } else { self.acked }
+    }
+
+    /// Whether the server of this rank makes it after it is answered, or not at all.
+    #[must_use]
+    pub fn is_trailing(&self) -> bool {
+        self.rank >= self.acked()
     }
 
     /// How it goes.
@@ -157,6 +198,8 @@ impl Route {
         let mut bytes = Vec::with_capacity(16 + NODE_BYTES * ROUTE_MAX);
         bytes.extend_from_slice(&chain.to_le_bytes());
         bytes.extend_from_slice(&[self.kind as u8, self.data]);
+        // One byte more or less before the servers: nothing else has the same bytes.
+        bytes.extend((self.acked > 0).then_some(self.acked));
         self.servers.iter().for_each(|server| bytes.extend_from_slice(&node(*server)));
         layout_digest(&bytes)
     }
@@ -177,6 +220,7 @@ impl Route {
         bytes[2] = self.servers.len() as u8;
         bytes[3] = self.data;
         bytes[4] = self.from;
+        bytes[5] = self.acked;
         let crc = sum(&bytes);
         bytes[CRC_AT..HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -190,13 +234,13 @@ impl Route {
         let short = |needed| WireError::Short { found: body.len(), needed };
         let head = body.first_chunk::<HEAD_BYTES>().ok_or(short(HEAD_BYTES))?;
         let [kind, rank, count, data, from, zeros @ ..] = *head;
-        let [zero_0, zero_1, zero_2, crc @ ..] = zeros;
+        let [acked, zero_0, zero_1, crc @ ..] = zeros;
         let byte_len = HEAD_BYTES + NODE_BYTES * usize::from(count);
         let (route, rest) = body.split_at_checked(byte_len).ok_or(short(byte_len))?;
         if u32::from_le_bytes(crc) != sum(route) {
             return Err(WireError::HeaderCrc);
         }
-        if [zero_0, zero_1, zero_2] != [0; 3] {
+        if [zero_0, zero_1] != [0; 2] {
             return Err(WireError::Reserved("a byte of the route"));
         }
         let kind = match kind {
@@ -208,8 +252,8 @@ impl Route {
         let servers = route[HEAD_BYTES..].chunks_exact(NODE_BYTES).map(server);
         let servers: Option<Vec<SocketAddr>> = servers.collect();
         let servers = servers.ok_or(WireError::Reserved("a byte of an address"))?;
-        let route = Self::at((kind, rank, data, from), servers).map_err(|_| WireError::Route)?;
-        Ok((route, rest))
+        let route = Self::at((kind, rank, data, from), acked, servers);
+        Ok((route.map_err(|_| WireError::Route)?, rest))
     }
 }
 
@@ -220,7 +264,11 @@ impl fmt::Display for Route {
             RouteKind::Tree => "tree",
             RouteKind::Stripe => "stripe",
         };
-        write!(f, "{kind}:{} at rank {}", self.servers.len(), self.rank)
+        write!(f, "{kind}:{}", self.servers.len())?;
+        if self.acked > 0 {
+            write!(f, ",ack:{}", self.acked)?;
+        }
+        write!(f, " at rank {}", self.rank)
     }
 }
 
@@ -353,6 +401,28 @@ mod tests {
     }
 
     #[test]
+    fn how_many_copies_are_enough_survives_the_bytes_and_is_in_the_digest() {
+        for kind in [RouteKind::Ring, RouteKind::Tree] {
+            let all = Route::new(kind, &servers(3)).expect("a route");
+            assert_eq!(all.clone().acked_by(3), Ok(all.clone()));
+            let two = all.clone().acked_by(2).expect("of three");
+            assert_eq!((all.acked(), two.acked()), (3, 2));
+            assert_eq!(Route::parse(&two.emit()), Ok((two.clone(), &[][..])));
+            assert_ne!(two.digest(1), all.digest(1));
+            assert_ne!(two.digest(1), all.clone().acked_by(1).expect("of three").digest(1));
+            for (next, _) in two.onward() {
+                assert_eq!((next.acked(), next.is_trailing()), (2, next.rank() >= 2), "{next}");
+                assert_eq!(next.digest(1), two.digest(1));
+            }
+            for copies in [0, 4] {
+                assert_eq!(all.clone().acked_by(copies), Err(RouteError::Acked(copies)));
+            }
+        }
+        let stripe = Route::stripe(0, 2, &servers(3)).expect("a route");
+        assert_eq!(stripe.acked_by(2), Err(RouteError::Acked(2)));
+    }
+
+    #[test]
     fn servers_that_are_no_route_are_refused() {
         let new = |servers: &[SocketAddr]| Route::new(RouteKind::Ring, servers).err();
         assert_eq!(new(&[]), Some(RouteError::Servers(0)));
@@ -396,7 +466,10 @@ mod tests {
         assert_eq!(with(|bytes| bytes[0] = 4), Err(WireError::Route));
         assert_eq!(with(|bytes| bytes[3] = 1), Err(WireError::Route), "data of a ring");
         assert_eq!(with(|bytes| bytes[1] = 2), Err(WireError::Route));
-        assert_eq!(with(|bytes| bytes[5] = 1), Err(WireError::Reserved("a byte of the route")));
+        assert_eq!(with(|bytes| bytes[5] = 1), Ok(()));
+        assert_eq!(with(|bytes| bytes[5] = 2), Err(WireError::Route), "all have one form");
+        assert_eq!(with(|bytes| bytes[5] = 3), Err(WireError::Route));
+        assert_eq!(with(|bytes| bytes[6] = 1), Err(WireError::Reserved("a byte of the route")));
         assert_eq!(with(|bytes| bytes[35] = 1), Err(WireError::Reserved("a byte of an address")));
         let twice = |bytes: &mut Vec<u8>| bytes.copy_within(12..36, 36);
         assert_eq!(with(twice), Err(WireError::Route));

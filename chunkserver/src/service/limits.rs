@@ -37,6 +37,18 @@ pub(super) const PEER_IDLE: Nanos = Nanos::from_secs(60);
 /// has under way. What is more is refused, and asked for again.
 pub(super) const REBUILD_BYTES_MAX: usize = 16 << 20;
 
+/// Writes of one worker that are answered while a server behind still gets its copy: as many as one
+/// link has under way at a server.
+pub(super) const TRAILING_MAX: usize = 256;
+
+/// Those that came over one link have at most one in so many of the bytes that it holds whole: the
+/// rest is for writes that are not answered yet.
+pub(super) const TRAILING_SHARE: u64 = 2;
+
+/// How long a server that said nothing to one of them gets no other one: its copy is behind anyway,
+/// and each would hold credit and its bytes until its time is over.
+pub(super) const SILENT_FOR: Nanos = Nanos::from_secs(1);
+
 /// Requests that one push says to be ready for: as many numbers as its body holds.
 pub(super) const READY_MAX: usize = PUSH_BODY_BYTES_MAX / 8;
 

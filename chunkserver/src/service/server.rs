@@ -467,12 +467,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     /// Takes no more clients and requests, and finishes what was taken: until every answer has
-    /// arrived or `timeout` is over. Then leaves the links in order. True when all was answered.
+    /// arrived and every copy is where it goes, or `timeout` is over. Then leaves the links in
+    /// order. True when all was answered.
     pub fn drain(&mut self, timeout: Nanos) -> bool {
         self.closing = true;
         self.endpoint.stop_listening();
         let end = self.endpoint.now() + timeout;
-        while self.rpc.under_way() > 0 && self.endpoint.now() < end {
+        while self.rpc.under_way() + self.open.trailing.len() > 0 && self.endpoint.now() < end {
             self.turn_or_wait();
         }
         let drained = self.rpc.under_way() == 0;

@@ -55,11 +55,13 @@ pub enum StopReason {
     Refused,
     /// All of it was here and others have made it, and the store has not.
     Unmade,
+    /// It was made here, and a server whose copy is not waited for may not have made it.
+    Behind,
 }
 
 impl StopReason {
     /// All of them, each at its number.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Cancelled,
         Self::ClientGone,
         Self::Abandoned,
@@ -69,6 +71,7 @@ impl StopReason {
         Self::Busy,
         Self::Refused,
         Self::Unmade,
+        Self::Behind,
     ];
 
     /// In a word, as metrics have it.
@@ -84,6 +87,7 @@ impl StopReason {
             Self::Busy => "busy",
             Self::Refused => "refused",
             Self::Unmade => "unmade",
+            Self::Behind => "behind",
         }
     }
 
@@ -168,7 +172,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.open.stops.untaken.pop_front()
     }
 
-    /// A request has stopped half-way, and nothing of it is left here.
+    /// A request has stopped half-way, and nothing of it is left here; or its copy elsewhere is not
+    /// made.
     pub(super) fn note_stopped(&mut self, link: LinkId, matter: Matter, reason: StopReason) {
         self.stats.stopped[reason as usize] += 1;
         let Matter { kind, place: (chunk, offset, byte_len) } = matter;

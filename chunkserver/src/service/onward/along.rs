@@ -10,8 +10,8 @@ use towpath_fastpath::{ErrorReply, Route, RouteKind};
 use towpath_rpc::{Fate, RequestId};
 use towpath_transport::{Class, Frozen, PageCrcs};
 
-use super::is_for_later;
 use super::peers::PeerId;
+use super::{Ready, is_for_later};
 use crate::service::answer::Answer;
 use crate::service::ask::Ask;
 use crate::service::stops::{Matter, StoppedKind};
@@ -65,7 +65,7 @@ pub(in crate::service) struct Along {
     is_released: bool,
     /// What the store is asked once all behind have made it.
     ask: Option<Ask>,
-    held: Held,
+    held: Arc<Held>,
 }
 
 /// What a write has until it has ended at this server.
@@ -74,6 +74,14 @@ struct Held {
     _claim: Claim,
     /// Leave of the session of its link.
     pass: Option<Arc<Pass>>,
+}
+
+/// A write that is made here and answered, while servers whose copies are not waited for still get
+/// it.
+#[derive(Debug)]
+pub(in crate::service) struct Trailing {
+    pub(in crate::service) along: Box<Along>,
+    pub(in crate::service) to: Ready,
 }
 
 impl Drop for Held {
@@ -92,7 +100,7 @@ pub(in crate::service) struct Passed {
     is_made_elsewhere: bool,
     /// Others wait for it.
     sum: Option<Hold>,
-    _held: Option<Held>,
+    _held: Option<Arc<Held>>,
 }
 
 impl Drop for Passed {
@@ -176,7 +184,7 @@ impl Along {
             is_released: false,
             is_waiting: false,
             ask: None,
-            held: Held { _claim: claim, pass },
+            held: Arc::new(Held { _claim: claim, pass }),
             route,
         }
     }
@@ -226,7 +234,8 @@ impl Along {
             self.last = Some(part);
             return;
         }
-        self.next.iter_mut().for_each(|next| next.queue.push_back(part.clone()));
+        let goes_on = self.next.iter_mut().filter(|next| next.ended.is_none());
+        goes_on.for_each(|next| next.queue.push_back(part.clone()));
     }
 
     /// All data is here, and the store can be asked.
@@ -264,8 +273,17 @@ impl Along {
 
     /// Whether the server before is to be told now that this one is ready; then it counts as told.
     pub(super) fn tells_now(&mut self) -> bool {
-        let is_ready = self.is_allowed && self.next.iter().all(|next| next.is_ready);
+        let is_ready = self.is_allowed && self.waited_for().all(|next| next.is_ready);
         is_ready && !std::mem::replace(&mut self.is_told, true)
+    }
+
+    /// Those behind that have to make it before it is made here.
+    fn waited_for(&self) -> impl Iterator<Item = &Next> {
+        self.next.iter().filter(|next| !next.route.is_trailing())
+    }
+
+    fn trailing(&self) -> impl Iterator<Item = &Next> {
+        self.next.iter().filter(|next| next.route.is_trailing())
     }
 
     fn is_stripe(&self) -> bool {
@@ -278,13 +296,23 @@ impl Along {
         // all of it is. In a tree one may refuse what the other one would make: both say first
         // that they would.
         let are_ready =
-            self.route.kind() != RouteKind::Tree || self.next.iter().all(|next| next.is_ready);
+            self.route.kind() != RouteKind::Tree || self.waited_for().all(|next| next.is_ready);
         if self.ask.is_some() && self.is_allowed && are_ready && !self.is_released {
             self.is_released = true;
-            if let Some(part) = self.last.take() {
-                self.next.iter_mut().for_each(|next| next.queue.push_back(part.clone()));
-            }
+            self.give_last(false);
         }
+        if self.is_released && self.waited_for().all(|next| matches!(next.ended, Some(Ok(())))) {
+            // What they make nobody refuses any more.
+            self.give_last(true);
+            self.last = None;
+        }
+    }
+
+    fn give_last(&mut self, to_trailing: bool) {
+        let Some(part) = &self.last else { return };
+        let is_one = |next: &&mut Next| next.route.is_trailing() == to_trailing;
+        let of = self.next.iter_mut().filter(is_one).filter(|next| next.ended.is_none());
+        of.for_each(|next| next.queue.push_back(part.clone()));
     }
 
     /// Those behind may have made it: what happens here follows from what they say.
@@ -294,31 +322,77 @@ impl Along {
 
     /// Whether it has ended at all behind, and how: what the store is asked now, or the answer to a
     /// write that is not made here.
-    pub(super) fn outcome(&mut self) -> Option<Result<Ask, Answer>> {
-        let failed = self.next.iter().find(|next| matches!(next.ended, Some(Err(_))));
+    ///
+    /// Where there is no `room` for others that go on afterwards, those whose copies are not waited
+    /// for have to end first, however they do.
+    pub(super) fn outcome(&mut self, room: bool) -> Option<Result<Ask, Answer>> {
+        let failed = self.waited_for().find(|next| matches!(next.ended, Some(Err(_))));
         if let Some(failed) = failed {
             let error = match failed.ended {
                 Some(Err(error)) if !self.is_released => error,
                 // What is added up twice counts once: it is simply sent again.
                 Some(Err(error)) if self.is_stripe() && is_for_later(error) => error,
                 // The others may still make it, or have.
-                _ if self.next.iter().any(|next| next.ended.is_none()) => return None,
-                Some(Err(error)) if self.next.iter().all(|next| next.is_unmade()) => error,
+                _ if self.waited_for().any(|next| next.ended.is_none()) => return None,
+                Some(Err(error)) if self.waited_for().all(|next| next.is_unmade()) => error,
                 _ => ErrorReply::ReplicaLost { rank: failed.route.rank().into() },
             };
             return Some(Err(Answer::Error(error)));
         }
-        let is_made = self.next.iter().all(|next| matches!(next.ended, Some(Ok(()))));
-        if !is_made || !self.is_released {
+        let is_made = self.waited_for().all(|next| matches!(next.ended, Some(Ok(()))));
+        if !is_made || !self.is_released || !room && self.is_trailing() {
             return None;
         }
         self.ask.take().map(Ok)
     }
 
+    /// Whether a server whose copy is not waited for still gets it.
+    pub(in crate::service) fn is_trailing(&self) -> bool {
+        self.trailing().any(|next| next.ended.is_none())
+    }
+
+    /// Servers whose copies are not waited for, and which may not have made it.
+    pub(super) fn behind(&self) -> usize {
+        self.trailing().filter(|next| matches!(next.ended, Some(Err(_)))).count()
+    }
+
+    /// Whether nothing but room is in the way of making it.
+    pub(super) fn waits_for_room(&self, room: bool) -> bool {
+        let is_made = |next: &Next| matches!(next.ended, Some(Ok(())));
+        !room && self.is_released && self.ask.is_some() && self.waited_for().all(is_made)
+    }
+
+    /// A copy that is not waited for is not sent to these.
+    pub(super) fn skip_trailing(&mut self, is_skipped: impl Fn(PeerId) -> bool) {
+        let trailing = self.next.iter_mut().filter(|next| next.route.is_trailing());
+        for next in trailing.filter(|next| is_skipped(next.peer)) {
+            let error = next.refused();
+            next.end(Err(error));
+        }
+    }
+
+    /// Those whose copies are not waited for, and who have said nothing in time.
+    pub(super) fn silent(&self) -> impl Iterator<Item = PeerId> {
+        let is_silent = |next: &&Next| {
+            matches!(
+                next.ended,
+                Some(Err(
+                    ErrorReply::ReplicaLost { .. } | ErrorReply::ReplicaRefused { code: 0, .. }
+                ))
+            )
+        };
+        self.trailing().filter(is_silent).map(|next| next.peer)
+    }
+
+    /// Bytes of the write.
+    pub(in crate::service) fn byte_len(&self) -> u64 {
+        self.byte_len.into()
+    }
+
     /// What goes on to the store with it.
-    pub(super) fn into_passed(self) -> Passed {
+    pub(super) fn passed(&self) -> Passed {
         let is_made_elsewhere = !self.next.is_empty();
-        let (rank, held) = (self.route.rank(), Some(self.held));
+        let (rank, held) = (self.route.rank(), Some(Arc::clone(&self.held)));
         let kind = Matter::kind_of(self.route.kind());
         Passed { kind, rank, is_made_elsewhere, sum: None, _held: held }
     }

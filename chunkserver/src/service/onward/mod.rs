@@ -12,6 +12,7 @@
 //! | `along` | one write: who has how much of it, and what each has said |
 //! | `asking` | requests to other servers, with their proofs |
 //! | `adding` | data parts of a stripe that are added up to a parity part |
+//! | `trailing` | writes that go on after they were answered, to servers that are not waited for |
 //! | `rebuild` | ranges of lost parts that are made anew on their way, event by event |
 //! | `rebuilding` | one of them: what this server adds, and how far it has gone |
 //! | `peers` | links to the servers that writes are passed on to |
@@ -25,6 +26,7 @@ mod rebuild;
 mod rebuilding;
 #[cfg(test)]
 mod tests;
+mod trailing;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -40,7 +42,7 @@ use towpath_transport::{
 
 pub(super) use adding::Adding;
 pub use allowed::{AllowedPeers, AllowedPeersError};
-pub(super) use along::{Along, Part, Passed};
+pub(super) use along::{Along, Part, Passed, Trailing};
 use asking::Called;
 pub(super) use peers::PeerId;
 use peers::{News, Peers};
@@ -75,6 +77,9 @@ pub(super) struct Onward {
     sent: HashMap<(PeerId, u64), RequestKey>,
     /// Data parts whose sums are not stored yet.
     adding: Vec<RequestKey>,
+    /// Servers that said nothing to a write that does not wait for them, and until when they get no
+    /// other such write.
+    silent: HashMap<PeerId, Time>,
     /// Ranges that are made anew and wait for a link, a buffer, tokens or the store.
     rebuilds: Vec<RequestKey>,
     /// Bytes of all that are made anew.
@@ -96,8 +101,8 @@ impl Onward {
         let (peers, sent) = (Peers::new(seed), HashMap::new());
         let (waiting, ready, adding) = (Vec::new(), Vec::new(), Vec::new());
         let (rebuilds, rebuilding_bytes) = (Vec::new(), 0);
-        let allowed = AllowedPeers::default();
-        Self { peers, waiting, ready, allowed, sent, adding, rebuilds, rebuilding_bytes }
+        let (allowed, silent) = (AllowedPeers::default(), HashMap::new());
+        Self { peers, waiting, ready, allowed, sent, adding, silent, rebuilds, rebuilding_bytes }
     }
 
     /// Whether something waits here for what another worker does.
@@ -248,7 +253,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
         }
         let (of, held) = ((class, capability), (claim, pass));
-        Ok(Along::new(route, peers, (header, crcs), of, held))
+        let mut along = Along::new(route, peers, (header, crcs), of, held);
+        along.skip_trailing(|peer| self.onward.silent.get(&peer).is_some_and(|until| now < *until));
+        Ok(along)
     }
 
     /// Whether a server, which has that rank, may be passed anything.
@@ -326,6 +333,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Goes on with a write that is passed on, as far as what is known of it allows.
     pub(super) fn advance(&mut self, request: RequestKey) {
+        let room = self.has_trailing_room(request);
         let Some((along, ready)) = self.open.passed_on(request) else { return };
         along.release();
         if along.tells_now() {
@@ -352,28 +360,33 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.onward.sent.insert((next.peer, sent.number()), request);
             }
         }
+        waits |= along.waits_for_room(room);
         // Once, however many of those behind it waits for and however often it is looked at.
         if waits && !std::mem::replace(&mut along.is_waiting, true) {
             self.onward.waiting.push(request);
         }
-        match along.outcome() {
-            None => {}
+        match along.outcome(room) {
+            None => self.end_trailing(request),
             Some(Ok(ask)) => self.make_passed(request, ask),
             Some(Err(answer)) => self.refuse_begun(request, answer),
         }
     }
 
-    /// All behind have made a write: now it is made here.
+    /// All behind that are waited for have made a write: now it is made here.
     fn make_passed(&mut self, request: RequestKey, ask: Ask) {
+        let Some(to) = self.open.passed_on(request).map(|(_, to)| to) else { return };
         let Some((parts, along)) = self.open.take_passed(request) else { return };
-        self.leave(&along);
-        if !along.next.is_empty() {
+        let servers = along.next.len() - along.behind();
+        if servers > 0 {
             self.stats.passed_on += 1;
-            self.stats.passed_on_bytes += u64::from(along.byte_len) * along.next.len() as u64;
+            self.stats.passed_on_bytes += along.byte_len() * servers as u64;
         }
         let (responder, deadline, began) = parts;
-        let came = Came { began, taken: self.endpoint.now() };
-        self.take_in_new(responder, deadline, ask, came, Some(along.into_passed()));
+        let (came, passed) = (Came { began, taken: self.endpoint.now() }, along.passed());
+        self.next_expiry = self.next_expiry.min(deadline);
+        self.open.trailing.insert(request, Trailing { along, to });
+        self.end_trailing(request);
+        self.take_in_new(responder, deadline, ask, came, Some(passed));
     }
 
     pub(super) fn leave(&mut self, along: &Along) {

@@ -16,7 +16,7 @@ use crate::service::answer::Answer;
 use crate::service::ask::Ask;
 use crate::service::errors::of_unsent;
 use crate::service::handlers::Handler;
-use crate::service::onward::{Adding, Along, PeerId, Ready, Rebuilding};
+use crate::service::onward::{Adding, Along, PeerId, Ready, Rebuilding, Trailing};
 use crate::service::server::{Asked, ChunkServer};
 use crate::service::stops::{Matter, StopReason, StoppedKind, Stops};
 use crate::service::trace::Came;
@@ -79,6 +79,8 @@ pub(super) enum What {
 pub(in crate::service) struct Open {
     /// In an order, so that a run in virtual time can be repeated.
     pub(super) begun: BTreeMap<RequestKey, Begun>,
+    /// Writes that have gone to the store, and still go to servers that are not waited for.
+    pub(in crate::service) trailing: BTreeMap<RequestKey, Trailing>,
     pub(super) next_stage: u64,
     /// Where stages are told that are not wanted any more.
     pub(super) unwanted: (Sender<Unwanted>, Receiver<Unwanted>),
@@ -91,7 +93,8 @@ pub(in crate::service) struct Open {
 impl Default for Open {
     fn default() -> Self {
         let (waiting, stops) = (None, Stops::default());
-        Self { begun: BTreeMap::new(), next_stage: 0, unwanted: unbounded(), waiting, stops }
+        let (begun, trailing) = (BTreeMap::new(), BTreeMap::new());
+        Self { begun, trailing, next_stage: 0, unwanted: unbounded(), waiting, stops }
     }
 }
 
@@ -99,12 +102,16 @@ impl Open {
     /// When the time of one is over, at the earliest.
     pub(in crate::service) fn next_expiry(&self) -> Time {
         let begun = self.begun.values().filter(|begun| !begun.must_go_on());
-        begun.map(|begun| begun.deadline).min().unwrap_or(Time::NEVER)
+        let trailing = self.trailing.values().map(|trailing| trailing.to.deadline);
+        begun.map(|begun| begun.deadline).chain(trailing).min().unwrap_or(Time::NEVER)
     }
 
     /// A write that is passed on.
     pub(in crate::service) fn along(&mut self, request: RequestKey) -> Option<&mut Along> {
-        self.begun.get_mut(&request)?.along.as_deref_mut()
+        match self.begun.get_mut(&request) {
+            Some(begun) => begun.along.as_deref_mut(),
+            None => Some(&mut *self.trailing.get_mut(&request)?.along),
+        }
     }
 
     /// The same, and how its client is told that this server is ready for its last bytes.
@@ -112,6 +119,9 @@ impl Open {
         &mut self,
         request: RequestKey,
     ) -> Option<(&mut Along, Ready)> {
+        if let Some(Trailing { along, to }) = self.trailing.get_mut(&request) {
+            return Some((along, *to));
+        }
         let Begun { responder, deadline, number, along, .. } = self.begun.get_mut(&request)?;
         let way = (responder.link(), responder.channel());
         let ready = Ready { request, way, number: *number, deadline: *deadline };
@@ -122,9 +132,9 @@ impl Open {
     pub(in crate::service) fn take_passed(
         &mut self,
         request: RequestKey,
-    ) -> Option<((Responder, Time, Time), Along)> {
+    ) -> Option<((Responder, Time, Time), Box<Along>)> {
         let Begun { responder, deadline, began, along, .. } = self.begun.remove(&request)?;
-        Some(((responder, deadline, began), *along?))
+        Some(((responder, deadline, began), along?))
     }
 
     /// A data part that is added up.
@@ -163,13 +173,16 @@ impl Open {
             What::Rebuilding(rebuilding) => rebuilding.is_unsent_to(peer),
             _ => begun.along.as_ref().is_some_and(|along| along.is_unsent_to(peer)),
         };
-        self.begun.iter().filter(|(_, begun)| is_it(begun)).map(|(request, _)| *request).collect()
+        let begun = self.begun.iter().filter(|(_, begun)| is_it(begun)).map(|(request, _)| request);
+        let trailing = self.trailing.iter().filter(|(_, of)| of.along.is_unsent_to(peer));
+        begun.chain(trailing.map(|(request, _)| request)).copied().collect()
     }
 
     /// How many there are, and stages that are to be forgotten.
     #[cfg(test)]
     pub(in crate::service) fn left(&self) -> (usize, usize) {
-        (self.begun.len(), self.unwanted.1.len() + usize::from(self.waiting.is_some()))
+        let begun = self.begun.len() + self.trailing.len();
+        (begun, self.unwanted.1.len() + usize::from(self.waiting.is_some()))
     }
 
     fn writing(&mut self, request: RequestKey) -> Option<&mut Writing> {
@@ -447,6 +460,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Gives up those whose time is over; says how many they were.
     pub(in crate::service) fn expire_begun(&mut self, now: Time) -> usize {
+        self.expire_trailing(now);
         let begun = self.open.begun.iter();
         let is_over = |begun: &Begun| begun.deadline <= now && !begun.must_go_on();
         let over = begun.filter(|(_, begun)| is_over(begun)).map(|(key, _)| *key);

@@ -46,6 +46,8 @@ struct Plan {
     writers: usize,
     readers: usize,
     kinds: Vec<RouteKind>,
+    /// The first servers, whose copies are enough for an answer.
+    acked: usize,
     shape: Option<Shape>,
     faults: FaultPlan,
     blows: Vec<(Nanos, Blow)>,
@@ -73,8 +75,10 @@ impl Plan {
             .delay(us(prng.below(50)), us(prng.below(30)))
             .late(0.002, us(500), us(5_000));
         let readers = 1 + prng.below(2) as usize;
-        let mut plan =
-            Self { servers, writers: 2, readers, kinds, shape, faults, blows: Vec::new() };
+        let (writers, blows) = (2, Vec::new());
+        let acked =
+            if prng.chance(0.5) { servers } else { 1 + prng.below(servers as u64) as usize };
+        let mut plan = Self { servers, writers, readers, kinds, acked, shape, faults, blows };
         plan.draw_blows(prng);
         plan
     }
@@ -118,6 +122,7 @@ impl Plan {
             died: vec![None; places.len()],
             places,
             kinds: self.kinds.clone(),
+            acked: self.acked,
             shape: self.shape,
             until: Time::ZERO,
             log: Log::default(),
@@ -296,6 +301,11 @@ impl History {
             let now = at(self.scene.now());
             let when = died.map_or((now, now), |died| (at(died), u64::MAX));
             let bytes = self.read(server, COPIES, COPIES_SLICES)?;
+            parts.push(self.read(server, PARTS, PARTS_SLICES)?);
+            if server >= self.plan.acked {
+                self.look_behind(server, &bytes)?;
+                continue;
+            }
             let mut last = Vec::new();
             for (slice, bytes) in (0..).zip(bytes.chunks(SLICE_BYTES)) {
                 let value = value_of(bytes, slice).map_err(|torn| format!("{server}: {torn}"))?;
@@ -306,13 +316,25 @@ impl History {
             if died.is_none() {
                 all.extend(last);
             }
-            parts.push(self.read(server, PARTS, PARTS_SLICES)?);
         }
         if is_ring {
             let checked = self.scene.ground.log.check(&all, u64::MAX);
             checked.map_err(|wrong| format!("at all servers by and by: {wrong}"))?;
         }
         self.look_at_stripes(&parts)
+    }
+
+    /// A copy that nobody waited for lacks some writes, and has none that was refused.
+    fn look_behind(&mut self, server: usize, bytes: &[u8]) -> Result<(), String> {
+        let log = &mut self.scene.ground.log;
+        for (slice, bytes) in (0..).zip(bytes.chunks(SLICE_BYTES)) {
+            let value = value_of(bytes, slice).map_err(|torn| format!("{server}: {torn}"))?;
+            log.tally.slices_behind += u64::from(value > 0);
+            if log.is_gone(value) {
+                return Err(format!("server {server} has {value}, which was refused"));
+            }
+        }
+        Ok(())
     }
 
     fn look_at_stripes(&self, parts: &[Vec<u8>]) -> Result<(), String> {

@@ -54,6 +54,8 @@ pub(super) struct Tally {
     pub(super) units_again: u64,
     pub(super) cancelled: u64,
     pub(super) slices_read: u64,
+    /// Slices that were written to copies that nobody waited for.
+    pub(super) slices_behind: u64,
     pub(super) killed: u64,
     pub(super) stalled: u64,
     pub(super) clients_killed: u64,
@@ -73,6 +75,7 @@ impl std::ops::AddAssign for Tally {
         self.units_again += other.units_again;
         self.cancelled += other.cancelled;
         self.slices_read += other.slices_read;
+        self.slices_behind += other.slices_behind;
         self.killed += other.killed;
         self.stalled += other.stalled;
         self.clients_killed += other.clients_killed;
@@ -126,6 +129,12 @@ impl Log {
     /// It was not done.
     pub(super) fn gone(&mut self, value: u64) {
         self.writes[value as usize - 1].is_gone = true;
+    }
+
+    /// Whether a value is one of a write that was not done.
+    pub(super) fn is_gone(&self, value: u64) -> bool {
+        let write = value.checked_sub(1).and_then(|at| self.writes.get(at as usize));
+        write.is_some_and(|write| write.is_gone)
     }
 
     /// Slices were read.

@@ -2,7 +2,8 @@
 //! that loses, repeats and reorders packets, and whoever dies or stalls in the middle.
 //!
 //! Each slice of what is written along rings and trees is a register, as read at the lowest rank
-//! that is alive; what is acknowledged is at each server of its route, also after a power cut; the
+//! that is alive of those that are waited for; what is acknowledged is at each of these, also after
+//! a power cut; a copy that nobody waited for has nothing that was refused; the
 //! parity of acknowledged stripes fits their data; and when all deadlines are over nothing is left
 //! of any request. A history follows from its seed alone.
 //!
@@ -59,6 +60,7 @@ fn what_servers_pass_on_is_one_register_for_each_slice_and_leaves_nothing_behind
     }
     println!("{all:?}");
     if count == COUNT {
+        assert!(all.slices_behind > 0);
         let stopped = |reason: StopReason| all.stopped[reason as usize];
         for reason in [
             StopReason::Cancelled,
@@ -66,6 +68,7 @@ fn what_servers_pass_on_is_one_register_for_each_slice_and_leaves_nothing_behind
             StopReason::Deadline,
             StopReason::Chain,
             StopReason::Busy,
+            StopReason::Behind,
         ] {
             assert!(stopped(reason) > 0, "no {}: {:?}", reason.label(), all.stopped);
         }

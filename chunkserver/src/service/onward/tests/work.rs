@@ -34,6 +34,8 @@ pub(super) struct Ground {
     /// Servers in the order of the ranks of copies.
     pub(super) places: Vec<SocketAddr>,
     pub(super) kinds: Vec<RouteKind>,
+    /// The first servers, whose copies are enough for an answer.
+    pub(super) acked: usize,
     /// Data and parity parts, on the first servers in that order.
     pub(super) shape: Option<Shape>,
     /// When each died.
@@ -231,7 +233,9 @@ impl Actor {
     fn write_copies(&mut self, now: Time, ground: &mut Ground) {
         let heard = Time(now.0.saturating_sub(self.hears_after.0));
         let living = ground.living(heard);
-        if living.is_empty() {
+        // A copy that nobody waited for may lack something: it takes nobody's place.
+        let acked = living.iter().filter(|server| **server < ground.acked).count();
+        if acked == 0 {
             return;
         }
         let kind = ground.kinds[self.prng.below(ground.kinds.len() as u64) as usize];
@@ -242,6 +246,7 @@ impl Actor {
         let slices = first..first + count;
         let places: Vec<SocketAddr> = living.iter().map(|server| ground.places[*server]).collect();
         let route = Route::new(kind, &places).expect("a route");
+        let route = route.acked_by(acked as u8).expect("of those that live");
         let Some((endpoint, chunks)) = self.client.to(living[0]) else { return };
         let registers = slices.clone().map(|slice| Register::Copies { slice }).collect();
         let value = ground.log.begin(registers, at(now));
@@ -326,7 +331,10 @@ impl Actor {
         let (first, count) = (self.prng.below(HOT_SLICES), 1 + self.prng.below(4));
         // Copies are read where the rank is the lowest of those that live.
         let (server, chunk) = match of {
-            ReadOf::Copies => (ground.living(now).first().copied(), COPIES),
+            ReadOf::Copies => {
+                let first = ground.living(now).first().copied();
+                (first.filter(|server| *server < ground.acked), COPIES)
+            }
             ReadOf::Part(rank) => (Some(rank), PARTS),
         };
         let Some(server) = server else { return };
