@@ -124,6 +124,34 @@ fn files_of_all_lengths_come_back_under_each_policy() {
 }
 
 #[test]
+fn a_copy_that_no_write_waits_for_is_whole_by_the_layout_or_after_a_repair() {
+    let mut fleet = Fleet::new(3);
+    let bytes = pattern(300_000, 5);
+    for policy in ["ring:3,ack:2", "tree:3,ack:1"] {
+        let whole = put(&servers(), &fleet, &options(policy), &bytes);
+        assert!(whole.nodes.iter().all(|node| node.version.is_some()), "{policy}");
+        fleet.stop([2]);
+        let behind = put(&servers(), &fleet, &options(policy), &bytes);
+        let are_whole = |node: &Node| node.version.is_some();
+        assert_eq!(behind.nodes.iter().map(are_whole).collect::<Vec<_>>(), [true, true, false]);
+        fleet.start([2]);
+        let repaired = servers().repair(&behind, &RepairOptions::new(), |_| {});
+        let repaired = repaired.expect("two are whole").layout;
+        fleet.stop([0, 1]);
+        // What it lacks is not read of it, though its server is there.
+        assert!(get(&servers(), &behind).is_err(), "{policy}");
+        for layout in [&whole, &repaired] {
+            assert!(get(&servers(), layout).expect("its copy is whole") == bytes, "{policy}");
+        }
+        fleet.start([1]);
+        // Nothing goes past the first one.
+        let refused = servers().put(&fleet.places, &options(policy), &mut &bytes[..], |_| {});
+        assert!(matches!(refused, Err(SpreadError::TooFew { .. })), "{refused:?}");
+        fleet.start([0]);
+    }
+}
+
+#[test]
 fn a_file_is_read_whichever_servers_are_gone_and_made_whole_again() {
     let seed = 7;
     println!("seed {seed}");

@@ -65,7 +65,7 @@ mod update;
 pub use error::{PartError, SpreadError};
 pub use get::Got;
 pub use layout::{Layout, LayoutError, Node};
-pub use policy::{Policy, PolicyError};
+pub use policy::{Acked, Policy, PolicyError};
 pub use put::PutOptions;
 pub use repair::{RepairOptions, Repaired};
 pub use scrub::Scrubbed;

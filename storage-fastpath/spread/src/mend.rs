@@ -67,7 +67,9 @@ fn compared_by(
 ) -> (By, ShardSet) {
     // The first parity is the sum of the data; all copies are alike.
     let near: ShardSet = match policy {
-        Policy::Flat(copies) | Policy::Ring(copies) | Policy::Tree(copies) => (0..copies).collect(),
+        Policy::Flat(_) | Policy::Ring(_) | Policy::Tree(_) | Policy::Acked(_) => {
+            (0..policy.parts()).collect()
+        }
         Policy::Coded(shape) | Policy::Triec(shape) => (0..=shape.k()).collect(),
     };
     let by = ShardSet::from_bits(sources.bits() & near.bits());

@@ -17,6 +17,8 @@ pub enum Policy {
     Ring(usize),
     /// So many whole copies, 1 to 7, which each server passes on to two.
     Tree(usize),
+    /// Copies that servers pass on, of which the first ones are enough for an answer.
+    Acked(Acked),
     /// Erasure-coded, by the servers: the client sends each of `k` data parts once, and those that
     /// have them pass them on to those that have the `m` parity parts.
     Triec(Shape),
@@ -25,18 +27,35 @@ pub enum Policy {
     Coded(Shape),
 }
 
+/// Copies along a ring or tree, of which the first ones are enough for an answer: the others are
+/// made afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Acked {
+    is_tree: bool,
+    copies: usize,
+    enough: usize,
+}
+
 /// Why a text is no policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// Another form.
     #[error(
-        "a policy is flat:COPIES, ring:COPIES, tree:COPIES, rs:DATA+PARITY or \
-         rs:DATA+PARITY,triec, as in ring:3 or rs:6+3"
+        "a policy is flat:COPIES, ring:COPIES, tree:COPIES, one of these two with ,ack:COPIES, \
+         rs:DATA+PARITY or rs:DATA+PARITY,triec, as in ring:3 or rs:6+3"
     )]
     Form,
     /// Too many copies, or none.
     #[error("there may be 1 to {COPIES_MAX} copies, not {0}")]
     Copies(usize),
+    /// More copies that are enough than there are, or none.
+    #[error("1 to {copies} copies may be enough for an answer, not {given}")]
+    Acked {
+        /// There are.
+        copies: usize,
+        /// Given.
+        given: usize,
+    },
     /// Parts that cannot be.
     #[error(transparent)]
     Shape(#[from] ShapeError),
@@ -48,6 +67,7 @@ impl Policy {
     pub fn parts(self) -> usize {
         match self {
             Self::Flat(copies) | Self::Ring(copies) | Self::Tree(copies) => copies,
+            Self::Acked(acked) => acked.copies,
             Self::Coded(shape) | Self::Triec(shape) => shape.shards(),
         }
     }
@@ -58,19 +78,32 @@ impl Policy {
         self.data()
     }
 
+    /// The first parts, on whose servers all is durable when it is answered: all of them, or those
+    /// that `ack` says.
+    #[must_use]
+    pub fn acked(self) -> usize {
+        match self {
+            Self::Acked(acked) => acked.enough,
+            _ => self.parts(),
+        }
+    }
+
     /// The parts that a file is cut into, apart from those that are there for its safety.
     pub(crate) fn data(self) -> usize {
         match self {
-            Self::Flat(_) | Self::Ring(_) | Self::Tree(_) => 1,
+            Self::Flat(_) | Self::Ring(_) | Self::Tree(_) | Self::Acked(_) => 1,
             Self::Coded(shape) | Self::Triec(shape) => shape.k(),
         }
     }
 
     /// How servers pass on what is written; none where the client writes each part.
-    pub(crate) fn route(self) -> Option<RouteKind> {
+    #[must_use]
+    pub fn route(self) -> Option<RouteKind> {
         match self {
             Self::Ring(_) => Some(RouteKind::Ring),
             Self::Tree(_) => Some(RouteKind::Tree),
+            Self::Acked(Acked { is_tree: false, .. }) => Some(RouteKind::Ring),
+            Self::Acked(Acked { is_tree: true, .. }) => Some(RouteKind::Tree),
             Self::Triec(_) => Some(RouteKind::Stripe),
             Self::Flat(_) | Self::Coded(_) => None,
         }
@@ -79,7 +112,7 @@ impl Policy {
     /// The code of it; none for copies, which are made without one.
     pub(crate) fn code(self) -> Option<Code> {
         match self {
-            Self::Flat(_) | Self::Ring(_) | Self::Tree(_) => None,
+            Self::Flat(_) | Self::Ring(_) | Self::Tree(_) | Self::Acked(_) => None,
             Self::Coded(shape) | Self::Triec(shape) => Some(Code::new(shape)),
         }
     }
@@ -95,9 +128,19 @@ impl FromStr for Policy {
         };
         match text.split_once(':') {
             Some((way @ ("flat" | "ring" | "tree"), copies)) => {
+                let (copies, enough) = match copies.split_once(",ack:") {
+                    Some((copies, enough)) if way != "flat" => (copies, Some(number(enough)?)),
+                    _ => (copies, None),
+                };
                 let copies = number(copies)?;
                 if !(1..=COPIES_MAX).contains(&copies) {
                     return Err(PolicyError::Copies(copies));
+                }
+                if let Some(enough) = enough.filter(|enough| *enough != copies) {
+                    if !(1..copies).contains(&enough) {
+                        return Err(PolicyError::Acked { copies, given: enough });
+                    }
+                    return Ok(Self::Acked(Acked { is_tree: way == "tree", copies, enough }));
                 }
                 Ok(match way {
                     "flat" => Self::Flat(copies),
@@ -125,6 +168,10 @@ impl fmt::Display for Policy {
             Self::Flat(copies) => write!(f, "flat:{copies}"),
             Self::Ring(copies) => write!(f, "ring:{copies}"),
             Self::Tree(copies) => write!(f, "tree:{copies}"),
+            Self::Acked(Acked { is_tree, copies, enough }) => {
+                let way = if *is_tree { "tree" } else { "ring" };
+                write!(f, "{way}:{copies},ack:{enough}")
+            }
             Self::Coded(shape) => write!(f, "rs:{}+{}", shape.k(), shape.m()),
             Self::Triec(shape) => write!(f, "rs:{}+{},triec", shape.k(), shape.m()),
         }
@@ -144,6 +191,19 @@ mod tests {
             assert_eq!(policy.to_string(), text);
         }
         for wrong in ["", "flat", "flat:", "flat:+3", "chain:3", "rs:6", "rs:6+", "rs:6+3,x"] {
+            assert_eq!(wrong.parse::<Policy>(), Err(PolicyError::Form), "{wrong}");
+        }
+        for text in ["ring:3,ack:2", "tree:7,ack:1"] {
+            let policy: Policy = text.parse().expect("a policy");
+            assert_eq!(policy.to_string(), text);
+            assert!(policy.acked() < policy.parts());
+        }
+        assert_eq!("ring:3,ack:3".parse(), Ok(Policy::Ring(3)), "all have one form");
+        for (wrong, given) in [("ring:3,ack:4", 4), ("tree:3,ack:0", 0)] {
+            let error = PolicyError::Acked { copies: 3, given };
+            assert_eq!(wrong.parse::<Policy>(), Err(error));
+        }
+        for wrong in ["flat:3,ack:2", "ring:3,ack:", "ring:3,ack:x", "rs:6+3,ack:2", "ring:3,x"] {
             assert_eq!(wrong.parse::<Policy>(), Err(PolicyError::Form), "{wrong}");
         }
         for many in ["flat:8", "ring:8", "tree:8"] {

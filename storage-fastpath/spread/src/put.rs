@@ -3,7 +3,9 @@
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use towpath_fastpath::limits::IO_BYTES_MAX;
 use towpath_fastpath::{ChunkId, Client, NewChunk, Route, RouteKind};
 
 use crate::error::{PartError, SpreadError};
@@ -24,6 +26,13 @@ const AHEAD: usize = 4;
 /// always has one for each server.
 const AHEAD_ALONG: usize = 8;
 
+/// How long copies that no write waited for may take to be whole, when all else is: what a server
+/// does not have by then it was not given, or it takes seconds for one unit.
+const TRAILING_WAIT: Duration = Duration::from_secs(5);
+
+/// How often they are looked at.
+const TRAILING_LOOK: Duration = Duration::from_millis(20);
+
 /// How a file is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct PutOptions {
@@ -33,10 +42,11 @@ pub struct PutOptions {
 }
 
 impl PutOptions {
-    /// By this policy, in units of 64 KiB, durable on all servers.
+    /// By this policy, in units of 64 KiB, durable on all servers or on as many as the policy
+    /// says.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
-        Self { policy, unit_bytes: UNIT_DEFAULT, least: policy.parts() }
+        Self { policy, unit_bytes: UNIT_DEFAULT, least: policy.acked() }
     }
 
     /// Bytes of a unit: a multiple of 4 KiB, at most what each server takes in one operation
@@ -57,10 +67,11 @@ impl PutOptions {
 
     /// The servers of the parts, which must be as many, and each another one.
     fn places<'a>(&self, servers: &'a [SocketAddr]) -> Result<&'a [SocketAddr], SpreadError> {
-        // What servers pass on all of them have, or none.
+        // What servers pass on all of them have that are waited for, or none.
         let is_passed_on = self.policy.route().is_some();
         let (max, given) = (self.policy.parts(), self.least);
-        let min = if is_passed_on { max } else { self.policy.enough() };
+        let Self { policy, .. } = self;
+        let min = if is_passed_on { policy.acked() } else { policy.enough() };
         if !(min..=max).contains(&given) {
             return Err(SpreadError::Least { min, max, given });
         }
@@ -94,6 +105,8 @@ pub(crate) struct Writer<'a> {
     /// Along which servers units go, where they pass them on: one for the whole unit, or of each
     /// data part.
     routes: Vec<Arc<Route>>,
+    /// Where servers pass units on: the first parts, which have each unit when it is answered.
+    acked: usize,
     /// What tells the next stripe from all others.
     stamp: u64,
 }
@@ -107,6 +120,8 @@ impl<'a> Writer<'a> {
         policy: Option<Policy>,
     ) -> Result<Self, SpreadError> {
         let routes = policy.map_or(Ok(Vec::new()), |policy| routes(policy, places))?;
+        let is_passed_on = policy.filter(|_| !routes.is_empty());
+        let acked = is_passed_on.map_or(0, Policy::acked);
         // A unit that is passed on goes to chunks of one name.
         let one = ChunkId::random();
         let name = || if routes.is_empty() { ChunkId::random() } else { one };
@@ -124,7 +139,7 @@ impl<'a> Writer<'a> {
         let targets = nodes.iter().zip(clients).map(target).collect();
         // Never zero, however many stripes follow.
         let stamp = (ChunkId::random().0 as u64 >> 1) + 1;
-        let mut writer = Self { servers, targets, race, least, routes, stamp };
+        let mut writer = Self { servers, targets, race, least, routes, acked, stamp };
         writer.settle(0);
         Ok(writer)
     }
@@ -166,15 +181,15 @@ impl<'a> Writer<'a> {
     pub(crate) fn finish(&mut self, byte_len: u64) -> Result<(), SpreadError> {
         self.settle(0);
         self.check()?;
-        for (part, target) in self.targets.iter_mut().enumerate() {
+        let waited_for = if self.routes.is_empty() { self.targets.len() } else { self.acked };
+        for (part, target) in self.targets[..waited_for].iter_mut().enumerate() {
             if let Ok(client) = &target.client {
                 target.finishing = true;
                 self.race.add(part, client.finish(target.node.chunk, byte_len));
             }
         }
         self.settle(0);
-        let asked: Vec<_> = self
-            .targets
+        let asked: Vec<_> = self.targets[..waited_for]
             .iter()
             .map(|target| Some(target.client.as_ref().ok()?.stat(target.node.chunk)))
             .collect();
@@ -185,7 +200,63 @@ impl<'a> Writer<'a> {
                 None => {}
             }
         }
+        self.finish_trailing(waited_for, byte_len);
         self.check()
+    }
+
+    /// Waits a while for the copies that no write waited for: each is whole once it is as the first
+    /// one is.
+    fn finish_trailing(&mut self, waited_for: usize, byte_len: u64) {
+        let until = Instant::now() + TRAILING_WAIT;
+        for part in waited_for..self.targets.len() {
+            let whole = loop {
+                match self.version_as_first(part, byte_len) {
+                    Ok(None) if Instant::now() < until => std::thread::sleep(TRAILING_LOOK),
+                    Ok(None) => break Err(PartError::NotWhole),
+                    Ok(Some(version)) => break Ok(version),
+                    Err(error) => break Err(error),
+                }
+            };
+            let target = &mut self.targets[part];
+            match whole {
+                Ok(version) => target.node.version = Some(version),
+                Err(error) if target.client.is_ok() => {
+                    self.servers.note(target.node.server, &error);
+                    target.client = Err(error);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The version of a copy where it has what the first one has; none where it lacks something.
+    fn version_as_first(&mut self, part: usize, byte_len: u64) -> Result<Option<u64>, PartError> {
+        let client = |target: &Target| match &target.client {
+            Ok(client) => Ok((client.clone(), target.node.chunk)),
+            Err(error) => Err(error.again()),
+        };
+        let (first, first_chunk) = client(&self.targets[0])?;
+        let (client, chunk) = client(&self.targets[part])?;
+        let mut info = client.stat(chunk).wait()?;
+        if info.byte_len != byte_len {
+            return Ok(None);
+        }
+        if info.unfinished {
+            // Digests are of whole chunks. What still comes of the same bytes changes nothing else.
+            self.targets[part].finishing = true;
+            client.finish(chunk, byte_len).wait()?;
+            info = client.stat(chunk).wait()?;
+        }
+        for offset in (0..byte_len).step_by(IO_BYTES_MAX) {
+            let bytes = (byte_len - offset).min(IO_BYTES_MAX as u64) as usize;
+            let of_first = first.digest(first_chunk, offset, bytes);
+            let own = client.digest(chunk, offset, bytes).wait()?;
+            let is_same = of_first.wait()?.content().eq(own.content());
+            if !is_same || own.version() != info.version {
+                return Ok(None);
+            }
+        }
+        Ok(Some(info.version))
     }
 
     /// Whether each server takes a unit in one operation.
@@ -232,18 +303,22 @@ impl<'a> Writer<'a> {
 
     /// Whether enough are left.
     fn check(&self) -> Result<(), SpreadError> {
-        let whole = self.targets.iter().filter(|target| target.client.is_ok()).count();
+        let whole = |targets: &[Target]| targets.iter().filter(|of| of.client.is_ok()).count();
+        // Units go along these, however many others there are.
+        let first = &self.targets[..self.acked];
+        let (whole, needed) = match whole(first) {
+            found if found < first.len() => (found, first.len()),
+            _ => (whole(&self.targets), self.least),
+        };
         let lost = || {
             self.targets.iter().find_map(|target| {
                 let why = target.client.as_ref().err()?;
                 Some((target.node.server, Box::new(why.again())))
             })
         };
-        match lost().filter(|_| whole < self.least) {
+        match lost().filter(|_| whole < needed) {
             None => Ok(()),
-            Some((server, source)) => {
-                Err(SpreadError::TooFew { whole, needed: self.least, server, source })
-            }
+            Some((server, source)) => Err(SpreadError::TooFew { whole, needed, server, source }),
         }
     }
 }
@@ -256,7 +331,9 @@ fn routes(policy: Policy, places: &[SocketAddr]) -> Result<Vec<Arc<Route>>, Spre
         Some(RouteKind::Stripe) => {
             (0..data).map(|rank| Route::stripe(rank, data, places)).collect()
         }
-        Some(kind) => Route::new(kind, places).map(|route| vec![route]),
+        Some(kind) => Route::new(kind, places)
+            .and_then(|route| route.acked_by(policy.acked() as u8))
+            .map(|route| vec![route]),
     };
     let routes: Vec<Route> = routes?;
     Ok(routes.into_iter().map(Arc::new).collect())

@@ -140,10 +140,10 @@ impl World {
                     asked.extend(clients.iter().map(|client| client.write(chunk, at, op)));
                 }
             }
-            Policy::Ring(_) | Policy::Tree(_) => {
-                let is_ring = matches!(policy, Policy::Ring(_));
-                let kind = if is_ring { RouteKind::Ring } else { RouteKind::Tree };
-                let route = Arc::new(Route::new(kind, places)?);
+            Policy::Ring(_) | Policy::Tree(_) | Policy::Acked(_) => {
+                let kind = policy.route().unwrap_or(RouteKind::Ring);
+                let route = Route::new(kind, places)?.acked_by(policy.acked() as u8)?;
+                let route = Arc::new(route);
                 for (at, op) in ops() {
                     let route = Arc::clone(&route);
                     asked.push(clients[0].write_along(route, chunk, at, op));
