@@ -25,11 +25,15 @@ pub fn client_config() -> EndpointConfig {
     config().send_pools(&[(256, 64), (4 << 10, 16), (64 << 10, 4), (MESSAGE_BYTES_MAX, 2)])
 }
 
+/// Receives that a server posts for each link: requests are short, and where the engine of a device
+/// has a thread of its own it takes memory for all of them, which else is enough for 62 links.
+const RECEIVES_READY: u32 = 64;
+
 /// An endpoint of a server, for at most so many clients.
 #[must_use]
 pub fn server_config(links_max: usize) -> EndpointConfig {
     let pools = [(256, 4096), (4 << 10, 1024), (64 << 10, 128), (MESSAGE_BYTES_MAX, 16)];
-    config().send_pools(&pools).links_max(links_max)
+    config().send_pools(&pools).links_max(links_max).receives_ready(RECEIVES_READY)
 }
 
 /// Pieces under way on a channel of a link that many clients share: as few as there may be.
