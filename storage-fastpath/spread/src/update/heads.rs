@@ -273,8 +273,11 @@ impl<'a> File<'a> {
         }
     }
 
-    /// Closes a file to changes by this layout, at all of those that are there, who must be as they
-    /// were looked at; gives the generation that the next layout has.
+    /// Closes a file to changes by this layout, at all of those that are there; gives the
+    /// generation that the next layout has. It asks one after the other, in the order in which
+    /// changes are made known: where the first of them is not as it was looked at, somebody has
+    /// changed the file, and nothing is closed. Once one of them has taken it, a change that this
+    /// one has not heard of can no more be known to all, and the others take it in place of that.
     pub(crate) async fn close(&self, state: &State) -> Result<u64, Stop> {
         // Of one number what closes the file is the newest.
         let number = NUMBER_MAX.min(state.number + 1);
@@ -286,16 +289,42 @@ impl<'a> File<'a> {
         let generation = generations.fold(self.layout.generation, u64::max);
         let versions = state.versions.clone();
         let closed = Record { generation, number, id, stage: Stage::Closed, versions };
-        let told = all(known.iter().map(|of| self.put(*of, &closed, &[]))).await;
         let mut is_told = false;
         let mut last = Stop::Closed;
-        for ((part, _), told) in known.iter().zip(told) {
-            match told.map_err(|error| stop(*part, error)) {
-                Ok(_) => is_told = true,
+        for (part, head) in known {
+            let told = self.put((part, head), &closed, &[]).await;
+            let told = match told.map_err(|error| stop(part, error)) {
+                Err(Stop::Met(..)) if is_told => self.close_later(part, &closed).await,
+                told => told.map(|_| ()),
+            };
+            match told {
+                Ok(()) => is_told = true,
                 Err(Stop::Part(part, error)) => last = Stop::Part(part, error),
                 Err(stop) => return Err(stop),
             }
         }
         if is_told { Ok(generation) } else { Err(last) }
+    }
+
+    /// Has one of them remember what closes the file, in place of a change that it has heard of
+    /// since it was looked at, and that another one will not hear of.
+    async fn close_later(&self, part: usize, closed: &Record) -> Result<(), Stop> {
+        let mut tries = 0;
+        loop {
+            let told = match self.head(part).await {
+                Ok(Head { record: Some(record), .. }) if record.age() >= closed.age() => {
+                    return if record == *closed { Ok(()) } else { Err(Stop::Closed) };
+                }
+                Ok(head) => self.put((part, &head), closed, &[]).await.map(|_| ()),
+                Err(error) => Err(error),
+            };
+            match told.map_err(|error| stop(part, error)) {
+                Err(Stop::Met(..)) if tries < TRIES => {
+                    self.net.pause(tries).await;
+                    tries += 1;
+                }
+                told => return told,
+            }
+        }
     }
 }

@@ -11,11 +11,12 @@ use towpath_ec::ShardSet;
 use towpath_fastpath::{ErrorKind, Fate};
 
 use super::super::change::Failed;
-use super::super::heads::{File, Stop, Who};
+use super::super::heads::{File, Head, State, Stop, Who};
 use super::super::pieces::{Piece, pieces};
 use super::super::record::{Record, Stage};
 use super::history::{Nobody, layout_of, store};
 use super::world::{Shared, Way, World};
+use crate::error::PartError;
 use crate::layout::Layout;
 
 /// A file under `rs:2+2`, in a world where nothing is lost.
@@ -89,6 +90,55 @@ fn a_repair_that_finishes_what_somebody_has_left_closes_the_file_at_once() {
             leave(&file, &layout, made).await.expect("it is left");
             let state = file.settle_and_tell(Who::Repairer).await.expect("all are there");
             file.close(&state).await.expect("nobody has changed it since");
+        });
+    }
+}
+
+/// An intent that some of those who remember changes have, and whose writer dies then.
+async fn begin(file: &File<'_>, layout: &Layout, state: &State, some: &[usize]) {
+    let (intent, body) = file.intent(state, &piece(layout), &[7; 50]).await.expect("it is read");
+    for (part, head) in state.look.iter().filter(|(part, _)| some.contains(part)) {
+        let head = head.as_ref().expect("all are there");
+        file.put((*part, head), &intent, &body).await.expect("nobody was there");
+    }
+}
+
+/// Whether the record of each who remembers changes closes the file.
+async fn closed(file: &File<'_>) -> Vec<bool> {
+    let is_closed = |(_, head): (usize, Result<Head, PartError>)| {
+        let record = head.expect("all are there").record;
+        record.is_some_and(|record| record.stage == Stage::Closed)
+    };
+    file.look().await.into_iter().map(is_closed).collect()
+}
+
+#[test]
+fn a_repair_that_comes_after_a_change_at_the_first_server_closes_nothing() {
+    let (way, layout) = stored(84);
+    let file = File::new(&way, &layout);
+    until_done(&way.world, async {
+        let state = file.settle_and_tell(Who::Repairer).await.expect("all are there");
+        begin(&file, &layout, &state, &[1]).await;
+        let refused = file.close(&state).await;
+        assert!(matches!(refused, Err(Stop::Met(1, _))), "{refused:?}");
+        assert_eq!(closed(&file).await, [false; 3]);
+        let state = file.settle(Who::Writer, None).await.expect("all are there");
+        assert_eq!((state.number, state.is_closed), (1, false));
+    });
+}
+
+#[test]
+fn a_repair_that_misses_the_first_server_closes_all_others_or_none() {
+    for (has, expected) in [([1, 2], [false; 3]), ([1, 3], [false, true, true])] {
+        let (way, layout) = stored(85);
+        let file = File::new(&way, &layout);
+        until_done(&way.world, async {
+            let before = file.settle(Who::Writer, None).await.expect("all are there");
+            let mut state = file.settle_and_tell(Who::Repairer).await.expect("all are there");
+            state.look[0].1 = Err(PartError::Gone);
+            begin(&file, &layout, &before, &has).await;
+            let told = file.close(&state).await;
+            assert_eq!((told.is_ok(), closed(&file).await), (expected[2], expected.to_vec()));
         });
     }
 }
