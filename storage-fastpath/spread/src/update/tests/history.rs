@@ -209,9 +209,11 @@ async fn read(way: &Way, known: &Known) {
             (ground.layout.clone(), ground.answered, ground.seen)
         };
         let file = File::new(way, &layout);
+        way.world.borrow_mut().unheard.retain(|(asker, _)| *asker != way.asker);
         if let Ok(state) = file.settle(Who::Reader, None).await
             && let Some(at) = key(&layout, &state)
         {
+            let unheard = way.world.borrow().unheard.clone();
             let stripe = {
                 let all: Vec<Stripe> = layout.stripes().iter().collect();
                 all[way.world.borrow_mut().prng.below(all.len() as u64) as usize]
@@ -226,6 +228,10 @@ async fn read(way: &Way, known: &Known) {
                 let is_there = |part: usize| way.world.borrow().lives(part);
                 let mut look = state.look.iter();
                 let misses = look.any(|(part, head)| head.is_err() && is_there(*part));
+                // Where it cannot find all records, it asks the parts whether a change is begun.
+                let asks_parts = state.look.iter().any(|(_, head)| head.is_err());
+                let is_unheard = |part| unheard.contains(&(way.asker, part)) && is_there(part);
+                let misses = misses || asks_parts && (0..layout.nodes.len()).any(is_unheard);
                 // Whoever cannot finish a change sees it, or not, by the servers that are there.
                 let least = if misses || way.may_only_read { answered } else { seen };
                 if at < least {

@@ -73,6 +73,8 @@ pub(super) struct World {
     pub(super) instead: Option<(usize, ErrorKind)>,
     /// Parts that somebody has written to without making it known.
     pub(super) spoiled: HashSet<usize>,
+    /// Who asked which part how it is, and has not heard.
+    pub(super) unheard: HashSet<(usize, usize)>,
     pub(super) wrong: Option<String>,
 }
 
@@ -101,6 +103,7 @@ impl World {
             denied: HashSet::new(),
             instead: None,
             spoiled: HashSet::new(),
+            unheard: HashSet::new(),
             wrong: None,
         }
     }
@@ -268,6 +271,8 @@ impl Net for Way {
             let why = Denied::Missing;
             return Box::pin(async move { Err(refused(ErrorReply::Denied { why })) });
         }
+        let is_stat = matches!(op, Op::Stat { .. });
+        is_stat.then(|| world.unheard.insert((asker, part)));
         let done = Done::default();
         let is_intent = |op: &Op| match op {
             Op::Write { bytes, .. } => Record::parse(bytes, world.servers.len())
@@ -299,7 +304,12 @@ impl Net for Way {
         let (at, slot_late) = (world.now + ANSWER_MAX * patience, Rc::clone(&slot));
         world.add(at, Event::Late { slot: slot_late, is_change, done, asker });
         Box::pin(poll_fn(move |_| match slot.borrow_mut().take() {
-            Some(answer) => Poll::Ready(answer),
+            Some(answer) => {
+                if is_stat && answer.is_ok() {
+                    self.world.borrow_mut().unheard.remove(&(asker, part));
+                }
+                Poll::Ready(answer)
+            }
             None => Poll::Pending,
         }))
     }
