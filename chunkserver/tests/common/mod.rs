@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::{
@@ -73,7 +74,24 @@ pub struct Running {
 }
 
 impl Running {
+    /// Starts it. The port of one that is started again may be that of a connection which another
+    /// test has made meanwhile: then it is tried again for a while.
     pub fn start(config: &DaemonConfig) -> Self {
+        let mut tries = 0;
+        loop {
+            match Self::try_start(config) {
+                Ok(running) => return running,
+                Err(error) if config.listen.port() != 0 && tries < 200 => {
+                    println!("not yet: {error}");
+                    std::thread::sleep(Duration::from_millis(100));
+                    tries += 1;
+                }
+                Err(error) => panic!("no server: {error}"),
+            }
+        }
+    }
+
+    fn try_start(config: &DaemonConfig) -> Result<Self, DaemonError> {
         let stop = StopFlag::new();
         let (tell, told) = mpsc::channel();
         let (config, flag) = (config.clone(), stop.clone());
@@ -82,8 +100,10 @@ impl Running {
                 tell.send(ready.clone()).map_err(std::io::Error::other)
             })
         });
-        let ready = told.recv().unwrap_or_else(|_| panic!("no server: {:?}", thread.is_finished()));
-        Self { addr: ready.listening, ready, stop, thread: Some(thread) }
+        match told.recv() {
+            Ok(ready) => Ok(Self { addr: ready.listening, ready, stop, thread: Some(thread) }),
+            Err(_) => Err(thread.join().expect("no panic").expect_err("it was never ready")),
+        }
     }
 
     pub fn stop(mut self) -> Served {
