@@ -55,43 +55,6 @@ enum Way {
     Raw(RawKind, bool),
 }
 
-/// Any transport.
-#[derive(Debug)]
-struct AnyWay(Box<dyn Reads>);
-
-impl Transport for AnyWay {
-    fn send(&mut self, request: &[u8]) -> Result<(), TransportError> {
-        self.0.send(request)
-    }
-
-    fn receive(
-        &mut self,
-        timeout: Duration,
-        take: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool, TransportError> {
-        self.0.receive(timeout, take)
-    }
-
-    fn renew(&mut self, timeout: Duration) -> Result<(), TransportError> {
-        self.0.renew(timeout)
-    }
-}
-
-impl Reads for AnyWay {
-    fn granted(&mut self) -> Option<Granted> {
-        self.0.granted()
-    }
-
-    fn read(
-        &mut self,
-        offset: u64,
-        out: &mut [u8],
-        timeout: Duration,
-    ) -> Result<bool, TransportError> {
-        self.0.read(offset, out, timeout)
-    }
-}
-
 /// TCP, where nothing can be read.
 #[derive(Debug)]
 struct Blind<T>(T);
@@ -190,9 +153,9 @@ impl Way {
     }
 
     /// A connection; none while the server is away.
-    fn connect(self, addr: SocketAddr, seed: u64) -> Option<AnyWay> {
+    fn connect(self, addr: SocketAddr, seed: u64) -> Option<Box<dyn Reads>> {
         let faults = FaultControl::new(FaultPlan::none().drop(LOSS));
-        Some(AnyWay(match self {
+        Some(match self {
             Self::Tcp => {
                 let tcp = TcpTransport::connect(addr, Waiting::Blocking, SOON).ok()?;
                 Box::new(Blind(Lossy::new(tcp, LOSS, seed)))
@@ -206,11 +169,11 @@ impl Way {
                 let config = RawClientConfig::new(kind, Waiting::Blocking);
                 Box::new(RawTransport::connect(device(&faults, seed), addr, config, SOON).ok()?)
             }
-        }))
+        })
     }
 
     /// The same, however long the server is away.
-    fn client(self, addr: SocketAddr, seed: u64) -> OneSided<AnyWay> {
+    fn client(self, addr: SocketAddr, seed: u64) -> OneSided<Box<dyn Reads>> {
         loop {
             if let Some(transport) = self.connect(addr, seed) {
                 return OneSided::over(Client::new(transport, IMPATIENT));
@@ -250,7 +213,7 @@ impl World {
 
     fn op(
         &self,
-        client: &mut OneSided<AnyWay>,
+        client: &mut OneSided<Box<dyn Reads>>,
         prng: &mut Prng,
         (number, op): (u64, u64),
     ) -> (u64, Op) {

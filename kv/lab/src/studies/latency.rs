@@ -1,7 +1,7 @@
 //! Figures 4.3 to 4.8, tables 4.2 and 4.3: from a request to its reply.
 
 use super::setting::{
-    CLIENTS, PROGRAM, TRANSPORTS, WAITING, params, plan, program, transports, waitings,
+    CLIENTS, PROGRAM, TRANSPORTS, WAITING, params, plan, points, program, transports,
 };
 use super::shown::{claim, line, notes, outcomes, over_clients, plain, us};
 use super::thesis;
@@ -44,13 +44,7 @@ struct Row {
 
 fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let mut report = Report::new(STUDY.name, params);
-    let mut points = Vec::new();
-    for waiting in waitings(params) {
-        for transport in transports(params) {
-            let clients = params.counts(CLIENTS.name).iter();
-            points.extend(clients.map(|&clients| (transport, waiting, clients as u32)));
-        }
-    }
+    let points = points(params, &CLIENTS);
     let program = program(params);
     let plans: Vec<_> = points.iter().map(|&point| plan(params, program, point)).collect();
     let seen = outcomes(&mut report, runner, &plans)?;

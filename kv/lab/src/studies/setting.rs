@@ -247,6 +247,18 @@ pub(super) fn waitings(params: &Params) -> Vec<Waiting> {
     params.words(WAITING.name).iter().filter_map(|word| waiting_of(word)).collect()
 }
 
+/// Each transport with each way of waiting and each number of clients.
+pub(super) fn points(params: &Params, clients: &Param) -> Vec<(Transport, Waiting, u32)> {
+    let mut points = Vec::new();
+    for waiting in waitings(params) {
+        for transport in transports(params) {
+            let clients = params.counts(clients.name).iter();
+            points.extend(clients.map(|&clients| (transport, waiting, clients as u32)));
+        }
+    }
+    points
+}
+
 /// Whose programs.
 pub(super) const PROGRAM: Param = Param {
     name: "program",

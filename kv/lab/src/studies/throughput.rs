@@ -1,7 +1,7 @@
 //! Figures 4.1 and 4.2, and table 4.1: operations a second over the number of clients.
 
 use super::setting::{
-    CLIENTS, PROGRAM, TRANSPORTS, WAITING, params, plan, program, transports, waitings,
+    CLIENTS, PROGRAM, TRANSPORTS, WAITING, params, plan, points, program, transports, waitings,
 };
 use super::shown::{claim, line, notes, outcomes, over_clients, plain, ratio};
 use super::thesis;
@@ -76,13 +76,7 @@ impl Rows {
 
 fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let mut report = Report::new(STUDY.name, params);
-    let mut points = Vec::new();
-    for waiting in waitings(params) {
-        for transport in transports(params) {
-            let clients = params.counts(CLIENTS.name).iter();
-            points.extend(clients.map(|&clients| (transport, waiting, clients as u32)));
-        }
-    }
+    let points = points(params, &CLIENTS);
     let program = program(params);
     let plans: Vec<_> = points.iter().map(|&point| plan(params, program, point)).collect();
     let seen = outcomes(&mut report, runner, &plans)?;

@@ -14,16 +14,13 @@ use towpath_kv::client::{
 use towpath_kv::workload::{Client as Draws, Mix, Workload, key_name};
 use towpath_sim::{FaultControl, FaultPlan};
 
-use super::connect::Connector;
+use super::connect::{CONNECT_TIMEOUT, Connector};
 use super::phases::Phases;
 use super::task::{Asker, Counted, Task, fill};
 use super::way::{Load, Way};
 use crate::bench::load::say;
 use crate::bench::process;
 use crate::child::end_with_parent;
-
-/// How long a connection may take to be made: many are made at once.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The least and the longest operation that the distribution tells apart, in nanoseconds.
 const LATENCY_NS: [u64; 2] = [1, 600_000_000_000];
@@ -173,7 +170,7 @@ fn filler<T>(
     args: &ClientArgs,
     act: impl FnOnce(&mut Client<TcpTransport>) -> Result<T, LoadError>,
 ) -> Result<T, LoadError> {
-    let transport = TcpTransport::connect(args.filler, Waiting::Blocking, PATIENCE);
+    let transport = TcpTransport::connect(args.filler, Waiting::Blocking, CONNECT_TIMEOUT);
     let transport =
         transport.map_err(|source| LoadError::Connect { number: 0, of: args.clients, source })?;
     act(&mut Client::new(transport, ClientConfig::default()))

@@ -19,7 +19,7 @@ use super::way::{SHARING, Way};
 use crate::random::random;
 
 /// How long a connection may take to be made: many are made at once.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often it is looked whether something was granted.
 const TURN: Duration = Duration::from_millis(1);
