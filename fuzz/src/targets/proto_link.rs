@@ -207,10 +207,8 @@ impl Peer {
         let selector = reader.u8();
         header.message = match selector & 3 {
             0 | 1 => reader.u8().into(),
-            // Beyond the window: of what is taken no two messages have the same low byte, which is
-            // what their bytes tell them apart by.
-            2 => u64::from(reader.u16()) | 0xf000,
-            _ => reader.u64(),
+            2 => beyond_window(reader.u16().into()),
+            _ => beyond_window(reader.u64()),
         };
         let (index, count) = (u32::from(reader.u8()), u32::from(reader.u8()));
         let mut frames = vec![honest(&header, selector >> 2 & 3, (index, count))];
@@ -230,7 +228,7 @@ impl Peer {
         cut_part(&mut frames[0], more >> 4 & 7, reader);
         for _ in 0..more & 3 {
             let message = header.message.wrapping_add(u64::from(reader.u8() % 4));
-            let message = if header.message < 256 { message % 256 } else { message };
+            let message = if header.message < 256 { message % 256 } else { beyond_window(message) };
             let other = ChunkHeader { message, ..header };
             let (size, index) = (reader.u8(), u32::from(reader.u8() % 4));
             let mut frame = honest(&other, size & 3, (index, u32::from(size >> 2 & 3)));
@@ -307,6 +305,13 @@ impl Peer {
         let len = ack.emit(&mut out, |number| word_at(number).unwrap_or(0), credits.into_iter());
         self.host.give_ack(&out[..len]);
     }
+}
+
+/// A message id that is beyond the window in a header and, cut to 32 bits, in a table of frames: of
+/// what is taken no two messages have the same low byte, which is what their bytes tell them apart
+/// by.
+fn beyond_window(message: u64) -> u64 {
+    message | 0xf000
 }
 
 /// An honest piece of the message that a header names: pieces of one size and a tail.
