@@ -286,6 +286,25 @@ impl Links {
         None
     }
 
+    /// Files the links anew that are first in the list and whose timers have moved on, so that
+    /// [`next_timer`](Self::next_timer) is when one comes: a sleep ends for nothing else.
+    pub(crate) fn file_anew(&mut self) {
+        while let Some(&(at, index)) = self.timers.first() {
+            let conn = self.at(index).filter(|conn| conn.filed == at);
+            if conn.as_ref().is_some_and(|conn| conn.timer <= at) {
+                return;
+            }
+            let timer = conn.map(|conn| {
+                conn.filed = conn.timer;
+                conn.timer
+            });
+            self.timers.pop_first();
+            if let Some(timer) = timer.filter(|&timer| timer < Time::NEVER) {
+                self.timers.insert((timer, index));
+            }
+        }
+    }
+
     /// When a timer may come next; `NEVER` when none does.
     pub(crate) fn next_timer(&self) -> Time {
         self.timers.first().map_or(Time::NEVER, |&(at, _)| at)
@@ -460,6 +479,10 @@ mod tests {
             assert!(links.timers.len() <= 64);
             let first = timers.iter().min().copied().unwrap_or(Time::NEVER);
             assert!(links.next_timer() <= first, "round {round}");
+            if prng.chance(0.5) {
+                links.file_anew();
+                assert_eq!(links.next_timer(), first, "round {round}");
+            }
             now += Nanos(prng.below(300));
             let mut due: Vec<u16> = std::iter::from_fn(|| links.pop_due(now)).collect();
             due.sort_unstable();

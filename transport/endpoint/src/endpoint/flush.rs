@@ -283,6 +283,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if has_work { due.min(now) } else { due }
     }
 
+    /// Before a sleep, which is to end no sooner than a timer comes.
+    pub(super) fn file_timers_anew(&mut self) {
+        self.links.file_anew();
+        self.next_timer = self.links.next_timer();
+    }
+
     /// Ends a [`wait`](Self::wait) from any thread, one that is under way or else the next; `None`
     /// where the device has no such means.
     #[must_use]
@@ -295,6 +301,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// the first two cases. Call it only after a poll that returned zero, and a flush. A device
     /// that cannot block returns at once.
     pub fn wait(&mut self, timeout: Nanos) -> bool {
+        self.file_timers_anew();
         let due = self.next_timeout().since(self.device.now());
         let span = timeout.min(due);
         if let Some(away) = &mut self.away {

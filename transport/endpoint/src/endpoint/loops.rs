@@ -84,6 +84,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// nothing; the wait ends for the endpoint with its next [`poll`](Self::poll) or
     /// [`turn`](Self::turn).
     pub fn prepare_wait(&mut self, most: Duration) -> Duration {
+        self.file_timers_anew();
         let due = self.next_timeout().since(self.device.now());
         if let Some(away) = &mut self.away {
             away.rest();
