@@ -193,6 +193,8 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     is_short: bool,
     /// The last poll left some of what it does to the next.
     has_put_off: bool,
+    /// Turns in a row for which timers that are due have waited.
+    timers_put_off: u8,
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -263,6 +265,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             page_crcs: Vec::new(),
             is_short: false,
             has_put_off: false,
+            timers_put_off: 0,
             device,
             config,
             plan,

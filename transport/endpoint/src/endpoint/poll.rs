@@ -2,7 +2,7 @@
 
 use super::{Endpoint, is_error};
 use crate::event::Event;
-use crate::limits::BATCH;
+use crate::limits::{BATCH, TIMERS_PUT_OFF_MAX};
 use crate::links::Phase;
 use crate::wr_id::WrId;
 use std::hint::cold_path;
@@ -41,6 +41,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         count + self.look_around(now, count == 0)
     }
 
+    /// Whether timers that are due wait: an ack that they would miss may lie behind what this turn
+    /// took in.
+    #[inline]
+    fn puts_off_timers(&mut self, idle: bool) -> bool {
+        let is_late = idle || self.timers_put_off == TIMERS_PUT_OFF_MAX;
+        self.timers_put_off = if is_late { 0 } else { self.timers_put_off + 1 };
+        !is_late
+    }
+
     #[inline]
     fn is_anything_due(&self, now: Time) -> bool {
         let is_quiet =
@@ -52,7 +61,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[inline(never)]
     fn look_around(&mut self, now: Time, idle: bool) -> usize {
         let frames = self.poll_streams(now);
-        self.expire_timers(now);
+        if now >= self.next_timer && !self.puts_off_timers(idle) {
+            self.expire_those_due(now);
+        }
         self.finish_draining();
         self.finish_renewals();
         if !self.lanes.making.is_empty() {
@@ -220,13 +231,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.touch(index);
     }
 
-    #[inline]
-    fn expire_timers(&mut self, now: Time) {
-        if now >= self.next_timer {
-            self.expire_those_due(now);
-        }
-    }
-
     #[inline(never)]
     fn expire_those_due(&mut self, now: Time) {
         let mut due = smallvec::SmallVec::<[u16; 32]>::new();
@@ -248,8 +252,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SendOptions;
     use crate::config::EndpointConfig;
-    use crate::endpoint::joined::{Joined, joined};
+    use crate::endpoint::joined::{End, Joined, joined};
+    use crate::event::LinkId;
+    use towpath_proto::ChannelId;
+
+    /// Longer than any timer of a link that has nothing to tell.
+    const LONG: Nanos = Nanos::from_millis(50);
 
     #[test]
     fn what_a_poll_puts_off_is_not_put_off_again() {
@@ -264,5 +274,70 @@ mod tests {
             put_off.push(near.has_put_off);
         }
         assert_eq!(put_off, [true, false].repeat(4));
+    }
+
+    fn send(end: &mut End, link: LinkId, channel: ChannelId) {
+        let buf = end.copy(b"a message").expect("memory");
+        end.send(link, channel, buf, SendOptions::new()).expect("room");
+        end.flush();
+    }
+
+    /// Takes in what has come, and gives it back.
+    fn turn(end: &mut End) -> usize {
+        let count = end.poll();
+        while let Some(event) = end.next_event() {
+            if let Event::Message(message) = event {
+                end.release(message);
+            }
+        }
+        end.flush();
+        count
+    }
+
+    /// A pair with a channel, which takes in one packet at a time.
+    fn slow_pair() -> (Joined, ChannelId) {
+        let mut pair = joined(&EndpointConfig::new().links_max(1).progress_budget(1));
+        let channel = pair.near.open_channel(pair.near_link, false).expect("room");
+        for _ in 0..100 {
+            turn(&mut pair.near);
+            turn(&mut pair.far);
+            pair.world.advance_to(pair.world.now() + Nanos::from_micros(100));
+        }
+        (pair, channel)
+    }
+
+    #[test]
+    fn an_ack_that_has_come_is_taken_in_before_a_timer_that_it_ends() {
+        let (Joined { world, mut near, mut far, near_link, far_link }, channel) = slow_pair();
+        send(&mut near, near_link, channel);
+        for _ in 0..2 {
+            send(&mut far, far_link, channel);
+            world.advance_to(world.now() + Nanos::from_micros(10));
+        }
+        while turn(&mut far) > 0 {}
+        world.advance_to(world.now() + LONG);
+        while turn(&mut near) > 0 {}
+        let stats = near.stats(near_link).expect("a link");
+        assert_eq!((stats.messages_delivered, stats.messages_received), (1, 2));
+        assert_eq!((stats.tail_probes, stats.rtos), (0, 0));
+    }
+
+    #[test]
+    fn timers_come_although_packets_do_not_end() {
+        let (Joined { world, mut near, mut far, near_link, far_link }, channel) = slow_pair();
+        send(&mut far, far_link, channel);
+        // It is not answered, and asks again.
+        for _ in 0..1_000 {
+            turn(&mut far);
+            world.advance_to(world.now() + Nanos::from_millis(5));
+        }
+        send(&mut near, near_link, channel);
+        world.advance_to(world.now() + LONG);
+        let mut probes = Vec::new();
+        while turn(&mut near) > 0 {
+            probes.push(near.stats(near_link).expect("a link").tail_probes);
+        }
+        let first = probes.iter().position(|&probes| probes > 0);
+        assert_eq!(first, Some(usize::from(TIMERS_PUT_OFF_MAX)), "{probes:?}");
     }
 }
