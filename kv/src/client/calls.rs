@@ -1,7 +1,7 @@
 //! The client: it numbers requests, repeats those without a reply, and tells what came of them.
 
 use super::patience::Patience;
-use super::{Transport, TransportError};
+use super::{Sign, Transport, TransportError, Watched};
 use crate::store::When;
 use crate::wire::{Answer, Ask, Failure, Reply, Request, WireError};
 use std::hash::{BuildHasher as _, RandomState};
@@ -82,7 +82,10 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// And so many requests in a row were not answered: one may be lost, or the server busy with it.
 const SILENT_TRIES: u32 = 2;
 
-/// A client of one server, for one thread.
+/// Where others wait meanwhile, another connection is tried for so long at a time.
+const RENEW_TIME: Duration = Duration::from_secs(1);
+
+/// A client of one server, for one thread. [`Many`](super::Many) has many on one thread.
 #[derive(Debug)]
 pub struct Client<T> {
     transport: T,
@@ -96,12 +99,44 @@ pub struct Client<T> {
     heard: Instant,
     /// The connection is broken, or seems to be: the next request goes over another.
     is_lost: bool,
+    call: Option<Call>,
+}
+
+/// A request that has no reply yet.
+#[derive(Debug)]
+struct Call {
+    /// When it fails without.
+    end: Instant,
+    /// How often it was sent.
+    tries: u32,
+    /// Of these so many one after the other on this connection, without any reply.
+    silent: u32,
+    /// When it was sent last; none where it is to be sent.
+    sent: Option<Instant>,
+    /// How long a reply to that is still waited for.
+    left: Duration,
+    /// When that is over, or it is to be sent.
+    until: Instant,
+    /// The time before another connection is tried once more.
+    pause: Duration,
+}
+
+impl Call {
+    fn new(begin: Instant, config: &ClientConfig) -> Self {
+        let (tries, silent, sent, left) = (0, 0, None, Duration::ZERO);
+        let (end, until, pause) = (begin + config.timeout, begin, RENEW_PAUSES[0]);
+        Self { end, tries, silent, sent, left, until, pause }
+    }
 }
 
 /// What a reply held.
-enum Told {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It was done, and there is nothing to say.
     Done,
+    /// A value, or the bytes of a [`Listing`](crate::wire::Listing).
     Value(Vec<u8>),
+    /// What a number came to.
     Sum(i64),
 }
 
@@ -118,8 +153,9 @@ impl<T: Transport> Client<T> {
     pub fn with_number(transport: T, config: ClientConfig, number: u64) -> Self {
         let stats = ClientStats::default();
         let patience = Patience::new(&config);
-        let (request, heard, is_lost) = (Vec::new(), Instant::now(), false);
-        Self { transport, config, patience, number, sequence: 0, stats, request, heard, is_lost }
+        let (request, heard, is_lost, call) = (Vec::new(), Instant::now(), false, None);
+        let sequence = 0;
+        Self { transport, config, patience, number, sequence, stats, request, heard, is_lost, call }
     }
 
     /// The transport, to read by it.
@@ -239,85 +275,146 @@ impl<T: Transport> Client<T> {
     }
 
     /// Asks until there is a reply, or the time is over.
-    fn ask(&mut self, ask: Ask<'_>) -> Result<Told, ClientError> {
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn ask(&mut self, ask: Ask<'_>) -> Result<Told, ClientError> {
+        self.begin(ask);
+        loop {
+            if let Some(told) = self.step(Duration::MAX) {
+                return told;
+            }
+        }
+    }
+
+    /// Begins a call; the one before is forgotten.
+    pub(super) fn begin(&mut self, ask: Ask<'_>) {
         self.sequence += 1;
         self.stats.requests += 1;
         self.request.clear();
         Request { client: self.number, sequence: self.sequence, ask }.emit(&mut self.request);
         self.heard = Instant::now();
-        let end = self.heard + self.config.timeout;
-        // Of these `silent` one after the other on this connection, without any reply.
-        let (mut tries, mut silent) = (0, 0);
-        loop {
-            if self.is_lost {
-                self.renew(end)?;
-                silent = 0;
-            }
-            self.stats.repeated += u64::from(tries > 0);
-            tries += 1;
-            let (wait, sent) = (self.patience.wait(), Instant::now());
-            let failed =
-                match self.transport.send(&self.request).and_then(|()| self.reply(wait, end)) {
-                    Ok(Some(told)) => {
-                        // Of one that was repeated nobody knows which of them was answered.
-                        if tries == 1 {
-                            self.patience.answered(sent.elapsed());
-                        }
-                        return told;
-                    }
-                    Ok(None) => {
-                        self.patience.timed_out();
-                        silent = if self.heard < sent { silent + 1 } else { 0 };
-                        None
-                    }
-                    Err(TransportError::TooLong { bytes, max }) => {
-                        return Err(ClientError::TooLong { bytes, max });
-                    }
-                    Err(error) => Some(error),
-                };
-            let now = Instant::now();
-            let is_silent = silent >= SILENT_TRIES && now.duration_since(self.heard) >= SILENCE;
-            // After a call in vain the next one does not hope for the same connection.
-            self.is_lost = failed.is_some() || is_silent || now >= end;
-            if now >= end {
-                return Err(ClientError::TimedOut(failed));
-            }
-        }
+        self.call = Some(Call::new(self.heard, &self.config));
     }
 
-    /// Begins anew over another connection, by `end`.
-    fn renew(&mut self, end: Instant) -> Result<(), ClientError> {
-        let left = || end.saturating_duration_since(Instant::now());
-        let mut pause = RENEW_PAUSES[0];
-        while let Err(error) = self.transport.renew(left()) {
-            let left = left();
-            if left.is_zero() {
+    /// When the call that is under way wants a [`step`](Self::step), though nothing came.
+    pub(super) fn due(&self) -> Option<Instant> {
+        Some(self.call.as_ref()?.until)
+    }
+
+    /// Carries the call that is under way on, waiting for at most `most`; what came of it, where it
+    /// has ended.
+    pub(super) fn step(&mut self, most: Duration) -> Option<Result<Told, ClientError>> {
+        let mut call = self.call.take()?;
+        let ended = self.carry_on(&mut call, most).transpose();
+        if ended.is_none() {
+            self.call = Some(call);
+        }
+        ended
+    }
+
+    fn carry_on(&mut self, call: &mut Call, most: Duration) -> Result<Option<Told>, ClientError> {
+        if call.sent.is_none() && self.is_lost && !self.renew(call, most)? {
+            return Ok(None);
+        }
+        let sent = match call.sent {
+            Some(sent) => Ok(sent),
+            None => match self.send(call) {
+                // It is not there yet.
+                Ok(_) if most.is_zero() => return Ok(None),
+                sent => sent,
+            },
+        };
+        let failed = match sent.and_then(|sent| Ok((sent, self.reply(call, most)?))) {
+            Ok((sent, Some(told))) => {
+                // Of one that was repeated nobody knows which of them was answered.
+                if call.tries == 1 {
+                    self.patience.answered(sent.elapsed());
+                }
+                return told.map(Some);
+            }
+            Ok((_, None)) if !call.left.is_zero() => return Ok(None),
+            Ok((sent, None)) => {
+                self.patience.timed_out();
+                call.silent = if self.heard < sent { call.silent + 1 } else { 0 };
+                None
+            }
+            Err(TransportError::TooLong { bytes, max }) => {
+                return Err(ClientError::TooLong { bytes, max });
+            }
+            Err(error) => Some(error),
+        };
+        let now = Instant::now();
+        (call.sent, call.until) = (None, now);
+        let is_silent = call.silent >= SILENT_TRIES && now.duration_since(self.heard) >= SILENCE;
+        // After a call in vain the next one does not hope for the same connection.
+        self.is_lost = failed.is_some() || is_silent || now >= call.end;
+        if now >= call.end { Err(ClientError::TimedOut(failed)) } else { Ok(None) }
+    }
+
+    /// Has the sign raised when something comes; whether something may be there already.
+    pub(super) fn watch(&mut self, sign: &Sign) -> bool
+    where
+        T: Watched,
+    {
+        let Some(call) = self.call.as_mut().filter(|call| call.sent.is_some()) else {
+            return false;
+        };
+        self.transport.watch(sign).unwrap_or_else(|_| {
+            // Nobody would hear the reply: the request goes over another connection.
+            self.is_lost = true;
+            (call.sent, call.until) = (None, Instant::now());
+            false
+        })
+    }
+
+    fn send(&mut self, call: &mut Call) -> Result<Instant, TransportError> {
+        self.stats.repeated += u64::from(call.tries > 0);
+        call.tries += 1;
+        let now = Instant::now();
+        // The same each time, as a rule: transports may have noted it.
+        call.left = self.patience.wait().min(call.end.saturating_duration_since(now));
+        (call.sent, call.until) = (Some(now), now + call.left);
+        self.transport.send(&self.request)?;
+        Ok(now)
+    }
+
+    /// Begins anew over another connection; false where that is to be tried once more.
+    fn renew(&mut self, call: &mut Call, most: Duration) -> Result<bool, ClientError> {
+        let early = call.until.saturating_duration_since(Instant::now());
+        std::thread::sleep(early.min(most));
+        if early > most {
+            return Ok(false);
+        }
+        let left = || call.end.saturating_duration_since(Instant::now());
+        if let Err(error) = self.transport.renew(left().min(most.max(RENEW_TIME))) {
+            if left().is_zero() {
                 return Err(ClientError::TimedOut(Some(error)));
             }
-            std::thread::sleep(pause.min(left));
-            pause = (pause * 2).min(RENEW_PAUSES[1]);
+            call.until = Instant::now() + call.pause.min(left());
+            call.pause = (call.pause * 2).min(RENEW_PAUSES[1]);
+            return Ok(false);
         }
         self.is_lost = false;
         self.heard = Instant::now();
         self.stats.renewed += 1;
-        Ok(())
+        (call.silent, call.pause) = (0, RENEW_PAUSES[0]);
+        Ok(true)
     }
 
-    /// Waits for the reply to the request that was sent last; none within `wait`, or by `end`.
+    /// Waits for the reply to the request that was sent last, for at most `most`, or what is left
+    /// of its time.
     fn reply(
         &mut self,
-        wait: Duration,
-        end: Instant,
+        call: &mut Call,
+        most: Duration,
     ) -> Result<Option<Result<Told, ClientError>>, TransportError> {
-        let begin = Instant::now();
-        let until = end.min(begin + wait);
         let (number, sequence) = (self.number, self.sequence);
-        // The same each time, as a rule: transports may have noted it.
-        let mut left = wait.min(end.saturating_duration_since(begin));
         loop {
             let mut found = None;
             let mut take = |bytes: &[u8]| found = Some(told(bytes, number, sequence));
-            if !self.transport.receive(left, &mut take)? {
+            if !self.transport.receive(call.left.min(most), &mut take)? {
+                call.left = call.until.saturating_duration_since(Instant::now());
                 return Ok(None);
             }
             match found.transpose()? {
@@ -328,7 +425,22 @@ impl<T: Transport> Client<T> {
                     self.heard = Instant::now();
                 }
             }
-            left = until.saturating_duration_since(Instant::now());
+            call.left = call.until.saturating_duration_since(Instant::now());
+        }
+    }
+
+    /// Takes in what came though no call is under way: a reply to one that has ended, or the end of
+    /// the connection.
+    pub(super) fn clear(&mut self) {
+        loop {
+            match self.transport.receive(Duration::ZERO, &mut |_| ()) {
+                Ok(true) => self.stats.stray += 1,
+                Ok(false) => return,
+                Err(_) => {
+                    self.is_lost = true;
+                    return;
+                }
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `many` | clients whose calls one thread carries on; `arrivals` says for whom something came |
 //! | `calls` | the [`Client`]: numbers requests, repeats them, tells what came of them |
 //! | `patience` | after what time a request is repeated |
 //! | `shared` | requests of many clients over one Towpath link |
@@ -10,16 +11,20 @@
 //! | `one_sided` | GETs by reading what the server has published |
 //! | `raw` | requests over a queue pair without Towpath: RC, UC or UD |
 
+mod arrivals;
 mod calls;
 mod channel;
+mod many;
 mod one_sided;
 mod patience;
 mod raw;
 mod shared;
 mod tcp;
 
-pub use calls::{Client, ClientConfig, ClientError, ClientStats};
+pub use arrivals::Sign;
+pub use calls::{Client, ClientConfig, ClientError, ClientStats, Told};
 pub use channel::ChannelTransport;
+pub use many::Many;
 pub use one_sided::{Granted, OneSided, OneSidedStats, Reads};
 pub use raw::{RawClientConfig, RawTransport};
 pub use shared::{SharedLink, SharedTransport};
@@ -84,6 +89,23 @@ pub trait Transport: Debug + Send {
     /// # Errors
     /// [`TransportError::Connect`]
     fn renew(&mut self, timeout: Duration) -> Result<(), TransportError>;
+}
+
+/// A transport that raises a sign when something comes, so that one thread may have many.
+pub trait Watched: Transport {
+    /// Has the sign, always the same one, raised once when more comes than a
+    /// [`receive`](Transport::receive) without time found, or the connection ends; true where that
+    /// may have happened already.
+    ///
+    /// # Errors
+    /// As of [`send`](Transport::send).
+    fn watch(&mut self, sign: &Sign) -> Result<bool, TransportError>;
+}
+
+impl<T: Watched + ?Sized> Watched for Box<T> {
+    fn watch(&mut self, sign: &Sign) -> Result<bool, TransportError> {
+        (**self).watch(sign)
+    }
 }
 
 impl<T: Transport + ?Sized> Transport for Box<T> {

@@ -1,10 +1,12 @@
 //! Requests of many clients over one link: a channel for each, and one thread that drives all.
 
-use super::{Transport, TransportError, Waiting};
+use super::{Sign, Transport, TransportError, Waiting, Watched};
 use crate::channel::SEND_TIMEOUT;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use towpath_transport::{
     ChannelHandle, EndpointHandle, Incoming, LinkHandle, RecvError, SendOptions,
@@ -22,11 +24,24 @@ pub struct SharedLink {
 }
 
 /// One client's channel.
-#[derive(Debug)]
 pub struct SharedTransport {
     link: Arc<SharedLink>,
     waiting: Waiting,
     channel: Option<ChannelHandle>,
+    /// What comes next on the channel, where a sign is raised then.
+    coming: Option<Pin<Box<dyn Future<Output = Came> + Send>>>,
+    came: Option<Came>,
+}
+
+type Came = Result<Incoming, RecvError>;
+
+impl fmt::Debug for SharedTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { link, waiting, channel, .. } = self;
+        let mut shown = f.debug_struct("SharedTransport");
+        shown.field("link", link).field("waiting", waiting).field("channel", channel);
+        shown.finish_non_exhaustive()
+    }
 }
 
 fn connect_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> TransportError {
@@ -63,7 +78,8 @@ impl SharedTransport {
     /// # Errors
     /// [`TransportError::Connect`]
     pub fn open(link: &Arc<SharedLink>, waiting: Waiting) -> Result<Self, TransportError> {
-        let mut made = Self { link: Arc::clone(link), waiting, channel: None };
+        let (link, channel, coming, came) = (Arc::clone(link), None, None, None);
+        let mut made = Self { link, waiting, channel, coming, came };
         made.renew(SEND_TIMEOUT.into())?;
         Ok(made)
     }
@@ -73,7 +89,10 @@ impl SharedTransport {
     }
 
     /// What comes next, if anything does within the time.
-    fn next(&self, timeout: Duration) -> Result<Option<Incoming>, TransportError> {
+    fn next(&mut self, timeout: Duration) -> Result<Option<Incoming>, TransportError> {
+        if let Some(came) = self.came.take() {
+            return came.map(Some).map_err(|error| gone(&error));
+        }
         let channel = self.channel()?;
         let until = Instant::now() + timeout;
         let pause = if self.waiting == Waiting::Polling { Duration::ZERO } else { timeout };
@@ -117,9 +136,25 @@ impl Transport for SharedTransport {
 
     /// The endpoint's own limit of time for a connection holds.
     fn renew(&mut self, _: Duration) -> Result<(), TransportError> {
-        self.channel = None;
+        (self.channel, self.coming, self.came) = (None, None, None);
         let opened = self.link.up()?.open_channel(false);
         self.channel = Some(opened.map_err(connect_error)?);
         Ok(())
+    }
+}
+
+impl Watched for SharedTransport {
+    fn watch(&mut self, sign: &Sign) -> Result<bool, TransportError> {
+        if self.came.is_none() {
+            let channel = self.channel()?.clone();
+            let coming = self
+                .coming
+                .get_or_insert_with(|| Box::pin(async move { channel.recv_async().await }));
+            if let Poll::Ready(came) = coming.as_mut().poll(&mut Context::from_waker(sign.waker()))
+            {
+                (self.coming, self.came) = (None, Some(came));
+            }
+        }
+        Ok(self.came.is_some())
     }
 }

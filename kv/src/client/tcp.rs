@@ -1,6 +1,6 @@
 //! Requests over kernel TCP.
 
-use super::{Transport, TransportError, Waiting};
+use super::{Sign, Transport, TransportError, Waiting, Watched};
 use crate::limits::READ_BYTES;
 use crate::wire::{Reply, WireError};
 use std::io::{self, Read as _, Write as _};
@@ -22,6 +22,10 @@ pub struct TcpTransport {
     scratch: Box<[u8]>,
     /// The timeout that the socket has.
     timeout: Option<Duration>,
+    /// A sign is raised when more comes.
+    is_watched: bool,
+    /// The last read took all that there was room for: more may be there.
+    is_full: bool,
 }
 
 fn open(
@@ -59,7 +63,9 @@ impl TcpTransport {
     ) -> Result<Self, TransportError> {
         let stream = open(addr, waiting, timeout)?;
         let scratch = vec![0; READ_BYTES].into();
-        Ok(Self { addr, waiting, stream, input: Vec::new(), begin: 0, scratch, timeout: None })
+        let (input, begin, timeout) = (Vec::new(), 0, None);
+        let (is_watched, is_full) = (false, false);
+        Ok(Self { addr, waiting, stream, input, begin, scratch, timeout, is_watched, is_full })
     }
 
     /// Gives a whole reply to `take`, if one has come.
@@ -86,7 +92,9 @@ impl TcpTransport {
             self.stream.set_read_timeout(Some(timeout)).map_err(|error| gone(&error))?;
             self.timeout = Some(left);
         }
-        match self.stream.read(&mut self.scratch) {
+        let read = self.stream.read(&mut self.scratch);
+        self.is_full = read.as_ref().is_ok_and(|&count| count == self.scratch.len());
+        match read {
             Ok(0) => Err(TransportError::Gone(String::from("the server closed it"))),
             Ok(count) => {
                 self.input.drain(..self.begin);
@@ -138,6 +146,18 @@ impl Transport for TcpTransport {
         self.stream = open(self.addr, self.waiting, timeout)?;
         self.input.clear();
         (self.begin, self.timeout) = (0, None);
+        (self.is_watched, self.is_full) = (false, false);
         Ok(())
+    }
+}
+
+impl Watched for TcpTransport {
+    fn watch(&mut self, sign: &Sign) -> Result<bool, TransportError> {
+        if !self.is_watched {
+            sign.of_file(&self.stream).map_err(|error| gone(&error))?;
+            self.is_watched = true;
+        }
+        // A sign says what is new, and not what is left.
+        Ok(self.is_full)
     }
 }

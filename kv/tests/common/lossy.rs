@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use towpath_base::Prng;
-use towpath_kv::client::{Transport, TransportError};
+use towpath_kv::client::{Sign, Transport, TransportError, Watched};
 
 /// Around another transport.
 #[derive(Debug)]
@@ -46,5 +46,11 @@ impl<T: Transport> Transport for Lossy<T> {
 
     fn renew(&mut self, timeout: Duration) -> Result<(), TransportError> {
         self.inner.renew(timeout)
+    }
+}
+
+impl<T: Watched> Watched for Lossy<T> {
+    fn watch(&mut self, sign: &Sign) -> Result<bool, TransportError> {
+        self.inner.watch(sign)
     }
 }

@@ -1,0 +1,184 @@
+//! Clients whose calls one thread carries on: each is answered as it is alone.
+
+mod common;
+
+use common::clients::{IMPATIENT, SOON};
+use common::lossy::Lossy;
+use common::seeds;
+use common::serving::{LOCAL, SHARING, serve_shared, serve_tcp, service, shared, tcp};
+use std::sync::Arc;
+use std::time::Duration;
+use towpath_kv::When;
+use towpath_kv::client::{
+    Client, ClientConfig, ClientError, Many, SharedLink, SharedTransport, Told, Waiting, Watched,
+};
+use towpath_kv::limits::READ_BYTES;
+use towpath_kv::wire::{Ask, Failure};
+
+/// The number that all count up.
+const ALL: &[u8] = b"all";
+
+const ADD: Ask<'_> = Ask::Incr { key: ALL, by: 1 };
+
+/// Repeats nothing within the time of a test: what comes unseen is missed.
+const PATIENT: ClientConfig = ClientConfig {
+    repeat_after: Duration::from_secs(600),
+    repeat_least: None,
+    timeout: Duration::from_secs(600),
+};
+
+fn open(link: &Arc<SharedLink>) -> SharedTransport {
+    SharedTransport::open(link, Waiting::Polling).expect("room")
+}
+
+fn many<T: Watched>(
+    count: usize,
+    config: ClientConfig,
+    mut connect: impl FnMut(usize) -> T,
+) -> Many<T> {
+    let mut many = Many::new().expect("files");
+    for number in 0..count {
+        assert_eq!(many.add(Client::new(connect(number), config)), number);
+    }
+    many
+}
+
+/// What came of a call, whosever it was.
+fn next<T: Watched>(many: &mut Many<T>) -> (usize, Result<Told, ClientError>) {
+    many.wait(SOON).expect("the system tells").expect("in time")
+}
+
+/// Each adds one so many times; the sums that were told.
+fn count<T: Watched>(many: &mut Many<T>, times: usize) -> Vec<i64> {
+    let mut left = vec![times; many.len()];
+    let mut sums = Vec::new();
+    (0..many.len()).for_each(|number| assert!(many.start(number, ADD)));
+    while sums.len() < times * many.len() {
+        let (number, told) = next(many);
+        let Told::Sum(sum) = told.expect("in time") else { panic!("no sum") };
+        sums.push(sum);
+        left[number] -= 1;
+        if left[number] > 0 {
+            assert!(many.start(number, ADD));
+            assert!(!many.start(number, ADD), "one is under way");
+        }
+    }
+    assert!(many.wait(Duration::ZERO).expect("the system tells").is_none(), "nobody asks");
+    sums
+}
+
+/// Each sum once: no addition was left out, and none was made twice.
+fn assert_each_once(mut sums: Vec<i64>, over: &str) {
+    sums.sort_unstable();
+    assert!(sums.iter().copied().eq(1..=sums.len() as i64), "over {over}: {sums:?}");
+}
+
+#[test]
+fn all_clients_of_a_thread_have_a_call_under_way_and_each_is_answered() {
+    let (_server, addr) = serve_tcp(&service(), (LOCAL, 0).into());
+    let mut clients = many(200, PATIENT, |_| tcp(addr, Waiting::Polling));
+    assert_each_once(count(&mut clients, 20), "TCP");
+    let (_server, addr) = serve_shared(&service(), (LOCAL, 0).into());
+    let link = shared(addr);
+    let mut clients = many(SHARING.into(), PATIENT, |_| open(&link));
+    assert_each_once(count(&mut clients, 20), "a shared link");
+    let stats = (0..clients.len()).filter_map(|number| clients.client(number)).map(Client::stats);
+    assert!(stats.clone().all(|stats| stats.requests == 20 && stats.repeated == 0));
+}
+
+#[test]
+fn those_that_sleep_in_their_sockets_are_answered_as_well() {
+    let (_server, addr) = serve_tcp(&service(), (LOCAL, 0).into());
+    let mut clients = many(3, PATIENT, |_| tcp(addr, Waiting::Blocking));
+    assert_each_once(count(&mut clients, 5), "TCP");
+}
+
+#[test]
+fn what_is_lost_is_repeated_and_done_once_while_others_go_on() {
+    let mut totals = [(0, 0); 2];
+    let mut note = |over: usize, stats: towpath_kv::client::ClientStats| {
+        totals[over].0 += stats.repeated;
+        totals[over].1 += stats.renewed;
+    };
+    for seed in seeds(2) {
+        let lossy_seed = |number: usize| seed << 16 | number as u64;
+        let (_server, addr) = serve_tcp(&service(), (LOCAL, 0).into());
+        let mut clients = many(16, IMPATIENT, |number| {
+            Lossy::new(tcp(addr, Waiting::Polling), 0.05, lossy_seed(number))
+        });
+        assert_each_once(count(&mut clients, 40), "TCP");
+        (0..16).for_each(|number| note(0, clients.client(number).expect("added").stats()));
+        let (_server, addr) = serve_shared(&service(), (LOCAL, 0).into());
+        let link = shared(addr);
+        let mut clients =
+            many(16, IMPATIENT, |number| Lossy::new(open(&link), 0.05, lossy_seed(number)));
+        assert_each_once(count(&mut clients, 40), "a shared link");
+        (0..16).for_each(|number| note(1, clients.client(number).expect("added").stats()));
+    }
+    for (repeated, renewed) in totals {
+        assert!(repeated > 0 && renewed > 0, "{totals:?}");
+    }
+}
+
+#[test]
+fn they_find_a_server_that_was_away() {
+    // They hear that it went while nobody asks, or when somebody does.
+    for is_idle in [true, false] {
+        let service = service();
+        let (server, addr) = serve_tcp(&service, (LOCAL, 0).into());
+        let mut clients = many(5, PATIENT, |_| tcp(addr, Waiting::Polling));
+        let mut sums = count(&mut clients, 1);
+        server.stop().expect("no thread failed");
+        let pause = Duration::from_millis(20);
+        if is_idle {
+            assert!(clients.wait(pause).expect("the system tells").is_none());
+        }
+        assert!((0..5).all(|number| clients.start(number, ADD)));
+        assert!(clients.wait(pause).expect("the system tells").is_none());
+        let (_server, _) = serve_tcp(&service, addr);
+        for _ in 0..5 {
+            let Ok(Told::Sum(sum)) = next(&mut clients).1 else { panic!("no sum") };
+            sums.push(sum);
+        }
+        assert_each_once(sums, "TCP");
+        assert!((0..5).all(|number| clients.client(number).expect("added").stats().renewed > 0));
+    }
+}
+
+#[test]
+fn without_a_server_each_call_ends_when_its_time_is_over() {
+    let config = ClientConfig { timeout: Duration::from_millis(300), ..IMPATIENT };
+    let (server, addr) = serve_tcp(&service(), (LOCAL, 0).into());
+    let mut clients = many(4, config, |_| tcp(addr, Waiting::Polling));
+    server.stop().expect("no thread failed");
+    assert!((0..4).all(|number| clients.start(number, ADD)));
+    let mut found: Vec<usize> = (0..4)
+        .map(|_| {
+            let (number, told) = next(&mut clients);
+            assert!(matches!(told, Err(ClientError::TimedOut(_))), "{told:?}");
+            number
+        })
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, [0, 1, 2, 3]);
+}
+
+#[test]
+fn values_longer_than_what_is_read_at_a_time_come_whole() {
+    let (_server, addr) = serve_tcp(&service(), (LOCAL, 0).into());
+    let mut clients = many(4, PATIENT, |_| tcp(addr, Waiting::Polling));
+    for bytes in [READ_BYTES - 24, READ_BYTES, 2 * READ_BYTES - 24, 7 * READ_BYTES] {
+        let value = vec![9; bytes];
+        let set = Ask::Set { key: b"long", value: &value, when: When::Always, expire_ms: 0 };
+        assert!(clients.start(0, set));
+        assert!(matches!(next(&mut clients), (0, Ok(Told::Done))));
+        assert!((0..4).all(|number| clients.start(number, Ask::Get { key: b"long" })));
+        for _ in 0..4 {
+            assert_eq!(next(&mut clients).1.expect("in time"), Told::Value(value.clone()));
+        }
+    }
+    assert!(clients.start(3, Ask::Get { key: b"none" }));
+    let (number, told) = next(&mut clients);
+    assert!(number == 3 && matches!(told, Err(ClientError::Refused(Failure::NoKey))));
+    assert!(!clients.start(4, ADD), "there are four");
+}
