@@ -47,17 +47,26 @@ pub const SHARED_VALUE_BYTES_MAX: usize =
     SHARED_MESSAGE_BYTES_MAX as usize - REQUEST_HEADER_BYTES - KEY_BYTES_MAX;
 
 /// The endpoint of a client or a server, for links that so many clients share, each with a channel:
-/// these have less under way, and values of at most [`SHARED_VALUE_BYTES_MAX`] bytes.
+/// these have less under way, and values of at most [`SHARED_VALUE_BYTES_MAX`] bytes. Its buffers
+/// are enough for the clients of one link; [`shared_pools`] are for those of several.
 #[must_use]
 pub fn shared_config(config: EndpointConfig, clients: u16) -> EndpointConfig {
     let clients = clients.max(1);
-    let messages = 4 * usize::from(clients).max(64);
     config
         .quota_chunks(SHARED_QUOTA_CHUNKS)
         .whole_bytes_max(SHARED_MESSAGE_BYTES_MAX)
         .tune_links(move |link| link.channels_max(u32::from(clients)))
         .credit_total(SHARED_QUOTA_CHUNKS * u32::from(clients))
-        .send_pools(&[(256, messages), (4 << 10, messages), (64 << 10, 64)])
+        .send_pools(&shared_pools(clients.into()))
+}
+
+/// Buffers to send from, of an endpoint with so many clients on one shared link or on several: for
+/// the request of each, and those before it whose delivery is not known yet. With fewer, clients
+/// wait for each other's.
+#[must_use]
+pub fn shared_pools(clients: usize) -> [(usize, usize); 3] {
+    let messages = 4 * clients.max(64);
+    [(256, messages), (4 << 10, messages), (64 << 10, 64)]
 }
 
 fn config() -> EndpointConfig {

@@ -51,7 +51,9 @@ mod store;
 pub mod wire;
 pub mod workload;
 
-pub use channel::{SHARED_VALUE_BYTES_MAX, client_config, server_config, shared_config};
+pub use channel::{
+    SHARED_VALUE_BYTES_MAX, client_config, server_config, shared_config, shared_pools,
+};
 pub use execute::{Caller, OPTION_STORE_BYTES, Service};
 pub use once::Sessions;
 pub use store::{
