@@ -82,6 +82,19 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+/// What a box shows of values in rising order, whose quartiles are these: as whiskers it has the
+/// furthest values within one and a half times the range of the quartiles (Tukey's, without
+/// outliers).
+pub fn box_of(
+    mut values: impl DoubleEndedIterator<Item = f64> + Clone,
+    [lower, median, upper]: [f64; 3],
+) -> [f64; 5] {
+    let reach = 1.5 * (upper - lower);
+    let low = values.clone().find(|&value| value >= lower - reach);
+    let high = values.rfind(|&value| value <= upper + reach);
+    [low.unwrap_or(lower), lower, median, upper, high.unwrap_or(upper)]
+}
+
 /// One drawing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
@@ -93,4 +106,24 @@ pub struct Plot {
     pub y: Axis,
     /// What is in it.
     pub series: Vec<Series>,
+}
+
+impl Plot {
+    /// Boxes side by side, each named below it and made by [`box_of`].
+    #[must_use]
+    pub fn boxes(
+        title: String,
+        across: &'static str,
+        y: Axis,
+        boxes: impl IntoIterator<Item = (String, [f64; 5])>,
+    ) -> Self {
+        let place = |(place, (label, heights)): (usize, (String, [f64; 5]))| {
+            let x = place as f64 + 1.0;
+            Series { label, style: Style::Boxes, points: heights.map(|y| (x, y)).to_vec() }
+        };
+        let series: Vec<Series> = boxes.into_iter().enumerate().map(place).collect();
+        let ticks = series.iter().map(|series| (series.points[0].0, series.label.clone()));
+        let x = Axis::linear(across, "").range(0.4, series.len() as f64 + 0.6).ticks(ticks);
+        Self { title, x, y, series }
+    }
 }

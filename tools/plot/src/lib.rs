@@ -14,7 +14,7 @@ mod data;
 mod panel;
 mod pen;
 
-pub use data::{Axis, Plot, Scale, Series, Style};
+pub use data::{Axis, Plot, Scale, Series, Style, box_of};
 use pen::Pen;
 
 /// Around everything.
@@ -133,6 +133,33 @@ fn wrap(text: &str, chars: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whiskers_end_at_values_and_leave_outliers_out() {
+        let values = [0.0, 3.0, 4.0, 5.0, 6.0, 9.0, 30.0];
+        let found = box_of(values.into_iter(), [4.0, 5.0, 6.0]);
+        // Within 3 of the quartiles.
+        assert_eq!(found, [3.0, 4.0, 5.0, 6.0, 9.0]);
+        assert_eq!(box_of(std::iter::empty(), [1.0, 2.0, 3.0]), [1.0, 1.0, 2.0, 3.0, 3.0]);
+    }
+
+    #[test]
+    fn boxes_stand_side_by_side_above_their_names() {
+        let names = ["rc", "towpath-uc", "towpath-shared", "one-sided", "towpath-rc", "ud", "uc"];
+        let boxes = names.map(|name| (name.to_owned(), [1.0, 2.0, 3.0, 4.0, 5.0]));
+        let plot = Plot::boxes(String::new(), "transport", Axis::linear("y", ""), boxes);
+        let places: Vec<f64> = plot.series.iter().map(|series| series.points[0].0).collect();
+        assert_eq!(places, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+        // One of four panels is too narrow for their names in one row.
+        let svg = draw("", &[(); 4].map(|()| plot.clone()), &[]);
+        let row_of = |name: &str| {
+            let before = svg.split(&format!("class=\"tick\">{name}<")).next().expect("there");
+            let y = before.rsplit("y=\"").next().expect("there");
+            y.split('"').next().expect("there").to_owned()
+        };
+        assert_ne!(row_of("towpath-uc"), row_of("towpath-shared"));
+        assert_eq!(row_of("towpath-uc"), row_of("rc"));
+    }
 
     #[test]
     fn a_box_has_whiskers_and_its_quartiles_apart() {

@@ -18,6 +18,13 @@ const INSET: (f64, f64, f64, f64) = (62.0, 22.0, 28.0, 52.0);
 /// Pixels from one dot of a line to the next, at least; without room for that it has none.
 const DOT_GAP_MIN: f64 = 10.0;
 
+/// Rows of text below the axis across, and from one to the next.
+const TICK_ROWS: usize = 2;
+const TICK_ROW: f64 = 12.0;
+
+/// A character of that text is about so wide.
+const TICK_CHAR: f64 = 6.0;
+
 /// Of a bar, on the axis across.
 const BAR_WIDTH: f64 = 0.2;
 
@@ -40,10 +47,12 @@ pub(crate) fn draw(
     let at_x = |place: f64| x0 + place * (x1 - x0);
     let at_y = |place: f64| y0 + place * (y1 - y0);
     pen.text(x0, y1 - 10.0, "start", "panel", &plot.title);
+    let mut rows = [f64::NEG_INFINITY; TICK_ROWS];
     for (value, text) in &across.marks {
         if let Some(x) = across.place(*value).map(at_x) {
             pen.line((x, y0), (x, y1), GRID, 1.0);
-            pen.text(x, y0 + 16.0, "middle", "tick", text);
+            let below = row_for(&mut rows, x, text) as f64 * TICK_ROW;
+            pen.text(x, y0 + 15.0 + below, "middle", "tick", text);
         }
     }
     for (value, text) in &upwards.marks {
@@ -54,7 +63,7 @@ pub(crate) fn draw(
     }
     pen.line((x0, y0), (x1, y0), FRAME, 1.0);
     pen.line((x0, y0), (x0, y1), FRAME, 1.0);
-    pen.text((x0 + x1) / 2.0, y0 + 36.0, "middle", "label", &name(&plot.x));
+    pen.text((x0 + x1) / 2.0, y0 + 42.0, "middle", "label", &name(&plot.x));
     pen.text_up(left + 14.0, (y0 + y1) / 2.0, "label", &name(&plot.y));
     for series in &plot.series {
         let colour = legend.colour(series);
@@ -99,6 +108,14 @@ pub(crate) fn draw(
             }
         }
     }
+}
+
+/// The first row in which a text around `x` does not touch the one before; else the last.
+fn row_for(rows: &mut [f64; TICK_ROWS], x: f64, text: &str) -> usize {
+    let half = text.chars().count() as f64 * TICK_CHAR / 2.0;
+    let row = rows.iter().position(|&end| end <= x - half).unwrap_or(TICK_ROWS - 1);
+    rows[row] = x + half;
+    row
 }
 
 fn name(axis: &Axis) -> String {

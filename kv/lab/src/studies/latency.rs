@@ -7,8 +7,8 @@ use super::shown::{claim, line, notes, outcomes, over_clients, plain, us};
 use super::thesis;
 use crate::model::{Outcome, Program, Transport, Waiting};
 use towpath_lab::studies::{
-    Axis, Cell, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study,
-    StudyError, Style, Table,
+    Axis, Cell, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Study, StudyError,
+    Table, box_of,
 };
 
 pub(super) const STUDY: Study = Study {
@@ -154,28 +154,13 @@ fn plots(
     plots
 }
 
-/// Boxes as matplotlib draws them, without outliers: whiskers to the furthest value within one
-/// and a half times the range of the quartiles.
 fn boxes_of(rows: &[&&Row], title: String) -> Plot {
-    let each = rows.iter().enumerate().map(|(place, row)| {
-        let at = |share| row.outcome.quantile_us(share);
-        let (lower, median, upper) = (at(0.25), at(0.5), at(0.75));
-        let reach = 1.5 * (upper - lower);
-        let us = || row.outcome.latencies.iter().map(|&ns| f64::from(ns) / 1e3);
-        let low = us().find(|&us| us >= lower - reach).unwrap_or(lower);
-        let high = us().rev().find(|&us| us <= upper + reach).unwrap_or(upper);
-        let x = place as f64 + 1.0;
-        let points = [low, lower, median, upper, high].map(|y| (x, y)).to_vec();
-        Series { label: row.transport.word().to_owned(), style: Style::Boxes, points }
+    let each = rows.iter().map(|row| {
+        let us = row.outcome.latencies.iter().map(|&ns| f64::from(ns) / 1e3);
+        let quartiles = [0.25, 0.5, 0.75].map(|share| row.outcome.quantile_us(share));
+        (row.transport.word().to_owned(), box_of(us, quartiles))
     });
-    let ticks = rows.iter().enumerate();
-    let ticks = ticks.map(|(place, row)| (place as f64 + 1.0, row.transport.word().to_owned()));
-    Plot {
-        title,
-        x: Axis::linear("transport", "").range(0.4, rows.len() as f64 + 0.6).ticks(ticks),
-        y: Axis::linear("latency", "us"),
-        series: each.collect(),
-    }
+    Plot::boxes(title, "transport", Axis::linear("latency", "us"), each)
 }
 
 fn claims(rows: &[Row], program: Program) -> Vec<Claim> {

@@ -59,7 +59,7 @@ pub use param::{Kind, Level, Param, ParamError, Params, Value};
 pub use report::{Cell, Claim, Column, Demand, Format, Report, RunTrace, Table};
 pub use runner::{Progress, Runner};
 pub use runs::RunEnd;
-pub use towpath_plot::{Axis, Plot, Scale, Series, Style};
+pub use towpath_plot::{Axis, Plot, Scale, Series, Style, box_of};
 
 /// A question, how it is asked, and where it was asked before.
 #[derive(Debug)]
