@@ -1,4 +1,4 @@
-//! The process of the clients: a thread each, one operation at a time.
+//! The process of the clients, each with one operation at a time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,13 +11,15 @@ use serde::{Deserialize, Serialize};
 use towpath_kv::client::{
     Client, ClientConfig, ClientError, TcpTransport, TransportError, Waiting,
 };
-use towpath_kv::workload::{Client as Draws, Mix, Workload, key_name};
+use towpath_kv::workload::{Mix, Workload, key_name};
+use towpath_lab::studies::box_of;
 use towpath_sim::{FaultControl, FaultPlan};
 
 use super::connect::{CONNECT_TIMEOUT, Connector};
 use super::phases::Phases;
-use super::task::{Asker, Counted, Task, fill};
+use super::task::{Counted, Task, fill};
 use super::way::{Load, Way};
+use super::worker::Worker;
 use crate::bench::load::say;
 use crate::bench::process;
 use crate::child::end_with_parent;
@@ -54,6 +56,9 @@ pub(crate) struct ClientArgs {
     loss: f64,
     #[arg(long)]
     clients: usize,
+    /// Threads at most, where clients may share them.
+    #[arg(long)]
+    threads: usize,
     #[arg(long)]
     records: u64,
     #[arg(long)]
@@ -106,6 +111,8 @@ pub(crate) struct Did {
     pub(super) deviation_us: f64,
     /// By [`SHARES`].
     pub(super) latency_us: Vec<f64>,
+    /// By [`box_of`].
+    pub(super) box_us: [f64; 5],
     pub(super) client: Used,
     pub(super) server: Used,
 }
@@ -157,10 +164,10 @@ pub(crate) fn run(args: &ClientArgs) -> Result<(), LoadError> {
     let plan = Plan::of(args)?;
     // It is gone before anything is measured: a server that polls for it would be slower.
     filler(args, |filler| fill(filler, plan.load, args.numbers()).map_err(LoadError::Fill))?;
-    let (mut did, tasks) = work(args, &plan)?;
+    let (mut did, workers) = work(args, &plan)?;
     did.lost = plan.faults.counters().lost();
     if plan.load == Load::Count {
-        did.wrong += filler(args, |filler| wrong(filler, &tasks).map_err(LoadError::Sum))?;
+        did.wrong += filler(args, |filler| wrong(filler, &workers).map_err(LoadError::Sum))?;
     }
     Ok(say(&did)?)
 }
@@ -200,31 +207,49 @@ impl Plan {
         })
     }
 
-    fn tasks(&self, args: &ClientArgs) -> Result<Vec<Task>, LoadError> {
-        let mut tasks = Vec::new();
-        let mut connector = Connector::new(self.way, self.server, self.waiting, &self.faults);
-        for number in 0..args.clients {
+    /// The task of one client.
+    fn task(&self, args: &ClientArgs, number: usize) -> Task {
+        let (number, of) = (number as u64, args.clients as u64);
+        let share = args.operations / of + u64::from(number < args.operations % of);
+        Task::new(self.workload.client(number), self.load, (number, share))
+    }
+
+    /// All threads with their clients, which are connected.
+    fn workers(&self, args: &ClientArgs) -> Result<Vec<Worker>, LoadError> {
+        let mut workers = Vec::new();
+        let mut connector =
+            Connector::new(self.way, self.server, self.waiting, &self.faults, args.clients);
+        let seed = |number| args.seed.wrapping_mul(0x1_0000).wrapping_add(number as u64);
+        let failed = |number| {
             let of = args.clients;
-            let seed = args.seed.wrapping_mul(0x1_0000).wrapping_add(number as u64);
-            let connected = connector.connect(seed);
-            let connected = connected.map_err(|source| LoadError::Connect {
-                number: number + 1,
-                of,
-                source,
-            })?;
-            let client = Asker::new(connected, self.way.client_config());
-            let draws: Draws = self.workload.client(number as u64);
-            let share = args.operations / of as u64
-                + u64::from((number as u64) < args.operations % of as u64);
-            let took = Histogram::new_with_bounds(LATENCY_NS[0], LATENCY_NS[1], DIGITS)?;
-            tasks.push(Task::new(client, draws, self.load, (number as u64, share), took));
+            move |source| LoadError::Connect { number: number + 1, of, source }
+        };
+        let share = self.way.shares_threads() && args.clients > args.threads;
+        for number in 0..args.clients {
+            let task = self.task(args, number);
+            if !share {
+                let asker = connector.asker(seed(number)).map_err(failed(number))?;
+                workers.push(Worker::of_one(asker, task, histogram()?));
+                continue;
+            }
+            if workers.len() < args.threads {
+                workers.push(Worker::of_several(self.waiting, histogram()?)?);
+            }
+            let link = connector.watched(seed(number), Waiting::Polling);
+            let link = link.map_err(failed(number))?;
+            let config = self.way.client_config();
+            workers[number % args.threads].add(link, config, task);
         }
-        Ok(tasks)
+        Ok(workers)
     }
 }
 
-fn work(args: &ClientArgs, plan: &Plan) -> Result<(Did, Vec<Task>), LoadError> {
-    let mut tasks = plan.tasks(args)?;
+fn histogram() -> Result<Histogram<u64>, CreationError> {
+    Histogram::new_with_bounds(LATENCY_NS[0], LATENCY_NS[1], DIGITS)
+}
+
+fn work(args: &ClientArgs, plan: &Plan) -> Result<(Did, Vec<Worker>), LoadError> {
+    let mut workers = plan.workers(args)?;
     let phases = Phases::default();
     let most = Duration::from_millis(args.most_ms);
     let pid = std::process::id();
@@ -232,18 +257,20 @@ fn work(args: &ClientArgs, plan: &Plan) -> Result<(Did, Vec<Task>), LoadError> {
         Ok([Used::until_now(pid)?, Used::until_now(args.server_pid)?])
     };
     let [client, server] = thread::scope(|scope| {
-        let start = |task| {
+        let start = |worker| {
             let phases = &phases;
-            let client = move || {
-                if phases.begins() {
-                    Task::run(task, most);
-                    // It is looked at what all threads used.
-                    phases.end();
+            let run = move || {
+                if !phases.begins() {
+                    return Ok(());
                 }
+                let ran = Worker::run(worker, most);
+                // It is looked at what all threads used.
+                phases.end();
+                ran
             };
-            thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, client)
+            thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run)
         };
-        let started = tasks.iter_mut().map(start).collect::<io::Result<Vec<_>>>();
+        let started = workers.iter_mut().map(start).collect::<io::Result<Vec<_>>>();
         let measure = || -> Result<[Used; 2], LoadError> {
             let started = started?;
             let before = used()?;
@@ -251,41 +278,45 @@ fn work(args: &ClientArgs, plan: &Plan) -> Result<(Did, Vec<Task>), LoadError> {
             phases.ended(started.len());
             let after = used()?;
             phases.leave();
-            let all_ended = started.into_iter().all(|thread| thread.join().is_ok());
-            let used = [0, 1].map(|at| after[at].since(before[at]));
-            all_ended.then_some(used).ok_or(LoadError::Panicked)
+            for thread in started {
+                thread.join().map_err(|_| LoadError::Panicked)??;
+            }
+            Ok([0, 1].map(|at| after[at].since(before[at])))
         };
         let measured = measure();
         phases.leave();
         measured
     })?;
-    let mut took = Histogram::<u64>::new_with_bounds(LATENCY_NS[0], LATENCY_NS[1], DIGITS)?;
-    let mut did = Did { seconds: span(&tasks), client, server, ..Did::default() };
-    for task in &mut tasks {
+    let mut took = histogram()?;
+    let mut did = Did { seconds: span(&workers), client, server, ..Did::default() };
+    for worker in &mut workers {
         // Both have the same bounds.
-        let _ = took.add(task.took());
-        did.done += task.done();
-        did.wrong += task.wrong();
-        did.counted.add(&task.counted());
+        let _ = took.add(worker.took());
+        did.done += worker.tasks().iter().map(Task::done).sum::<u64>();
+        did.wrong += worker.tasks().iter().map(Task::wrong).sum::<u64>();
+        did.counted.add(&worker.counted());
     }
     (did.mean_us, did.deviation_us) = (took.mean() / 1e3, took.stdev() / 1e3);
     let at_most = |share| took.value_at_quantile(f64::from(share) / 1e3) as f64 / 1e3;
     did.latency_us = SHARES.map(at_most).to_vec();
-    Ok((did, tasks))
+    let values: Vec<f64> =
+        took.iter_recorded().map(|value| value.value_iterated_to() as f64 / 1e3).collect();
+    did.box_us = box_of(values.into_iter(), [250, 500, 750].map(at_most));
+    Ok((did, workers))
 }
 
-/// From the first client's begin to the last one's end, in seconds.
-fn span(tasks: &[Task]) -> f64 {
-    let ran = || tasks.iter().filter_map(Task::ran);
+/// From the first thread's begin to the last one's end, in seconds.
+fn span(workers: &[Worker]) -> f64 {
+    let ran = || workers.iter().filter_map(Worker::ran);
     let (begin, end) = (ran().map(|ran| ran.0).min(), ran().map(|ran| ran.1).max());
     begin.zip(end).map_or(0.0, |(begin, end)| (end - begin).as_secs_f64())
 }
 
 /// Operations that were done twice or never, by what each client's number has in the end.
-fn wrong(client: &mut Client<TcpTransport>, tasks: &[Task]) -> Result<u64, ClientError> {
+fn wrong(client: &mut Client<TcpTransport>, workers: &[Worker]) -> Result<u64, ClientError> {
     let (mut wrong, mut name) = (0, String::new());
-    for (key, task) in tasks.iter().enumerate() {
-        key_name(Mix::Study, key as u64, &mut name);
+    for task in workers.iter().flat_map(Worker::tasks) {
+        key_name(Mix::Study, task.number(), &mut name);
         // Nothing is added: it is read as a number.
         wrong += task.off(client.incr(name.as_bytes(), 0)?);
     }

@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_kv::client::{
-    ChannelTransport, RawClientConfig, RawTransport, Reads, SharedLink, SharedTransport,
-    TcpTransport, Transport, TransportError, Waiting,
+    ChannelTransport, Client, OneSided, RawClientConfig, RawTransport, Reads, SharedLink,
+    SharedTransport, TcpTransport, Transport, TransportError, Waiting, Watched,
 };
 use towpath_kv::raw::RawKind;
-use towpath_kv::{client_config, shared_config};
+use towpath_kv::{client_config, shared_config, shared_pools};
 use towpath_sim::{FaultControl, FaultLink};
 use towpath_transport::{CarrierChoice, Endpoint, EndpointError, EndpointHandle};
 
 use super::way::{SHARING, Way};
+use super::worker::Asker;
 use crate::random::random;
 
 /// How long a connection may take to be made: many are made at once.
@@ -27,14 +28,6 @@ const TURN: Duration = Duration::from_millis(1);
 /// A NIC in userspace that loses packets on purpose.
 type Device = RoceDevice<FaultLink<UdpLink>>;
 
-/// One client's connection.
-pub(super) enum Connected {
-    /// All is asked.
-    Asks(Box<dyn Transport>),
-    /// What the server granted is read.
-    Reads(Box<dyn Reads>),
-}
-
 /// Makes connections to one server.
 pub(super) struct Connector {
     pub(super) way: Way,
@@ -42,6 +35,8 @@ pub(super) struct Connector {
     pub(super) waiting: Waiting,
     /// What the devices of all clients lose.
     pub(super) faults: FaultControl,
+    /// In all.
+    clients: usize,
     shared: Option<(EndpointHandle, Arc<SharedLink>)>,
     /// Clients on the last of the links that clients share.
     sharing: u16,
@@ -64,27 +59,41 @@ impl Connector {
         server: SocketAddr,
         waiting: Waiting,
         faults: &FaultControl,
+        clients: usize,
     ) -> Self {
-        Self { way, server, waiting, faults: faults.clone(), shared: None, sharing: 0 }
+        Self { clients, way, server, waiting, faults: faults.clone(), shared: None, sharing: 0 }
     }
 
-    /// One client's connection; what is random of it comes from the seed.
-    pub(super) fn connect(&mut self, seed: u64) -> Result<Connected, TransportError> {
-        Ok(match self.way {
-            Way::Tcp => Connected::Asks(Box::new(TcpTransport::connect(
-                self.server,
-                self.waiting,
-                CONNECT_TIMEOUT,
-            )?)),
-            Way::Rc => Connected::Asks(Box::new(self.raw(RawKind::Rc, seed)?)),
-            Way::Uc => Connected::Asks(Box::new(self.raw(RawKind::Uc, seed)?)),
-            Way::Ud => Connected::Asks(Box::new(self.raw(RawKind::Ud, seed)?)),
-            Way::TowpathUc => Connected::Asks(Box::new(self.channel(CarrierChoice::Uc, seed)?)),
-            Way::TowpathRc => Connected::Asks(Box::new(self.channel(CarrierChoice::Rc, seed)?)),
-            Way::TowpathTcp => Connected::Asks(Box::new(self.channel(CarrierChoice::Tcp, seed)?)),
-            Way::TowpathShared => Connected::Asks(Box::new(self.share(seed)?)),
-            Way::OneSided => Connected::Reads(Box::new(self.granted(seed)?)),
-        })
+    /// A client that has a thread of its own; what is random of it comes from the seed.
+    pub(super) fn asker(&mut self, seed: u64) -> Result<Asker, TransportError> {
+        let config = self.way.client_config();
+        let transport: Box<dyn Transport> = match self.way {
+            Way::Tcp | Way::TowpathShared => self.watched(seed, self.waiting)?,
+            Way::Rc => Box::new(self.raw(RawKind::Rc, seed)?),
+            Way::Uc => Box::new(self.raw(RawKind::Uc, seed)?),
+            Way::Ud => Box::new(self.raw(RawKind::Ud, seed)?),
+            Way::TowpathUc => Box::new(self.channel(CarrierChoice::Uc, seed)?),
+            Way::TowpathRc => Box::new(self.channel(CarrierChoice::Rc, seed)?),
+            Way::TowpathTcp => Box::new(self.channel(CarrierChoice::Tcp, seed)?),
+            Way::OneSided => {
+                let granted = Box::new(self.granted(seed)?);
+                return Ok(Asker::OneSided(OneSided::new(granted, config)));
+            }
+        };
+        Ok(Asker::Plain(Client::new(transport, config)))
+    }
+
+    /// A connection of a client that shares its thread with others, where that may be.
+    pub(super) fn watched(
+        &mut self,
+        seed: u64,
+        waiting: Waiting,
+    ) -> Result<Box<dyn Watched>, TransportError> {
+        match self.way {
+            Way::Tcp => Ok(Box::new(TcpTransport::connect(self.server, waiting, CONNECT_TIMEOUT)?)),
+            Way::TowpathShared => Ok(Box::new(self.share(seed, waiting)?)),
+            _ => Err(failed(format!("a client over {} has a thread", self.way.word()))),
+        }
     }
 
     fn raw(&self, kind: RawKind, seed: u64) -> Result<RawTransport<Device>, TransportError> {
@@ -118,14 +127,15 @@ impl Connector {
         Ok(transport)
     }
 
-    fn share(&mut self, seed: u64) -> Result<SharedTransport, TransportError> {
+    fn share(&mut self, seed: u64, waiting: Waiting) -> Result<SharedTransport, TransportError> {
         let (endpoint, link) = match self.shared.take() {
             Some((endpoint, link)) if self.sharing < SHARING => (endpoint, link),
             before => {
                 let endpoint = match before {
                     Some((endpoint, _)) => endpoint,
                     None => {
-                        let config = shared_config(client_config(), SHARING);
+                        let pools = shared_pools(self.clients.max(SHARING.into()));
+                        let config = shared_config(client_config(), SHARING).send_pools(&pools);
                         let faults = self.faults.clone();
                         let make = move || device(seed, &faults);
                         EndpointHandle::spawn(make, config.carrier(CarrierChoice::Uc))
@@ -138,7 +148,7 @@ impl Connector {
             }
         };
         self.sharing += 1;
-        let opened = SharedTransport::open(&link, self.waiting);
+        let opened = SharedTransport::open(&link, waiting);
         self.shared = Some((endpoint, link));
         opened
     }

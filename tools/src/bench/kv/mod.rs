@@ -6,10 +6,11 @@
 //! | `way` | what carries requests, and what is asked |
 //! | `world` | the processes of one point, and what was seen |
 //! | `server` | the process of the server |
-//! | `client` | the process of the clients, a thread each |
+//! | `client` | the process of the clients |
 //! | `connect` | how they connect |
 //! | `phases` | when all begin together, and leave |
-//! | `task` | one client: its operations, one after the other |
+//! | `worker` | one thread of it: one client, or several |
+//! | `task` | what one client asks, one operation after the other |
 //! | `report` | tables, plots and targets; `paper` has the numbers of the study that asked first |
 
 mod client;
@@ -20,6 +21,7 @@ mod report;
 mod server;
 mod task;
 mod way;
+mod worker;
 mod world;
 
 pub(crate) use client::{ClientArgs, LoadError, run as run_client};
@@ -30,7 +32,7 @@ use std::time::Duration;
 use towpath_lab::studies::{Clock, Kind, Param, Params, Report, Runner, Study, StudyError};
 
 use super::links::rounds::in_turn;
-use way::{Load, Way};
+use way::{ALONE_MAX, Load, Way};
 use world::{Point, Seen};
 
 /// All, in the order in which they are listed.
@@ -43,7 +45,18 @@ pub const THROUGHPUT: Study = Study {
     mirrors: "J. E. Troost, Scalability of RDMA transportation types in a Key Value store \
               application (2021), figures 4.1 and 4.2, table 4.1",
     clock: Clock::Machine,
-    params: &[WAYS, WAITING, CLIENTS, MIX, WORKERS, RECORDS, OPERATIONS, SECONDS, ROUNDS],
+    params: &[
+        WAYS,
+        WAITING,
+        CLIENTS,
+        CLIENT_THREADS,
+        MIX,
+        WORKERS,
+        RECORDS,
+        OPERATIONS,
+        SECONDS,
+        ROUNDS,
+    ],
     run: |params, runner| run(&THROUGHPUT, params, runner, report::throughput),
 };
 
@@ -53,7 +66,18 @@ pub const LATENCY: Study = Study {
     what: "how long one operation takes by each transport: percentiles, distribution, boxes",
     mirrors: "the same, figures 4.3 to 4.8, tables 4.2 and 4.3",
     clock: Clock::Machine,
-    params: &[WAYS, WAITING, FEW_CLIENTS, MIX, WORKERS, RECORDS, OPERATIONS, SECONDS, ROUNDS],
+    params: &[
+        WAYS,
+        WAITING,
+        FEW_CLIENTS,
+        CLIENT_THREADS,
+        MIX,
+        WORKERS,
+        RECORDS,
+        OPERATIONS,
+        SECONDS,
+        ROUNDS,
+    ],
     run: |params, runner| run(&LATENCY, params, runner, report::latency),
 };
 
@@ -63,7 +87,18 @@ pub const SWITCHES: Study = Study {
     what: "how often the server and its clients leave a processor for each operation",
     mirrors: "the same, table 4.4",
     clock: Clock::Machine,
-    params: &[WAYS, WAITING, FEW_CLIENTS, MIX, WORKERS, RECORDS, OPERATIONS, SECONDS, ROUNDS],
+    params: &[
+        WAYS,
+        WAITING,
+        FEW_CLIENTS,
+        CLIENT_THREADS,
+        MIX,
+        WORKERS,
+        RECORDS,
+        OPERATIONS,
+        SECONDS,
+        ROUNDS,
+    ],
     run: |params, runner| run(&SWITCHES, params, runner, report::switches),
 };
 
@@ -73,7 +108,17 @@ pub const LOSS: Study = Study {
     what: "operations a second while packets are lost, and whether each is done exactly once",
     mirrors: "",
     clock: Clock::Machine,
-    params: &[LOST_WAYS, ONE_WAITING, LOSS_CLIENTS, LOSSES, WORKERS, OPERATIONS, SECONDS, ROUNDS],
+    params: &[
+        LOST_WAYS,
+        ONE_WAITING,
+        LOSS_CLIENTS,
+        CLIENT_THREADS,
+        LOSSES,
+        WORKERS,
+        OPERATIONS,
+        SECONDS,
+        ROUNDS,
+    ],
     run: |params, runner| run(&LOSS, params, runner, report::loss),
 };
 
@@ -88,6 +133,7 @@ pub const WORKLOADS: Study = Study {
         WAYS,
         ONE_WAITING,
         LOSS_CLIENTS,
+        CLIENT_THREADS,
         MIXES,
         WORKERS,
         RECORDS,
@@ -135,16 +181,26 @@ const ONE_WAITING: Param = Param { many: false, defaults: ["sleep"; 3], ..WAITIN
 
 const CLIENTS: Param = Param {
     name: "clients",
-    what: "Clients, a thread each, one operation at a time",
+    what: "Clients, one operation at a time",
     unit: "clients",
     kind: Kind::Count(1..=10_000),
     many: true,
-    defaults: ["1,8", "1,2,8,32,70", "1,2,5,10,15,20,32,40,50,60,70"],
+    defaults: ["1,8", "1,2,8,32,70", "1,2,5,10,15,20,32,40,50,60,70,1000,10000"],
 };
 
 const FEW_CLIENTS: Param = Param { defaults: ["5", "5,32,60", "5,32,60"], ..CLIENTS };
 
 const LOSS_CLIENTS: Param = Param { many: false, defaults: ["8", "16", "32"], ..CLIENTS };
+
+const CLIENT_THREADS: Param = Param {
+    name: "client-threads",
+    what: "Threads of the clients: where there are more clients over tcp or towpath-shared, each \
+           thread has several; over others each client has its own",
+    unit: "threads",
+    kind: Kind::Count(1..=10_000),
+    many: false,
+    defaults: ["70"; 3],
+};
 
 const LOSSES: Param = Param {
     name: "losses",
@@ -253,12 +309,33 @@ fn run(
     runner: &Runner<'_>,
     tell: Tell,
 ) -> Result<Report, StudyError> {
-    let points = points(study, params);
+    let (points, left_out): (Vec<Point>, Vec<Point>) =
+        points(study, params).into_iter().partition(|point| point.way.has_room_for(point.clients));
     let seen = in_turn(params, runner, &points, |point| {
         let seen = point.measure(runner);
         seen.map_err(|error| StudyError::run(point.to_string(), error))?.ok_or(StudyError::Stopped)
     })?;
-    Ok(tell(params, &points, &seen))
+    let mut report = tell(params, &points, &seen);
+    report.notes.extend(left_out_note(&left_out));
+    Ok(report)
+}
+
+/// Says what was not measured, and why.
+fn left_out_note(points: &[Point]) -> Option<String> {
+    let mut words: Vec<String> = Vec::new();
+    for point in points {
+        let word = format!("{} x {}", point.way.word(), point.clients);
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    (!words.is_empty()).then(|| {
+        format!(
+            "Not run: {}. Each of these clients has a thread, a device and some 20 files of its \
+             own, and one process at most {ALONE_MAX} of them.",
+            words.join(", ")
+        )
+    })
 }
 
 /// Each of what is compared with each other.
@@ -282,6 +359,7 @@ fn points(study: &Study, params: &Params) -> Vec<Point> {
                             load,
                             loss,
                             clients: clients as usize,
+                            client_threads: params.count(CLIENT_THREADS.name) as usize,
                             workers: params.count(WORKERS.name) as usize,
                             records: if has(RECORDS.name) { params.count(RECORDS.name) } else { 1 },
                             operations: params.count(OPERATIONS.name),

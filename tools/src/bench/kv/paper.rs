@@ -8,6 +8,9 @@ use super::world::Point;
 /// Clients at which the ratios are its peaks.
 pub(super) const PEAK_CLIENTS: usize = 32;
 
+/// The most of its clients.
+pub(super) const MOST_CLIENTS: usize = 70;
+
 /// Operations of each of its runs.
 const OPERATIONS: f64 = 10e6;
 

@@ -1,15 +1,14 @@
-//! One client: its operations, one after the other, and how long each took.
+//! What one client asks, one operation after the other, and what it makes of the answers.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use towpath_kv::client::{
-    Client, ClientConfig, ClientError, ClientStats, OneSided, Reads, Transport,
-};
-use towpath_kv::workload::{Client as Draws, Kind, Mix, key_name};
+use towpath_kv::When;
+use towpath_kv::client::{Client, ClientError, ClientStats, Told, Transport};
+use towpath_kv::wire::{Ask, Failure, WireError};
+use towpath_kv::workload::{Client as Draws, Kind, Mix, Task as Drawn, key_name};
 
-use super::connect::Connected;
 use super::way::Load;
 
 /// Bytes at the beginning of a value that say which key it is of.
@@ -34,6 +33,9 @@ pub(crate) struct Counted {
     pub(super) read_alone: u64,
 }
 
+/// What a client has asked, and how many reads needed no request.
+pub(super) type Asked = (ClientStats, u64);
+
 impl Counted {
     pub(super) fn add(&mut self, other: &Self) {
         self.refused += other.refused;
@@ -46,70 +48,37 @@ impl Counted {
     }
 }
 
-/// What a client asks through.
-pub(super) enum Asker {
-    Plain(Client<Box<dyn Transport>>),
-    OneSided(OneSided<Box<dyn Reads>>),
-}
-
-impl Asker {
-    pub(super) fn new(connected: Connected, config: ClientConfig) -> Self {
-        match connected {
-            Connected::Asks(transport) => Self::Plain(Client::new(transport, config)),
-            Connected::Reads(transport) => Self::OneSided(OneSided::new(transport, config)),
-        }
-    }
-
-    fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
-        match self {
-            Self::Plain(client) => client.get(key),
-            Self::OneSided(client) => client.get(key),
-        }
-    }
-
-    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), ClientError> {
-        match self {
-            Self::Plain(client) => client.set(key, value),
-            Self::OneSided(client) => client.client().set(key, value),
-        }
-    }
-
-    fn incr(&mut self, key: &[u8]) -> Result<i64, ClientError> {
-        match self {
-            Self::Plain(client) => client.incr(key, 1),
-            Self::OneSided(client) => client.client().incr(key, 1),
-        }
-    }
-
-    /// What was asked, and how often nothing had to be.
-    fn stats(&mut self) -> (ClientStats, u64) {
-        match self {
-            Self::Plain(client) => (client.stats(), 0),
-            Self::OneSided(client) => (client.client().stats(), client.stats().found),
-        }
-    }
-}
-
-/// One client.
+/// One client's operations.
 pub(super) struct Task {
-    client: Asker,
     draws: Draws,
     load: Load,
     /// Its own, and the key of the number that it counts up.
     number: u64,
-    /// Operations that it is to do.
-    share: u64,
-    took: Histogram<u64>,
+    /// Operations that it is to begin.
+    left: u64,
+    /// The one that is under way.
+    now: Option<Operation>,
+    done: u64,
     counted: Counted,
     /// What its number is, and by how much more it may be: what nobody answered may be done.
     sum: i64,
     in_doubt: i64,
     wrong: u64,
-    /// Of connecting, before it began.
-    before: ClientStats,
-    ran: Option<(Instant, Instant)>,
     name: String,
     value: Vec<u8>,
+}
+
+struct Operation {
+    begin: Instant,
+    step: Step,
+}
+
+/// What is asked now.
+#[derive(Clone, Copy)]
+enum Step {
+    Count,
+    Read(Drawn),
+    Write(Drawn),
 }
 
 /// Puts all records.
@@ -148,61 +117,121 @@ impl Load {
 }
 
 impl Task {
-    pub(super) fn new(
-        client: Asker,
-        draws: Draws,
-        load: Load,
-        (number, share): (u64, u64),
-        took: Histogram<u64>,
-    ) -> Self {
-        let (counted, name, value, before, ran) = Default::default();
-        let (sum, in_doubt, wrong) = (0, 0, 0);
-        Self {
-            client,
-            draws,
-            load,
-            number,
-            share,
-            took,
-            counted,
-            sum,
-            in_doubt,
-            wrong,
-            before,
-            ran,
-            name,
-            value,
-        }
+    /// The task of a client by its number, which has so many operations to do.
+    pub(super) fn new(draws: Draws, load: Load, (number, share): (u64, u64)) -> Self {
+        let (counted, name, value, now) = Default::default();
+        let (done, sum, in_doubt, wrong, left) = (0, 0, 0, 0, share);
+        Self { draws, load, number, left, now, done, counted, sum, in_doubt, wrong, name, value }
     }
 
-    /// Does its share, but not for longer than `most`.
-    pub(super) fn run(&mut self, most: Duration) {
-        self.before = self.client.stats().0;
-        let first = Instant::now();
-        let mut begin = first;
-        for _ in 0..self.share {
-            if begin - first >= most {
-                break;
+    /// Begins the next operation; false where all are done.
+    pub(super) fn begin(&mut self, begin: Instant) -> bool {
+        let Some(left) = self.left.checked_sub(1) else { return false };
+        self.left = left;
+        let step = match self.load {
+            Load::Count => {
+                key_name(Mix::Study, self.number, &mut self.name);
+                Step::Count
             }
-            let done = self.one();
-            let end = Instant::now();
-            match done {
-                // The bounds are those of the longest timeout.
-                Ok(()) => self.took.saturating_record((end - begin).as_nanos() as u64),
-                Err(ClientError::Refused(_)) => self.counted.refused += 1,
-                Err(_) => {
-                    self.counted.unknown += 1;
-                    self.in_doubt += 1;
+            Load::Mix(mix) => {
+                let drawn = self.draws.next_task();
+                key_name(mix, drawn.key, &mut self.name);
+                match drawn.kind {
+                    Kind::Read | Kind::ReadModifyWrite => Step::Read(drawn),
+                    Kind::Update | Kind::Insert => self.write(drawn),
                 }
             }
-            begin = end;
-        }
-        self.ran = Some((first, begin));
+        };
+        self.now = Some(Operation { begin, step });
+        true
     }
 
-    /// When it began, and when it ended.
-    pub(super) fn ran(&self) -> Option<(Instant, Instant)> {
-        self.ran
+    fn write(&mut self, drawn: Drawn) -> Step {
+        self.draws.value(&mut self.value);
+        mark(&mut self.value, drawn.key);
+        Step::Write(drawn)
+    }
+
+    /// What the operation that is under way asks now; none where none is.
+    pub(super) fn ask(&self) -> Option<Ask<'_>> {
+        let key = self.name.as_bytes();
+        Some(match self.now.as_ref()?.step {
+            Step::Count => Ask::Incr { key, by: 1 },
+            Step::Read(_) => Ask::Get { key },
+            Step::Write(_) => {
+                Ask::Set { key, value: &self.value, when: When::Always, expire_ms: 0 }
+            }
+        })
+    }
+
+    /// Takes the answer to that; whether the operation has ended with it. What it took is put down
+    /// where it ended well.
+    pub(super) fn answered(
+        &mut self,
+        told: Result<Told, ClientError>,
+        end: Instant,
+        took: &mut Histogram<u64>,
+    ) -> bool {
+        let Some(Operation { begin, step }) = self.now.take() else { return true };
+        match self.goes_on(step, told) {
+            Ok(Some(step)) => {
+                self.now = Some(Operation { begin, step });
+                return false;
+            }
+            Ok(None) => {
+                self.done += 1;
+                // The bounds are those of the longest timeout.
+                took.saturating_record((end - begin).as_nanos() as u64);
+            }
+            Err(ClientError::Refused(_)) => self.counted.refused += 1,
+            Err(_) => {
+                self.counted.unknown += 1;
+                self.in_doubt += 1;
+            }
+        }
+        true
+    }
+
+    /// What is asked next of the same operation.
+    fn goes_on(
+        &mut self,
+        step: Step,
+        told: Result<Told, ClientError>,
+    ) -> Result<Option<Step>, ClientError> {
+        match step {
+            Step::Count => {
+                let Told::Sum(sum) = told? else {
+                    return Err(WireError::Unexpected("sum").into());
+                };
+                // With this one.
+                self.sum += 1;
+                self.wrong += self.off(sum);
+                (self.sum, self.in_doubt) = (sum, 0);
+            }
+            Step::Read(drawn) => {
+                let mark = match told {
+                    Ok(Told::Value(value)) => value.first_chunk::<MARK_BYTES>().copied(),
+                    Ok(_) | Err(ClientError::Refused(Failure::NoKey)) => None,
+                    Err(error) => return Err(error),
+                };
+                self.counted.mixed_up += u64::from(mark != Some(drawn.key.to_le_bytes()));
+                if drawn.kind == Kind::ReadModifyWrite {
+                    return Ok(Some(self.write(drawn)));
+                }
+            }
+            Step::Write(drawn) => {
+                told?;
+                if drawn.kind == Kind::Insert {
+                    self.draws.inserted(drawn.key);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number of its client, and of the key that it counts up.
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// How far a sum of its number is from what it should be.
@@ -216,48 +245,14 @@ impl Task {
         self.wrong
     }
 
-    pub(super) fn took(&self) -> &Histogram<u64> {
-        &self.took
-    }
-
     /// Operations that ended well.
     pub(super) fn done(&self) -> u64 {
-        self.took.len()
+        self.done
     }
 
-    pub(super) fn counted(&mut self) -> Counted {
-        let (stats, read_alone) = self.client.stats();
-        let repeated = stats.repeated - self.before.repeated;
-        let stray = stats.stray - self.before.stray;
-        let renewed = stats.renewed - self.before.renewed;
+    /// With what its client has asked.
+    pub(super) fn counted(&self, (stats, read_alone): Asked) -> Counted {
+        let ClientStats { repeated, stray, renewed, .. } = stats;
         Counted { repeated, stray, renewed, read_alone, ..self.counted }
-    }
-
-    fn one(&mut self) -> Result<(), ClientError> {
-        if self.load == Load::Count {
-            key_name(Mix::Study, self.number, &mut self.name);
-            let sum = self.client.incr(self.name.as_bytes())?;
-            // With this one.
-            self.sum += 1;
-            self.wrong += self.off(sum);
-            (self.sum, self.in_doubt) = (sum, 0);
-            return Ok(());
-        }
-        let task = self.draws.next_task();
-        key_name(self.load.mix(), task.key, &mut self.name);
-        if matches!(task.kind, Kind::Read | Kind::ReadModifyWrite) {
-            let read = self.client.get(self.name.as_bytes())?;
-            let mark = read.as_deref().and_then(|value| value.first_chunk::<MARK_BYTES>());
-            self.counted.mixed_up += u64::from(mark != Some(&task.key.to_le_bytes()));
-        }
-        if task.kind != Kind::Read {
-            self.draws.value(&mut self.value);
-            mark(&mut self.value, task.key);
-            self.client.set(self.name.as_bytes(), &self.value)?;
-        }
-        if task.kind == Kind::Insert {
-            self.draws.inserted(task.key);
-        }
-        Ok(())
     }
 }

@@ -16,6 +16,9 @@ pub(super) const SHARING: u16 = 1000;
 /// That, as a flag.
 const LINKS_SHARED: &str = "--links-shared=1000";
 
+/// Clients that have a thread, a device and some 20 files each: of these one process has no more.
+pub(super) const ALONE_MAX: usize = 500;
+
 /// What carries requests and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -96,6 +99,16 @@ impl Way {
             Self::Uc | Self::Ud => ClientConfig::for_losses(),
             _ => ClientConfig::default(),
         }
+    }
+
+    /// Whether many of its clients may share a thread.
+    pub(super) const fn shares_threads(self) -> bool {
+        matches!(self, Self::Tcp | Self::TowpathShared)
+    }
+
+    /// Whether a process may have so many of its clients.
+    pub(super) const fn has_room_for(self, clients: usize) -> bool {
+        self.shares_threads() || clients <= ALONE_MAX
     }
 
     /// Whether its packets are those of a device, and can be lost on purpose.
