@@ -52,6 +52,9 @@ impl Axis {
     }
 }
 
+/// From one bar to the next beside it: a bar is 0.2 wide.
+const BAR_STEP: f64 = 0.22;
+
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
@@ -125,5 +128,31 @@ impl Plot {
         let ticks = series.iter().map(|series| (series.points[0].0, series.label.clone()));
         let x = Axis::linear(across, "").range(0.4, series.len() as f64 + 0.6).ticks(ticks);
         Self { title, x, y, series }
+    }
+
+    /// Bars in groups, each named below it; a series has a bar in each group, or none where there
+    /// is no value.
+    #[must_use]
+    pub fn bars(
+        title: String,
+        across: &'static str,
+        y: Axis,
+        groups: &[String],
+        series: impl IntoIterator<Item = (String, Vec<Option<f64>>)>,
+    ) -> Self {
+        let series: Vec<(String, Vec<Option<f64>>)> = series.into_iter().collect();
+        let middle = (series.len() as f64 - 1.0) / 2.0;
+        // From one group to the next, with a gap of two bars.
+        let apart = (series.len() as f64 + 2.0) * BAR_STEP;
+        let bars = |(beside, (label, values)): (usize, (String, Vec<Option<f64>>))| {
+            let x = |group: usize| group as f64 * apart + (beside as f64 - middle) * BAR_STEP;
+            let each = values.into_iter().enumerate();
+            let points = each.filter_map(|(group, value)| Some((x(group), value?))).collect();
+            Series { label, style: Style::Blocks, points }
+        };
+        let ticks = groups.iter().enumerate().map(|(at, name)| (at as f64 * apart, name.clone()));
+        let last = groups.len().max(1) as f64 - 0.5;
+        let x = Axis::linear(across, "").range(-0.5 * apart, last * apart).ticks(ticks);
+        Self { title, x, y, series: series.into_iter().enumerate().map(bars).collect() }
     }
 }

@@ -23,12 +23,19 @@ const MARGIN: f64 = 20.0;
 /// A line of the legend or the caption.
 const LINE: f64 = 18.0;
 
+/// A line of the title, and its characters for each pixel, about.
+const TITLE_LINE: f64 = 22.0;
+const TITLE_CHARS_PER_PX: f64 = 0.1;
+
 /// Characters of a caption line for each pixel, about.
 const CAPTION_CHARS_PER_PX: f64 = 0.155;
 
-/// Tells colours apart for nearly everybody (six of Okabe and Ito, black and a dark brown).
-const COLOURS: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f4f24"];
+/// Tells colours apart for nearly everybody (six of Okabe and Ito, black, a dark brown, and Tol's
+/// wine).
+const COLOURS: [&str; 9] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f4f24",
+    "#882255",
+];
 
 /// Of bounds and targets.
 const GREY: &str = "#666666";
@@ -74,14 +81,18 @@ pub fn draw(title: &str, plots: &[Plot], caption: &[String]) -> String {
     let legend = Legend::of(plots);
     let places = legend_places(&legend, width);
     let legend_lines = places.last().map_or(0.0, |&(_, line)| line + 1.0);
-    let top = MARGIN + 30.0 + legend_lines * LINE + 10.0;
+    let titles = wrap(title, ((width - 2.0 * MARGIN) * TITLE_CHARS_PER_PX) as usize);
+    let below_title = MARGIN + 8.0 + titles.len() as f64 * TITLE_LINE;
+    let top = below_title + legend_lines * LINE + 10.0;
     let chars = ((width - 2.0 * MARGIN) * CAPTION_CHARS_PER_PX) as usize;
     let caption: Vec<String> = caption.iter().flat_map(|text| wrap(text, chars)).collect();
     let height = top + rows as f64 * panel_height + caption.len() as f64 * LINE + MARGIN;
     let mut pen = Pen::new(width, height);
-    pen.text(MARGIN, MARGIN + 14.0, "start", "title", title);
+    for (line, text) in titles.iter().enumerate() {
+        pen.text(MARGIN, MARGIN + 14.0 + line as f64 * TITLE_LINE, "start", "title", text);
+    }
     for (&(label, style, colour), (x, line)) in legend.entries.iter().zip(places) {
-        let y = MARGIN + 30.0 + line * LINE + 8.0;
+        let y = below_title + line * LINE + 8.0;
         pen.sample(x, y, style, colour);
         pen.text(x + 34.0, y + 4.0, "start", "label", label);
     }
@@ -133,6 +144,36 @@ fn wrap(text: &str, chars: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bars_stand_in_groups_and_a_value_that_is_not_there_leaves_its_place() {
+        let groups = ["a", "b"].map(str::to_owned);
+        let series = [("x", vec![Some(1.0), Some(2.0)]), ("y", vec![None, Some(3.0)])];
+        let series = series.map(|(label, values)| (label.to_owned(), values));
+        let plot = Plot::bars(String::new(), "", Axis::linear("y", ""), &groups, series);
+        let [x, y] = &plot.series[..] else { panic!("two series") };
+        let [tick_a, tick_b] = &plot.x.ticks[..] else { panic!("two groups") };
+        // Both on their own side of the middle of a group, and groups apart from each other.
+        assert!(x.points[0].0 < tick_a.0 && x.points[1].0 < tick_b.0);
+        assert_eq!(y.points.len(), 1);
+        assert!(y.points[0].0 > tick_b.0 && tick_b.0 - x.points[1].0 < x.points[1].0 - tick_a.0);
+    }
+
+    #[test]
+    fn a_long_title_is_broken_and_all_below_it_moves_down() {
+        let plot = Plot {
+            title: String::new(),
+            x: Axis::linear("x", ""),
+            y: Axis::linear("y", ""),
+            series: vec![],
+        };
+        let height = |title: &str| {
+            let svg = draw(title, std::slice::from_ref(&plot), &[]);
+            let number = svg.split("height=\"").nth(1).expect("a size").split('"').next();
+            number.expect("closed").parse::<f64>().expect("a number")
+        };
+        assert_eq!(height(&"long ".repeat(30)), height("short") + TITLE_LINE);
+    }
 
     #[test]
     fn whiskers_end_at_values_and_leave_outliers_out() {

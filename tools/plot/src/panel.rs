@@ -22,8 +22,9 @@ const DOT_GAP_MIN: f64 = 10.0;
 const TICK_ROWS: usize = 2;
 const TICK_ROW: f64 = 12.0;
 
-/// A character of that text is about so wide.
+/// A character of that text is about so wide, and so far apart are texts of one row at least.
 const TICK_CHAR: f64 = 6.0;
+const TICK_GAP: f64 = 4.0;
 
 /// Of a bar, on the axis across.
 const BAR_WIDTH: f64 = 0.2;
@@ -113,7 +114,7 @@ pub(crate) fn draw(
 /// The first row in which a text around `x` does not touch the one before; else the last.
 fn row_for(rows: &mut [f64; TICK_ROWS], x: f64, text: &str) -> usize {
     let half = text.chars().count() as f64 * TICK_CHAR / 2.0;
-    let row = rows.iter().position(|&end| end <= x - half).unwrap_or(TICK_ROWS - 1);
+    let row = rows.iter().position(|&end| end + TICK_GAP <= x - half).unwrap_or(TICK_ROWS - 1);
     rows[row] = x + half;
     row
 }

@@ -1,11 +1,11 @@
 //! Table 4.4: context switches with and without waiting for events.
 
 use super::setting::{CLIENTS, THESIS_OPERATIONS, TRANSPORTS, params, plan, transports};
-use super::shown::{claim, notes, outcomes, plain};
+use super::shown::{self, claim, notes, outcomes, plain};
 use super::thesis;
 use crate::model::{Program, Transport, Waiting};
 use towpath_lab::studies::{
-    Cell, Claim, Clock, Demand, Param, Params, Report, Runner, Study, StudyError, Table,
+    Cell, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Study, StudyError, Table,
 };
 
 pub(super) const STUDY: Study = Study {
@@ -42,12 +42,21 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         plain("thesis_benchmark", "thesis", ""),
     ];
     let mut rows = Vec::new();
+    let mut lines: Vec<Line> = Vec::new();
     for (&(transport, waiting, clients), outcome) in points.iter().zip(&seen) {
         let done = outcome.latencies.len().max(1) as f64;
         let of = |side| (outcome.switches(side) as f64 * THESIS_OPERATIONS as f64 / done) as u64;
         let (server, benchmark) = (of(1), of(0));
         let is_uc = transport == Transport::Uc;
         let thesis = thesis::switches(waiting, clients).filter(|_| is_uc);
+        for (whose, count) in [("server", server), ("benchmark", benchmark)] {
+            let at = (f64::from(clients), count as f64);
+            let is_of = |line: &&mut Line| (line.0, line.1, line.2) == (waiting, whose, transport);
+            match lines.iter_mut().find(is_of) {
+                Some(line) => line.3.push(at),
+                None => lines.push((waiting, whose, transport, vec![at])),
+            }
+        }
         rows.push(vec![
             transport.word().into(),
             waiting.word().into(),
@@ -65,8 +74,26 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     }
     let title = "Context switches, for ten million operations".to_owned();
     report.tables = vec![Table { name: "switches", title, columns, rows }];
+    report.plots = drawn(&lines);
     report.notes = notes();
     Ok(report)
+}
+
+/// Switches of the server or the benchmark, over the number of clients.
+type Line = (Waiting, &'static str, Transport, Vec<(f64, f64)>);
+
+fn drawn(lines: &[Line]) -> Vec<Plot> {
+    let mut plots = Vec::new();
+    for waiting in [Waiting::Polling, Waiting::Blocking] {
+        for whose in ["server", "benchmark"] {
+            let of = lines.iter().filter(|line| (line.0, line.1) == (waiting, whose));
+            let series = of.map(|line| shown::line(line.2.word(), line.3.iter().copied()));
+            let title = format!("{}, {whose}", waiting.word());
+            let y = "switches for ten million operations";
+            plots.push(shown::over_clients(title, y, "", series.collect()));
+        }
+    }
+    plots
 }
 
 fn off(waiting: Waiting, clients: u32, times: f64) -> Claim {

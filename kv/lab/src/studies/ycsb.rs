@@ -5,8 +5,7 @@ use super::shown::{notes, outcomes, plain, ratio, us};
 use crate::model::{Outcome, Program, Transport, Waiting};
 use towpath_kv::workload::Mix;
 use towpath_lab::studies::{
-    Axis, Cell, Clock, Kind, Param, Params, Plot, Report, Runner, Series, Study, StudyError, Style,
-    Table,
+    Axis, Cell, Clock, Kind, Param, Params, Plot, Report, Runner, Study, StudyError, Table,
 };
 
 const MIXES: Param = Param {
@@ -110,20 +109,12 @@ fn bars(rows: &[Row], transports: &[Transport]) -> Plot {
             mixes.push(row.mix);
         }
     }
-    let place = |mix: Mix| mixes.iter().position(|&known| known == mix).unwrap_or(0) as f64 * 2.0;
-    let middle = (transports.len() as f64 - 1.0) / 2.0;
-    let series = transports.iter().enumerate().map(|(beside, &transport)| {
-        let of = rows.iter().filter(|row| row.transport == transport);
-        let x = |mix| place(mix) + (beside as f64 - middle) * 0.22;
-        let points = of.map(|row| (x(row.mix), row.ours.per_s() / 1e3)).collect();
-        Series { label: transport.word().to_owned(), style: Style::Blocks, points }
+    let series = transports.iter().map(|&transport| {
+        let of = |mix: &Mix| rows.iter().find(|row| (row.mix, row.transport) == (*mix, transport));
+        let values = mixes.iter().map(|mix| of(mix).map(|row| row.ours.per_s() / 1e3));
+        (transport.word().to_owned(), values.collect())
     });
-    Plot {
-        title: "our programs, polling".to_owned(),
-        x: Axis::linear("workload", "")
-            .range(-1.0, mixes.len() as f64 * 2.0 - 1.0)
-            .ticks(mixes.iter().map(|&mix| (place(mix), mix.word().to_owned()))),
-        y: Axis::linear("operations", "thousands/s"),
-        series: series.collect(),
-    }
+    let groups: Vec<String> = mixes.iter().map(|mix| mix.word().to_owned()).collect();
+    let y = Axis::linear("operations", "thousands/s");
+    Plot::bars("our programs, polling".to_owned(), "workload", y, &groups, series)
 }
