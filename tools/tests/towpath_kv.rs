@@ -112,9 +112,9 @@ fn latency_is_drawn_as_curves_and_boxes_of_each_number_of_clients() {
     command.args(&TINY[..6]).args(["--records", "20", "--clients", "1,3", "--waiting", "sleep"]);
     succeeds(command.arg("--svg").arg(&file));
     let svg = std::fs::read_to_string(file).expect("a drawing");
-    for clients in [1, 3] {
+    for clients in ["1 client", "3 clients"] {
         for what in ["distribution", "boxes"] {
-            assert!(svg.contains(&format!(">{clients} clients, asleep: {what}<")), "{svg}");
+            assert!(svg.contains(&format!(">{clients}, asleep: {what}<")), "{svg}");
         }
     }
     // One of each transport, for each number of clients.

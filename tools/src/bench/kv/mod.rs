@@ -11,13 +11,17 @@
 //! | `phases` | when all begin together, and leave |
 //! | `worker` | one thread of it: one client, or several |
 //! | `task` | what one client asks, one operation after the other |
-//! | `report` | tables, plots and targets; `paper` has the numbers of the study that asked first |
+//! | `seen` | all that was seen, and ratios of it |
+//! | `report` | tables and targets; `paper` has the numbers of the study that asked first |
+//! | `drawings` | drawings |
 
 mod client;
 mod connect;
+mod drawings;
 mod paper;
 mod phases;
 mod report;
+mod seen;
 mod server;
 mod task;
 mod way;

@@ -1,12 +1,11 @@
-//! Tables, plots and targets.
+//! Tables and targets.
 
 use towpath_lab::cluster::Samples;
-use towpath_lab::studies::{
-    Axis, Cell, Claim, Column, Demand, Format, Params, Plot, Report, Series, Style, Table,
-};
+use towpath_lab::studies::{Cell, Claim, Column, Demand, Format, Params, Report, Table};
 
-use super::client::SHARES;
+use super::drawings;
 use super::paper::{self, MOST_CLIENTS, PEAK_CLIENTS};
+use super::seen::{All, median, samples};
 use super::way::Way;
 use super::world::{Point, Seen};
 use super::{LATENCY, LOSS, SWITCHES, THROUGHPUT, WORKLOADS};
@@ -23,62 +22,6 @@ const MACHINE: &str = "Server and clients are a process each, and share the core
                        with whatever else runs on it: ratios of one run are worth more than rates. \
                        Operations without a reply are counted as unknown, and are not among \
                        those that took some time.";
-
-impl Seen {
-    fn per_second(&self) -> f64 {
-        self.done as f64 / self.seconds
-    }
-
-    fn per_operation(&self, count: u64) -> f64 {
-        count as f64 / self.done.max(1) as f64
-    }
-
-    /// Processor time of one operation in microseconds: at the server, at its clients.
-    fn cpu_us(&self) -> [f64; 2] {
-        [self.server, self.client].map(|used| self.per_operation(used.cpu_ns) / 1e3)
-    }
-
-    /// What so many thousandths of all operations took at most, in microseconds.
-    fn share_us(&self, share: u32) -> f64 {
-        let at = SHARES.iter().position(|&found| found == share);
-        at.and_then(|at| self.latency_us.get(at)).copied().unwrap_or(0.0)
-    }
-}
-
-fn samples(rounds: &[Seen], of: impl Fn(&Seen) -> f64) -> Samples {
-    rounds.iter().map(of).collect()
-}
-
-fn median(rounds: &[Seen], of: impl Fn(&Seen) -> f64) -> f64 {
-    samples(rounds, of).median()
-}
-
-/// All points and their rounds.
-#[derive(Clone, Copy)]
-struct All<'a> {
-    points: &'a [Point],
-    seen: &'a [Vec<Seen>],
-}
-
-impl<'a> All<'a> {
-    fn each(self) -> impl Iterator<Item = (&'a Point, &'a [Seen])> + Clone {
-        self.points.iter().zip(self.seen.iter().map(Vec::as_slice))
-    }
-
-    fn of(self, like: Point) -> Option<&'a [Seen]> {
-        self.each().find(|(point, _)| **point == like).map(|(_, rounds)| rounds)
-    }
-
-    /// Operations a second over those of another point, round by round.
-    fn ratio(self, point: &Point, other: Point) -> Option<Samples> {
-        let (ours, others) = (self.of(*point)?, self.of(other)?);
-        Some(ours.iter().zip(others).map(|(a, b)| a.per_second() / b.per_second()).collect())
-    }
-
-    fn over_tcp(self, point: &Point) -> Option<Samples> {
-        self.ratio(point, Point { way: Way::Tcp, ..*point })
-    }
-}
 
 /// Columns that every table begins with.
 fn which() -> Vec<Column> {
@@ -115,38 +58,6 @@ fn trouble_of(rounds: &[Seen]) -> [Cell; 4] {
         Cell::Count(sum(|seen| seen.counted.unknown + seen.counted.refused)),
         Cell::Count(sum(|seen| seen.counted.mixed_up)),
     ]
-}
-
-/// A line for each transport over the number of clients.
-fn over_clients(
-    title: String,
-    y: Axis,
-    all: All<'_>,
-    polls: bool,
-    of: impl Fn(&[Seen]) -> f64,
-) -> Plot {
-    let mut series: Vec<Series> = Vec::new();
-    for (point, rounds) in all.each().filter(|(point, _)| point.polls == polls) {
-        let label = point.way.word();
-        let at = (point.clients as f64, of(rounds));
-        match series.iter_mut().find(|series| series.label == label) {
-            Some(series) => series.points.push(at),
-            None => {
-                let label = label.to_owned();
-                series.push(Series { label, style: Style::Line, points: vec![at] });
-            }
-        }
-    }
-    Plot { title, x: Axis::linear("clients", ""), y, series }
-}
-
-const fn waiting_words(polls: bool) -> &'static str {
-    if polls { "polling" } else { "asleep" }
-}
-
-/// How many ways of waiting there are among the points, in their order.
-fn ways_of_waiting(points: &[Point]) -> impl Iterator<Item = bool> {
-    [true, false].into_iter().filter(|polls| points.iter().any(|point| point.polls == *polls))
 }
 
 fn rate_columns() -> [Column; 9] {
@@ -202,19 +113,14 @@ pub(super) fn throughput(params: &Params, points: &[Point], seen: &[Vec<Seen>]) 
         columns,
         rows: all.each().map(row).collect(),
     });
-    for polls in ways_of_waiting(points) {
-        let title = format!("Operations, {}", waiting_words(polls));
-        let y = Axis::linear("operations", "1/s");
-        let of = |rounds: &[Seen]| median(rounds, Seen::per_second);
-        report.plots.push(over_clients(title, y, all, polls, of));
-    }
+    report.plots = drawings::throughput(all);
     report.claims.extend(held_claims(all));
     let thousand = thousand_claims(all);
     if thousand.is_empty() {
         let ((many, few), least) = (THOUSAND_CLIENTS, THOUSAND_LEAST);
         report.notes.push(format!(
-            "Not run: {many} clients over {of} of {few}, at least {least:.2}: for that --transports \
-             has {of}, and --clients {few},{many}.",
+            "Not run: {many} clients over {of} of {few}, at least {least:.2}: for that \
+             --transports has {of}, and --clients {few},{many}.",
             of = THOUSAND_WAY.word(),
         ));
     }
@@ -328,53 +234,9 @@ pub(super) fn latency(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -> 
         columns,
         rows: all.each().map(row).collect(),
     });
-    for polls in ways_of_waiting(points) {
-        let title = format!("One operation, {}", waiting_words(polls));
-        let y = Axis::log("mean", "us");
-        let of = |rounds: &[Seen]| median(rounds, |seen| seen.mean_us);
-        report.plots.push(over_clients(title, y, all, polls, of));
-        report.plots.extend(distributions(all, polls));
-    }
+    report.plots = drawings::latency(all);
     report.notes.push(MACHINE.into());
     report
-}
-
-/// How operations are distributed, for each number of clients: a curve and a box of each
-/// transport.
-fn distributions(all: All<'_>, polls: bool) -> Vec<Plot> {
-    let mut clients: Vec<usize> = all.points.iter().map(|point| point.clients).collect();
-    clients.sort_unstable();
-    clients.dedup();
-    let plot = |clients: usize| {
-        let alike =
-            all.each().filter(|(point, _)| (point.polls, point.clients) == (polls, clients));
-        let boxed = |(point, rounds): (&Point, &[Seen])| {
-            let heights = [0, 1, 2, 3, 4].map(|at| median(rounds, |seen| seen.box_us[at]));
-            (point.way.word().to_owned(), heights)
-        };
-        let title = |what| format!("{clients} clients, {}: {what}", waiting_words(polls));
-        let y = Axis::log("one operation", "us");
-        let boxes = Plot::boxes(title("boxes"), "transport", y, alike.clone().map(boxed));
-        let series = alike.map(|(point, rounds)| Series {
-            label: point.way.word().to_owned(),
-            style: Style::Line,
-            points: SHARES
-                .iter()
-                .map(|&share| {
-                    let us = median(rounds, |seen| seen.share_us(share));
-                    (us, f64::from(share) / 1e3)
-                })
-                .collect(),
-        });
-        let curves = Plot {
-            title: title("distribution"),
-            x: Axis::log("one operation", "us"),
-            y: Axis::linear("share of all", ""),
-            series: series.collect(),
-        };
-        [curves, boxes]
-    };
-    clients.into_iter().flat_map(plot).collect()
 }
 
 /// Table 4.4.
@@ -405,6 +267,7 @@ pub(super) fn switches(params: &Params, points: &[Point], seen: &[Vec<Seen>]) ->
         columns,
         rows: all.each().map(row).collect(),
     });
+    report.plots = drawings::switches(all);
     report.notes.push(MACHINE.into());
     report
 }
@@ -451,6 +314,7 @@ pub(super) fn loss(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -> Rep
         columns,
         rows: all.each().map(row).collect(),
     });
+    report.plots = drawings::loss(all);
     report.claims.push(Claim {
         name: "wrong".into(),
         what: "operations that were done twice or never, of all transports".into(),
@@ -486,6 +350,7 @@ pub(super) fn workloads(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -
         columns,
         rows: all.each().map(row).collect(),
     });
+    report.plots = drawings::workloads(all);
     report.notes.push(MACHINE.into());
     report
 }
