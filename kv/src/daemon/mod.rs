@@ -5,4 +5,4 @@ mod fronts;
 mod run;
 
 pub use args::{Args, CarrierArg, EvictChoice, RawArg, StoreChoice};
-pub use run::{DaemonError, main, serve};
+pub use run::{DaemonError, main, raise_descriptors, serve};

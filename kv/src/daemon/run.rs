@@ -102,7 +102,7 @@ pub fn serve(args: &Args) -> Result<(), DaemonError> {
     for signal in [SIGTERM, SIGINT] {
         pipe::register(signal, writer.try_clone()?)?;
     }
-    raise_descriptors(args.connections_max);
+    raise_descriptors_for(args.connections_max);
     let store = store(args)?;
     let counters = Arc::new(Counters::new(args.connections_max as usize));
     let service = Service::new(Arc::clone(&store));
@@ -243,19 +243,26 @@ fn say_end(
     writeln!(stdout, "{end}")
 }
 
-/// Raises the soft limit of descriptors to the hard one: each connection has one, and the soft
-/// limit of most systems is 1,024.
-fn raise_descriptors(connections_max: u32) {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit of descriptors cannot be raised");
-    }
-    if limit.maximum.is_some_and(|most| most < u64::from(connections_max)) {
-        tracing::warn!(
-            limit = ?limit.maximum,
+/// Raises the soft limit of descriptors to the hard one, which is told where there is one: each
+/// connection has a descriptor, and the soft limit of most systems is 1,024.
+///
+/// # Errors
+/// The system refuses.
+pub fn raise_descriptors() -> io::Result<Option<u64>> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    Ok(maximum)
+}
+
+/// The same, and a warning where so many connections need more.
+fn raise_descriptors_for(connections_max: u32) {
+    match raise_descriptors() {
+        Ok(Some(most)) if most < u64::from(connections_max) => tracing::warn!(
+            limit = most,
             connections_max,
             "all connections may need more descriptors than the limit: raise it (ulimit -n)"
-        );
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of descriptors cannot be raised"),
     }
 }
