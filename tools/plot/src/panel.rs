@@ -23,7 +23,7 @@ const TICK_ROWS: usize = 2;
 const TICK_ROW: f64 = 12.0;
 
 /// A character of that text is about so wide, and so far apart are texts of one row at least.
-const TICK_CHAR: f64 = 6.0;
+const TICK_CHAR: f64 = 6.5;
 const TICK_GAP: f64 = 4.0;
 
 /// Of a bar, on the axis across.
