@@ -52,6 +52,9 @@ fn each_transport_serves_the_study_awake_and_asleep() {
 #[test]
 fn clients_that_share_threads_do_each_operation_once() {
     let ways = ["--transports", "tcp,towpath-shared", "--clients", "7", "--client-threads", "2"];
+    let counted = report("throughput", &[&ways[..], &["--mix", "count"]].concat());
+    let claims = counted["claims"].as_array().expect("claims");
+    assert!(claims.iter().any(|claim| claim["name"] == "wrong" && claim["measured"] == 0.0));
     for mix in ["study", "f"] {
         for row in rows("throughput", &[&ways[..], &["--mix", mix]].concat()) {
             assert!(number(&row, "ops_per_s") > 0.0, "{row}");

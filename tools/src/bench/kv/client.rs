@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use towpath_kv::client::{
     Client, ClientConfig, ClientError, TcpTransport, TransportError, Waiting,
 };
+use towpath_kv::daemon::raise_descriptors;
 use towpath_kv::workload::{Mix, Workload, key_name};
 use towpath_lab::studies::box_of;
 use towpath_sim::{FaultControl, FaultPlan};
@@ -161,6 +162,8 @@ struct Plan {
 /// Connects, puts records, works, and says what was done.
 pub(crate) fn run(args: &ClientArgs) -> Result<(), LoadError> {
     end_with_parent();
+    // Where that fails, so does a connection, which says how many there were.
+    let _ = raise_descriptors();
     let plan = Plan::of(args)?;
     // It is gone before anything is measured: a server that polls for it would be slower.
     filler(args, |filler| fill(filler, plan.load, args.numbers()).map_err(LoadError::Fill))?;

@@ -6,7 +6,7 @@ use towpath_lab::studies::{Cell, Claim, Column, Demand, Format, Params, Report, 
 use super::drawings;
 use super::paper::{self, MOST_CLIENTS, PEAK_CLIENTS};
 use super::seen::{All, median, samples};
-use super::way::Way;
+use super::way::{Load, Way};
 use super::world::{Point, Seen};
 use super::{LATENCY, LOSS, SWITCHES, THROUGHPUT, WORKLOADS};
 
@@ -125,6 +125,9 @@ pub(super) fn throughput(params: &Params, points: &[Point], seen: &[Vec<Seen>]) 
         ));
     }
     report.claims.extend(thousand);
+    if points.iter().any(|point| point.load == Load::Count) {
+        report.claims.push(wrong_claim(seen));
+    }
     report.notes.push(MACHINE.into());
     report
 }
@@ -315,16 +318,21 @@ pub(super) fn loss(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -> Rep
         rows: all.each().map(row).collect(),
     });
     report.plots = drawings::loss(all);
-    report.claims.push(Claim {
+    report.claims.push(wrong_claim(seen));
+    report.notes.push(MACHINE.into());
+    report
+}
+
+/// Where clients count, each operation is done once.
+fn wrong_claim(seen: &[Vec<Seen>]) -> Claim {
+    Claim {
         name: "wrong".into(),
         what: "operations that were done twice or never, of all transports".into(),
         demand: Demand::AtMost(0.0),
-        measured: seen.iter().map(|rounds| sum(rounds, |seen| seen.wrong)).sum::<u64>() as f64,
+        measured: seen.iter().flatten().map(|seen| seen.wrong).sum::<u64>() as f64,
         unit: "",
         decimals: 0,
-    });
-    report.notes.push(MACHINE.into());
-    report
+    }
 }
 
 /// The workloads of YCSB.

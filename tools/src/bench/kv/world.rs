@@ -18,6 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one client may take to connect; they do so one after the other.
 const CONNECTING: Duration = Duration::from_millis(20);
 
+/// Connections of the server: the most clients, one that puts records and reads sums, and a few
+/// that end.
+const CONNECTIONS_MAX: usize = 10_016;
+
 /// How often it is looked whether somebody asked to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -101,6 +105,7 @@ impl Point {
                 .map(String::from)
                 .to_vec();
         words.push(format!("--workers={}", self.workers));
+        words.push(format!("--connections-max={CONNECTIONS_MAX}"));
         // Memory that is granted is served while the server's threads sleep.
         let polls = self.polls && self.way != Way::OneSided;
         words.extend(polls.then(|| String::from("--poll")));
