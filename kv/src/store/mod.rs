@@ -1,6 +1,7 @@
 //! What a store does, whatever its table is.
 
 mod buckets;
+mod growth;
 mod ring;
 mod room;
 mod table;

@@ -1,5 +1,6 @@
 //! The table that serves: readers take no lock, and a change is one step.
 
+use super::growth::compute;
 use super::ring::{Ring, Slot};
 use super::room::{Claim, Figures, Room, cost};
 use super::{Bytes, Evict, Held, Refused, Step, Store, check};
@@ -134,7 +135,7 @@ impl Table {
         let (mut claim, mut added) = (Claim::new(&self.room), None);
         let mut saw_entry = false;
         let map = self.map.pin();
-        let done = map.compute(key.into(), |held| {
+        let done = compute(&map, key.into(), |held| {
             let held = held.map(|(_, entry)| entry);
             saw_entry = held.is_some();
             let (value, expires) = match decide(held.filter(|e| e.is_there(now)).map(Entry::held)) {
