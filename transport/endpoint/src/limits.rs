@@ -254,7 +254,7 @@ pub(crate) const MTU_HINT_INTERVAL: Nanos = Nanos::from_millis(100);
 /// And about so many peers at a time: half a millisecond.
 pub(crate) const MTU_HINT_PEERS_MAX: usize = 64;
 
-/// Turns in a row that bring packets and for which timers that are due wait, at most: a device that
-/// takes in one packet at first and twice as many each time has then taken in more than a socket's
-/// queue holds of a busy server's clients.
+/// Turns in a row that bring packets and for which timers that are due wait, at most. A device
+/// takes in one packet at first and twice as many each time: 191 by then with a budget of 64, more
+/// than a server with a hundred clients finds in its socket.
 pub(crate) const TIMERS_PUT_OFF_MAX: u8 = 8;

@@ -31,6 +31,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             completions += self.poll_lanes(now, cq);
         }
         let count = moved + acks + completions + self.take_returns();
+        if now >= self.next_timer {
+            // Of those whose timers have moved on none is due.
+            self.file_timers_anew();
+        }
         // What came is answered first where nothing is due: the set-up and what the device has to
         // tell of itself can wait, for one turn.
         self.has_put_off = count > 0 && !self.has_put_off && !self.is_anything_due(now);
@@ -41,13 +45,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         count + self.look_around(now, count == 0)
     }
 
-    /// Whether timers that are due wait: an ack that they would miss may lie behind what this turn
-    /// took in.
+    /// Whether timers that are due wait: an ack that ends them may lie behind what this turn took
+    /// in. Where a device gives all that has come there is nothing behind.
     #[inline]
     fn puts_off_timers(&mut self, idle: bool) -> bool {
         let is_late = idle || self.timers_put_off == TIMERS_PUT_OFF_MAX;
-        self.timers_put_off = if is_late { 0 } else { self.timers_put_off + 1 };
-        !is_late
+        let puts_off = !is_late && self.device.caps().arrives_in_progress;
+        self.timers_put_off = if puts_off { self.timers_put_off + 1 } else { 0 };
+        puts_off
     }
 
     #[inline]
@@ -61,8 +66,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[inline(never)]
     fn look_around(&mut self, now: Time, idle: bool) -> usize {
         let frames = self.poll_streams(now);
-        if now >= self.next_timer && !self.puts_off_timers(idle) {
-            self.expire_those_due(now);
+        if now >= self.next_timer {
+            let puts_off = self.puts_off_timers(idle);
+            self.look_at_those_due(now, puts_off);
+        } else {
+            self.timers_put_off = 0;
         }
         self.finish_draining();
         self.finish_renewals();
@@ -231,8 +239,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.touch(index);
     }
 
+    /// Links whose timers are due have their turn, and send what waited for its time; what follows
+    /// from silence may be put off.
     #[inline(never)]
-    fn expire_those_due(&mut self, now: Time) {
+    fn look_at_those_due(&mut self, now: Time, puts_off: bool) {
         let mut due = smallvec::SmallVec::<[u16; 32]>::new();
         while let Some(index) = self.links.pop_due(now) {
             due.push(index);
@@ -240,7 +250,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         // In the order of links, whenever exactly they were due.
         due.sort_unstable();
         for index in due {
-            if let Some(link) = self.links.at(index).and_then(|conn| conn.link.as_mut()) {
+            let conn = self.links.at(index).filter(|_| !puts_off);
+            if let Some(link) = conn.and_then(|conn| conn.link.as_mut()) {
                 link.handle_timeout(now);
             }
             self.links.touch(index);
