@@ -263,13 +263,9 @@ fn work(args: &ClientArgs, plan: &Plan) -> Result<(Did, Vec<Worker>), LoadError>
         let start = |worker| {
             let phases = &phases;
             let run = move || {
-                if !phases.begins() {
-                    return Ok(());
-                }
-                let ran = Worker::run(worker, most);
-                // It is looked at what all threads used.
-                phases.end();
-                ran
+                // It stays after its work, so that what all threads used can be looked at.
+                let Some(_begun) = phases.begins() else { return Ok(()) };
+                Worker::run(worker, most)
             };
             thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run)
         };
@@ -281,8 +277,11 @@ fn work(args: &ClientArgs, plan: &Plan) -> Result<(Did, Vec<Worker>), LoadError>
             phases.ended(started.len());
             let after = used()?;
             phases.leave();
-            for thread in started {
-                thread.join().map_err(|_| LoadError::Panicked)??;
+            // All are joined before the first that failed is told: the scope itself panics where
+            // one that is left to it did.
+            let ends: Vec<_> = started.into_iter().map(|thread| thread.join()).collect();
+            for end in ends {
+                end.map_err(|_| LoadError::Panicked)??;
             }
             Ok([0, 1].map(|at| after[at].since(before[at])))
         };

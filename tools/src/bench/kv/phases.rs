@@ -9,6 +9,10 @@ pub(super) struct Phases {
     changed: Condvar,
 }
 
+/// One that has begun: it ends with this, also where it panics.
+#[derive(Debug)]
+pub(super) struct Begun<'a>(&'a Phases);
+
 #[derive(Debug, Default)]
 struct State {
     has_begun: bool,
@@ -29,20 +33,14 @@ impl Phases {
         is_so(&state.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits for the beginning; false where there is none.
-    pub(super) fn begins(&self) -> bool {
-        self.wait(|state| state.has_begun)
+    /// Waits for the beginning; none where there is none.
+    pub(super) fn begins(&self) -> Option<Begun<'_>> {
+        self.wait(|state| state.has_begun).then(|| Begun(self))
     }
 
     /// All begin.
     pub(super) fn begin(&self) {
         self.change(|state| state.has_begun = true);
-    }
-
-    /// One has ended, and stays until all may leave.
-    pub(super) fn end(&self) {
-        self.change(|state| state.ended += 1);
-        self.wait(|state| state.may_leave);
     }
 
     /// Waits until so many have ended.
@@ -53,5 +51,44 @@ impl Phases {
     /// All may leave, whatever they wait for.
     pub(super) fn leave(&self) {
         self.change(|state| state.may_leave = true);
+    }
+}
+
+impl Drop for Begun<'_> {
+    /// One has ended, and stays until all may leave.
+    fn drop(&mut self) {
+        self.0.change(|state| state.ended += 1);
+        self.0.wait(|state| state.may_leave);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn one_that_panics_has_ended() {
+        let phases = Phases::default();
+        phases.begin();
+        // None waits for the others, so that this ends whatever is counted.
+        phases.leave();
+        thread::scope(|scope| {
+            let panics = scope.spawn(|| {
+                let _begun = phases.begins().expect("it has begun");
+                panic!("as a client's thread may");
+            });
+            assert!(panics.join().is_err());
+        });
+        assert_eq!(phases.state.lock().expect("no panic under the lock").ended, 1);
+    }
+
+    #[test]
+    fn none_begins_where_all_may_leave_before() {
+        let phases = Phases::default();
+        phases.leave();
+        assert!(phases.begins().is_none());
+        assert_eq!(phases.state.lock().expect("no panic under the lock").ended, 0);
     }
 }
