@@ -92,7 +92,10 @@ fn a_thousand_clients_are_compared_with_32_over_shared_links() {
     let report: Value = serde_json::from_slice(&said.stdout).expect("JSON");
     let names: Vec<_> = report["claims"].as_array().expect("claims").iter().collect();
     let found = names.iter().find(|claim| claim["name"] == "thousand_sleep");
-    let measured = found.expect("a claim")["measured"].as_f64();
+    let found = found.expect("a claim");
+    let what = "1000 clients over towpath-shared, sleep, 70 threads, of 32 with 32";
+    assert_eq!(found["what"], what, "{report}");
+    let measured = found["measured"].as_f64();
     assert!(measured.is_some_and(|measured| measured > 0.0), "{report}");
     assert!(!report["notes"].to_string().contains("Not run"), "{report}");
 }

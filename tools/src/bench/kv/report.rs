@@ -178,11 +178,16 @@ fn thousand_claims(all: All<'_>) -> Vec<Claim> {
     let points = all.each().filter(|(point, _)| point.clients == many && point.way == THOUSAND_WAY);
     points
         .filter_map(|(point, _)| {
-            let ratio = all.ratio(point, Point { clients: few, ..*point })?;
+            let fewer = Point { clients: few, ..*point };
+            let ratio = all.ratio(point, fewer)?;
             let (waiting, way) = (point.waiting(), THOUSAND_WAY.word());
+            let threads = [point.threads(), fewer.threads()];
             Some(Claim {
                 name: format!("thousand_{waiting}"),
-                what: format!("{many} clients over {way}, {waiting}, of {few}"),
+                what: format!(
+                    "{many} clients over {way}, {waiting}, {} threads, of {few} with {}",
+                    threads[0], threads[1]
+                ),
                 demand: Demand::AtLeast(THOUSAND_LEAST),
                 measured: ratio.median(),
                 unit: "",

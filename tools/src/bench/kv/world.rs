@@ -78,6 +78,15 @@ impl Point {
         }
     }
 
+    /// Threads of its clients.
+    pub(super) const fn threads(&self) -> usize {
+        if self.way.shares_threads() && self.clients > self.client_threads {
+            self.client_threads
+        } else {
+            self.clients
+        }
+    }
+
     /// Runs it, and ends all processes; none when somebody asked to stop.
     pub(super) fn measure(&self, runner: &Runner<'_>) -> Result<Option<Seen>, WorldError> {
         let mut server = self.start_server()?;
