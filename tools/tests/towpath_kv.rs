@@ -170,4 +170,6 @@ fn they_are_listed_and_refuse_what_they_do_not_know() {
     ] {
         fails(&mut towpath(["bench", "kv", study, flag, word]), 2, &[&flag[2..]]);
     }
+    let ways = "rc, uc, ud, towpath-uc, towpath-shared, one-sided or towpath-rc";
+    fails(&mut towpath(["bench", "kv", "loss", "--transports", "tcp"]), 2, &[ways]);
 }

@@ -166,7 +166,7 @@ const WAYS: Param = Param {
 
 const LOST_WAYS: Param = Param {
     what: "What carries requests, over a device whose packets are lost on purpose, at the clients, \
-           both ways: rc, uc, ud, towpath-uc, towpath-rc",
+           both ways: rc, uc, ud, towpath-uc, towpath-shared, one-sided, towpath-rc",
     kind: Kind::Word(is_way_with_packets),
     defaults: ["uc,towpath-uc", "rc,uc,ud,towpath-uc", "rc,uc,ud,towpath-uc,towpath-rc"],
     ..WAYS
@@ -284,7 +284,8 @@ fn is_way(word: &str) -> Result<(), &'static str> {
 fn is_way_with_packets(word: &str) -> Result<(), &'static str> {
     let way = Way::of(word).filter(|way| way.has_packets());
     way.map(drop).ok_or(
-        "rc, uc, ud, towpath-uc or towpath-rc: packets of the kernel's TCP are not ours to lose",
+        "rc, uc, ud, towpath-uc, towpath-shared, one-sided or towpath-rc: packets of the kernel's \
+         TCP are not ours to lose",
     )
 }
 
