@@ -55,6 +55,8 @@ fn clients_that_share_threads_do_each_operation_once() {
     let counted = report("throughput", &[&ways[..], &["--mix", "count"]].concat());
     let claims = counted["claims"].as_array().expect("claims");
     assert!(claims.iter().any(|claim| claim["name"] == "wrong" && claim["measured"] == 0.0));
+    let is_counted = |claim: &Value| claim["name"] == "counted" && claim["met"] == true;
+    assert!(claims.iter().any(is_counted), "{claims:?}");
     for mix in ["study", "f"] {
         for row in rows("throughput", &[&ways[..], &["--mix", mix]].concat()) {
             assert!(number(&row, "ops_per_s") > 0.0, "{row}");
@@ -78,6 +80,16 @@ fn what_is_not_run_is_told() {
     let notes = report["notes"].to_string();
     assert!(notes.contains("Not run: uc x 501."), "{notes}");
     assert!(notes.contains("Not run: 1000 clients over towpath-shared of 32"), "{notes}");
+}
+
+#[test]
+fn nothing_is_told_where_no_transport_has_room_for_the_clients() {
+    for (study, ways) in [("loss", "uc,towpath-uc"), ("throughput", "rc")] {
+        let args = ["--transports", ways, "--clients", "501"];
+        let mut command = towpath(["bench", "kv", study]);
+        let said = fails(command.args(args), 2, &["--clients", "500", "towpath-shared"]);
+        assert_eq!(said, "");
+    }
 }
 
 #[test]

@@ -36,7 +36,7 @@ use std::time::Duration;
 use towpath_lab::studies::{Clock, Kind, Param, Params, Report, Runner, Study, StudyError};
 
 use super::links::rounds::in_turn;
-use way::{ALONE_MAX, Load, Way};
+use way::{ALONE_MAX, Load, NO_ROOM, Way};
 use world::{Point, Seen};
 
 /// All, in the order in which they are listed.
@@ -316,6 +316,9 @@ fn run(
 ) -> Result<Report, StudyError> {
     let (points, left_out): (Vec<Point>, Vec<Point>) =
         points(study, params).into_iter().partition(|point| point.way.has_room_for(point.clients));
+    if points.is_empty() {
+        return Err(StudyError::Params { name: CLIENTS.name, problem: NO_ROOM });
+    }
     let seen = in_turn(params, runner, &points, |point| {
         let seen = point.measure(runner);
         seen.map_err(|error| StudyError::run(point.to_string(), error))?.ok_or(StudyError::Stopped)

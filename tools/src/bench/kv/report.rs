@@ -126,7 +126,7 @@ pub(super) fn throughput(params: &Params, points: &[Point], seen: &[Vec<Seen>]) 
     }
     report.claims.extend(thousand);
     if points.iter().any(|point| point.load == Load::Count) {
-        report.claims.push(wrong_claim(seen));
+        report.claims.extend(count_claims(all));
     }
     report.notes.push(MACHINE.into());
     report
@@ -323,21 +323,37 @@ pub(super) fn loss(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -> Rep
         rows: all.each().map(row).collect(),
     });
     report.plots = drawings::loss(all);
-    report.claims.push(wrong_claim(seen));
+    report.claims.extend(count_claims(all));
     report.notes.push(MACHINE.into());
     report
 }
 
-/// Where clients count, each operation is done once.
-fn wrong_claim(seen: &[Vec<Seen>]) -> Claim {
-    Claim {
-        name: "wrong".into(),
-        what: "operations that were done twice or never, of all transports".into(),
-        demand: Demand::AtMost(0.0),
-        measured: seen.iter().flatten().map(|seen| seen.wrong).sum::<u64>() as f64,
+/// Where clients count, each operation is done once; where none is done, that says nothing.
+fn count_claims(all: All<'_>) -> [Claim; 2] {
+    let rounds = || {
+        let counts = all.each().filter(|(point, _)| point.load == Load::Count);
+        counts.flat_map(|(_, rounds)| rounds)
+    };
+    let claim = |name: &str, what: &str, demand, measured: u64| Claim {
+        name: name.into(),
+        what: what.into(),
+        demand,
+        measured: measured as f64,
         unit: "",
         decimals: 0,
-    }
+    };
+    let wrong = rounds().map(|seen| seen.wrong).sum();
+    let done = rounds().map(|seen| seen.done).min().unwrap_or(0);
+    let what = "operations that were done twice or never, of all transports";
+    [
+        claim("wrong", what, Demand::AtMost(0.0), wrong),
+        claim(
+            "counted",
+            "operations that ended well, fewest of a round",
+            Demand::AtLeast(1.0),
+            done,
+        ),
+    ]
 }
 
 /// The workloads of YCSB.
@@ -366,4 +382,38 @@ pub(super) fn workloads(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -
     report.plots = drawings::workloads(all);
     report.notes.push(MACHINE.into());
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn claims_where(done: &[u64]) -> [bool; 2] {
+        let point = Point {
+            way: Way::Uc,
+            polls: false,
+            load: Load::Count,
+            loss: 0.0,
+            clients: 1,
+            client_threads: 1,
+            workers: 1,
+            records: 1,
+            operations: 1,
+            most: Duration::from_secs(1),
+            seed: 0,
+        };
+        let points = vec![point; done.len()];
+        let rounds = |&done: &u64| vec![Seen { done, ..Seen::default() }];
+        let seen: Vec<_> = done.iter().map(rounds).collect();
+        count_claims(All { points: &points, seen: &seen }).map(|claim| claim.is_met())
+    }
+
+    #[test]
+    fn nothing_wrong_is_no_success_where_nothing_ended_well() {
+        assert_eq!(claims_where(&[3, 1]), [true, true]);
+        assert_eq!(claims_where(&[3, 0]), [true, false], "all calls of one ended unknown");
+        assert_eq!(claims_where(&[]), [true, false]);
+    }
 }

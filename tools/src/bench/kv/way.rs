@@ -19,6 +19,11 @@ const LINKS_SHARED: &str = "--links-shared=1000";
 /// Clients that have a thread, a device and some 20 files each: of these one process has no more.
 pub(super) const ALONE_MAX: usize = 500;
 
+/// What to change where all are left out because of that.
+pub(super) const NO_ROOM: &str = "at most 500 over --transports where each client has a thread of \
+                                  its own; towpath-shared has room for more";
+const _: () = assert!(ALONE_MAX == 500, "NO_ROOM says so");
+
 /// What carries requests and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
