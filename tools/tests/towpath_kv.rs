@@ -71,6 +71,21 @@ fn clients_that_share_threads_do_each_operation_once() {
 }
 
 #[test]
+fn wherever_clients_count_it_is_told_whether_each_operation_was_done_once() {
+    for (study, flag) in [("latency", "--mix"), ("switches", "--mix"), ("workloads", "--mixes")] {
+        let told = |mix| {
+            let args = ["--transports", "tcp", "--clients", "2", "--waiting", "sleep", flag, mix];
+            let report = report(study, &args);
+            let claims = report["claims"].as_array().expect("claims").iter();
+            claims.map(|claim| (claim["name"].clone(), claim["met"].clone())).collect::<Vec<_>>()
+        };
+        let both = ["wrong", "counted"].map(|name| (Value::from(name), Value::from(true)));
+        assert_eq!(told("count"), both, "{study}");
+        assert!(told("a").is_empty(), "{study}");
+    }
+}
+
+#[test]
 fn what_is_not_run_is_told() {
     let args = ["--transports", "tcp,uc", "--clients", "2,501", "--waiting", "sleep"];
     let report = report("throughput", &args);

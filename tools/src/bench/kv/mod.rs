@@ -36,6 +36,7 @@ use std::time::Duration;
 use towpath_lab::studies::{Clock, Kind, Param, Params, Report, Runner, Study, StudyError};
 
 use super::links::rounds::in_turn;
+use seen::All;
 use way::{ALONE_MAX, Load, NO_ROOM, Way};
 use world::{Point, Seen};
 
@@ -324,6 +325,7 @@ fn run(
         seen.map_err(|error| StudyError::run(point.to_string(), error))?.ok_or(StudyError::Stopped)
     })?;
     let mut report = tell(params, &points, &seen);
+    report.claims.extend(report::count_claims(All { points: &points, seen: &seen }));
     report.notes.extend(left_out_note(&left_out));
     Ok(report)
 }

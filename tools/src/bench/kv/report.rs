@@ -125,9 +125,6 @@ pub(super) fn throughput(params: &Params, points: &[Point], seen: &[Vec<Seen>]) 
         ));
     }
     report.claims.extend(thousand);
-    if points.iter().any(|point| point.load == Load::Count) {
-        report.claims.extend(count_claims(all));
-    }
     report.notes.push(MACHINE.into());
     report
 }
@@ -323,17 +320,18 @@ pub(super) fn loss(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -> Rep
         rows: all.each().map(row).collect(),
     });
     report.plots = drawings::loss(all);
-    report.claims.extend(count_claims(all));
     report.notes.push(MACHINE.into());
     report
 }
 
 /// Where clients count, each operation is done once; where none is done, that says nothing.
-fn count_claims(all: All<'_>) -> [Claim; 2] {
+/// None where no clients count.
+pub(super) fn count_claims(all: All<'_>) -> Vec<Claim> {
     let rounds = || {
         let counts = all.each().filter(|(point, _)| point.load == Load::Count);
         counts.flat_map(|(_, rounds)| rounds)
     };
+    let Some(done) = rounds().map(|seen| seen.done).min() else { return Vec::new() };
     let claim = |name: &str, what: &str, demand, measured: u64| Claim {
         name: name.into(),
         what: what.into(),
@@ -343,9 +341,8 @@ fn count_claims(all: All<'_>) -> [Claim; 2] {
         decimals: 0,
     };
     let wrong = rounds().map(|seen| seen.wrong).sum();
-    let done = rounds().map(|seen| seen.done).min().unwrap_or(0);
     let what = "operations that were done twice or never, of all transports";
-    [
+    vec![
         claim("wrong", what, Demand::AtMost(0.0), wrong),
         claim(
             "counted",
@@ -388,13 +385,15 @@ pub(super) fn workloads(params: &Params, points: &[Point], seen: &[Vec<Seen>]) -
 mod tests {
     use std::time::Duration;
 
+    use towpath_kv::workload::Mix;
+
     use super::*;
 
-    fn claims_where(done: &[u64]) -> [bool; 2] {
+    fn claims_where(load: Load, done: &[u64]) -> Vec<bool> {
         let point = Point {
             way: Way::Uc,
             polls: false,
-            load: Load::Count,
+            load,
             loss: 0.0,
             clients: 1,
             client_threads: 1,
@@ -407,13 +406,13 @@ mod tests {
         let points = vec![point; done.len()];
         let rounds = |&done: &u64| vec![Seen { done, ..Seen::default() }];
         let seen: Vec<_> = done.iter().map(rounds).collect();
-        count_claims(All { points: &points, seen: &seen }).map(|claim| claim.is_met())
+        count_claims(All { points: &points, seen: &seen }).iter().map(Claim::is_met).collect()
     }
 
     #[test]
     fn nothing_wrong_is_no_success_where_nothing_ended_well() {
-        assert_eq!(claims_where(&[3, 1]), [true, true]);
-        assert_eq!(claims_where(&[3, 0]), [true, false], "all calls of one ended unknown");
-        assert_eq!(claims_where(&[]), [true, false]);
+        assert_eq!(claims_where(Load::Count, &[3, 1]), [true, true]);
+        assert_eq!(claims_where(Load::Count, &[3, 0]), [true, false], "all of one were unknown");
+        assert!(claims_where(Load::Mix(Mix::Study), &[3, 1]).is_empty());
     }
 }
