@@ -7,10 +7,12 @@ use common::lossy::Lossy;
 use common::seeds;
 use common::serving::{LOCAL, SHARING, serve_shared, serve_tcp, service, shared, tcp};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use towpath_kv::When;
 use towpath_kv::client::{
-    Client, ClientConfig, ClientError, Many, SharedLink, SharedTransport, Told, Waiting, Watched,
+    Client, ClientConfig, ClientError, Many, SharedLink, SharedTransport, Told, Transport,
+    TransportError, Waiting, Watched,
 };
 use towpath_kv::limits::READ_BYTES;
 use towpath_kv::wire::{Ask, Failure};
@@ -26,6 +28,33 @@ const PATIENT: ClientConfig = ClientConfig {
     repeat_least: None,
     timeout: Duration::from_secs(600),
 };
+
+/// A transport that fails as a test wants.
+#[derive(Debug)]
+struct Faulty {
+    send: fn() -> Result<(), TransportError>,
+    /// How often another connection was made.
+    renewed: Arc<AtomicUsize>,
+}
+
+impl Transport for Faulty {
+    fn send(&mut self, _: &[u8]) -> Result<(), TransportError> {
+        (self.send)()
+    }
+
+    fn receive(&mut self, _: Duration, _: &mut dyn FnMut(&[u8])) -> Result<bool, TransportError> {
+        Ok(false)
+    }
+
+    fn renew(&mut self, _: Duration) -> Result<(), TransportError> {
+        self.renewed.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+fn gone<A>() -> Result<A, TransportError> {
+    Err(TransportError::Gone(String::from("as the test wants")))
+}
 
 fn open(link: &Arc<SharedLink>) -> SharedTransport {
     SharedTransport::open(link, Waiting::Polling).expect("room")
@@ -181,4 +210,15 @@ fn values_longer_than_what_is_read_at_a_time_come_whole() {
     let (number, told) = next(&mut clients);
     assert!(number == 3 && matches!(told, Err(ClientError::Refused(Failure::NoKey))));
     assert!(!clients.start(4, ADD), "there are four");
+}
+
+#[test]
+fn no_connection_is_tried_for_a_call_whose_time_is_over() {
+    let renewed = Arc::new(AtomicUsize::new(0));
+    let config = ClientConfig { timeout: Duration::ZERO, ..PATIENT };
+    let mut client = Client::new(Faulty { send: gone, renewed: Arc::clone(&renewed) }, config);
+    for _ in 0..3 {
+        assert!(matches!(client.ping(), Err(ClientError::TimedOut(_))));
+    }
+    assert_eq!(renewed.load(Relaxed), 0);
 }

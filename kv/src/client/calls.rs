@@ -83,7 +83,7 @@ const SILENCE: Duration = Duration::from_secs(2);
 const SILENT_TRIES: u32 = 2;
 
 /// Where others wait meanwhile, another connection is tried for so long at a time.
-const RENEW_TIME: Duration = Duration::from_secs(1);
+pub(super) const RENEW_TIME: Duration = Duration::from_secs(1);
 
 /// A client of one server, for one thread. [`Many`](super::Many) has many on one thread.
 #[derive(Debug)]
@@ -119,13 +119,22 @@ struct Call {
     until: Instant,
     /// The time before another connection is tried once more.
     pause: Duration,
+    /// Why there was none when one was tried last.
+    failed: Option<TransportError>,
 }
 
 impl Call {
     fn new(begin: Instant, config: &ClientConfig) -> Self {
         let (tries, silent, sent, left) = (0, 0, None, Duration::ZERO);
         let (end, until, pause) = (begin + config.timeout, begin, RENEW_PAUSES[0]);
-        Self { end, tries, silent, sent, left, until, pause }
+        Self { end, tries, silent, sent, left, until, pause, failed: None }
+    }
+
+    /// Another connection is tried after a pause.
+    fn put_off(&mut self, failed: TransportError) {
+        self.until = (Instant::now() + self.pause).min(self.end);
+        self.pause = (self.pause * 2).min(RENEW_PAUSES[1]);
+        self.failed = Some(failed);
     }
 }
 
@@ -386,13 +395,12 @@ impl<T: Transport> Client<T> {
         if early > most {
             return Ok(false);
         }
-        let left = || call.end.saturating_duration_since(Instant::now());
-        if let Err(error) = self.transport.renew(left().min(most.max(RENEW_TIME))) {
-            if left().is_zero() {
-                return Err(ClientError::TimedOut(Some(error)));
-            }
-            call.until = Instant::now() + call.pause.min(left());
-            call.pause = (call.pause * 2).min(RENEW_PAUSES[1]);
+        let left = call.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ClientError::TimedOut(call.failed.take()));
+        }
+        if let Err(error) = self.transport.renew(left.min(most.max(RENEW_TIME))) {
+            call.put_off(error);
             return Ok(false);
         }
         self.is_lost = false;

@@ -8,6 +8,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
+/// So many clients are carried on before it is seen for whom more came.
+const STEPS_AT_A_TIME: usize = 64;
+
 /// Clients of one thread, thousands if need be: each has at most one call under way, and none waits
 /// for another's reply.
 ///
@@ -21,7 +24,7 @@ use std::time::{Duration, Instant};
 pub struct Many<T> {
     clients: Vec<Member<T>>,
     arrivals: Arrivals,
-    /// Those for whom something may have come.
+    /// Those for whom something may have come, each once.
     ready: VecDeque<usize>,
     /// Calls that ended as they began.
     ended: VecDeque<(usize, Result<Told, ClientError>)>,
@@ -33,6 +36,8 @@ pub struct Many<T> {
 struct Member<T> {
     client: Client<T>,
     sign: Sign,
+    /// It is among those that are ready.
+    is_ready: bool,
 }
 
 impl<T: Watched> Many<T> {
@@ -48,7 +53,8 @@ impl<T: Watched> Many<T> {
     /// Adds a client; its number, from 0 on.
     pub fn add(&mut self, client: Client<T>) -> usize {
         let number = self.clients.len();
-        self.clients.push(Member { client, sign: self.arrivals.sign(number) });
+        let sign = self.arrivals.sign(number);
+        self.clients.push(Member { client, sign, is_ready: false });
         number
     }
 
@@ -99,39 +105,57 @@ impl<T: Watched> Many<T> {
             if let Some(ended) = self.ended.pop_front() {
                 return Ok(Some(ended));
             }
-            while let Some(number) = self.ready.pop_front() {
-                if let Some(told) = self.carry_on(number) {
-                    return Ok(Some((number, told)));
-                }
-            }
-            if is_last {
-                return Ok(None);
+            let ended = self.carry_ready_on(end);
+            if ended.is_some() || is_last {
+                return Ok(ended);
             }
             let now = Instant::now();
             let left = |until: Option<Instant>| {
                 until.map_or(Duration::MAX, |until| until.saturating_duration_since(now))
             };
             is_last = left(end).is_zero();
-            let ready = &mut self.ready;
-            let pause = left(end).min(left(self.next_due));
-            self.arrivals.wait(pause, |number| ready.push_back(number))?;
+            let none_waits = self.ready.is_empty();
+            let pause = if none_waits { left(self.next_due) } else { Duration::ZERO };
+            let (clients, ready) = (&mut self.clients, &mut self.ready);
+            self.arrivals
+                .wait(left(end).min(pause), |number| make_ready(clients, ready, number))?;
             self.look();
         }
     }
 
+    /// Carries on some of those that are ready, one at least, until a call has ended or the time
+    /// is over: another connection may have been tried for one.
+    fn carry_ready_on(
+        &mut self,
+        end: Option<Instant>,
+    ) -> Option<(usize, Result<Told, ClientError>)> {
+        for _ in 0..STEPS_AT_A_TIME {
+            let number = self.ready.pop_front()?;
+            if let Some(told) = self.carry_on(number) {
+                return Some((number, told));
+            }
+            if end.is_some_and(|end| Instant::now() >= end) {
+                break;
+            }
+        }
+        None
+    }
+
     /// Carries a client's call on without waiting; what came of it, where it has ended.
     fn carry_on(&mut self, number: usize) -> Option<Result<Told, ClientError>> {
-        let Member { client, sign } = self.clients.get_mut(number)?;
+        let Member { client, sign, is_ready } = self.clients.get_mut(number)?;
+        *is_ready = false;
         if client.due().is_none() {
             client.clear();
             return None;
         }
         let told = client.step(Duration::ZERO);
         if told.is_none() {
-            if client.watch(sign) {
-                self.ready.push_back(number);
-            }
+            let is_ready = client.watch(sign);
             self.next_due = [self.next_due, client.due()].into_iter().flatten().min();
+            if is_ready {
+                make_ready(&mut self.clients, &mut self.ready, number);
+            }
         }
         told
     }
@@ -142,10 +166,21 @@ impl<T: Watched> Many<T> {
         if self.next_due.is_none_or(|next| now < next) {
             return;
         }
-        let due = self.clients.iter().map(|member| member.client.due());
-        let late = due.clone().enumerate().filter(|(_, due)| due.is_some_and(|due| due <= now));
-        self.ready.extend(late.map(|(number, _)| number));
         // Those that are late say anew when they are due.
-        self.next_due = due.flatten().filter(|&due| due > now).min();
+        self.next_due = None;
+        for number in 0..self.clients.len() {
+            match self.clients[number].client.due() {
+                Some(due) if due <= now => make_ready(&mut self.clients, &mut self.ready, number),
+                due => self.next_due = [self.next_due, due].into_iter().flatten().min(),
+            }
+        }
+    }
+}
+
+/// A client is ready, once.
+fn make_ready<T>(clients: &mut [Member<T>], ready: &mut VecDeque<usize>, number: usize) {
+    if let Some(member) = clients.get_mut(number).filter(|member| !member.is_ready) {
+        member.is_ready = true;
+        ready.push_back(number);
     }
 }

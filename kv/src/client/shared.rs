@@ -1,5 +1,6 @@
 //! Requests of many clients over one link: a channel for each, and one thread that drives all.
 
+use super::calls::RENEW_TIME;
 use super::{Sign, Transport, TransportError, Waiting, Watched};
 use crate::channel::SEND_TIMEOUT;
 use std::fmt::{self, Display};
@@ -20,7 +21,17 @@ use towpath_transport::{
 pub struct SharedLink {
     endpoint: EndpointHandle,
     addr: SocketAddr,
-    link: Mutex<Option<LinkHandle>>,
+    link: Mutex<Made>,
+}
+
+/// What came of making the link.
+#[derive(Debug)]
+enum Made {
+    Link(LinkHandle),
+    /// It failed at that time, and why.
+    Failed(Instant, String),
+    /// None was made yet.
+    Nothing,
 }
 
 /// One client's channel.
@@ -57,18 +68,27 @@ impl SharedLink {
     /// [`client_config`](crate::client_config) says, with buffers for so many clients.
     #[must_use]
     pub fn new(endpoint: EndpointHandle, addr: SocketAddr) -> Arc<Self> {
-        Arc::new(Self { endpoint, addr, link: Mutex::new(None) })
+        Arc::new(Self { endpoint, addr, link: Mutex::new(Made::Nothing) })
     }
 
-    /// The link, made where there is none.
+    /// The link, made where there is none, but not where that has just failed: each client would
+    /// wait for a server that is not there.
     fn up(&self) -> Result<LinkHandle, TransportError> {
         // Nothing that is done under the lock leaves it half done.
-        let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(up) = link.as_ref().filter(|link| link.down().is_none()) {
-            return Ok(up.clone());
+        let mut made = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*made {
+            Made::Link(link) if link.down().is_none() => return Ok(link.clone()),
+            Made::Failed(at, why) if at.elapsed() < RENEW_TIME => {
+                return Err(connect_error(why.as_str()));
+            }
+            _ => {}
         }
-        let up = self.endpoint.connect(self.addr).map_err(connect_error)?;
-        Ok(link.insert(up).clone())
+        let connected = self.endpoint.connect(self.addr);
+        *made = match &connected {
+            Ok(link) => Made::Link(link.clone()),
+            Err(error) => Made::Failed(Instant::now(), error.to_string()),
+        };
+        connected.map_err(connect_error)
     }
 }
 
@@ -134,7 +154,8 @@ impl Transport for SharedTransport {
         Ok(true)
     }
 
-    /// The endpoint's own limit of time for a connection holds.
+    /// The endpoint's own limit of time for a connection holds, for one of the link's clients: the
+    /// others are told for a while that it failed.
     fn renew(&mut self, _: Duration) -> Result<(), TransportError> {
         (self.channel, self.coming, self.came) = (None, None, None);
         let opened = self.link.up()?.open_channel(false);
