@@ -6,16 +6,17 @@ use common::clients::{IMPATIENT, SOON};
 use common::lossy::Lossy;
 use common::seeds;
 use common::serving::{LOCAL, SHARING, serve_shared, serve_tcp, service, shared, tcp};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use towpath_kv::When;
 use towpath_kv::client::{
-    Client, ClientConfig, ClientError, Many, SharedLink, SharedTransport, Told, Transport,
+    Client, ClientConfig, ClientError, Many, SharedLink, SharedTransport, Sign, Told, Transport,
     TransportError, Waiting, Watched,
 };
 use towpath_kv::limits::READ_BYTES;
-use towpath_kv::wire::{Ask, Failure};
+use towpath_kv::wire::{Answer, Ask, Failure, Method, Reply, ReplyHead};
 
 /// The number that all count up.
 const ALL: &[u8] = b"all";
@@ -33,6 +34,10 @@ const PATIENT: ClientConfig = ClientConfig {
 #[derive(Debug)]
 struct Faulty {
     send: fn() -> Result<(), TransportError>,
+    /// What comes, the last one again and again if `is_endless`.
+    comes: VecDeque<Vec<u8>>,
+    is_endless: bool,
+    is_watched: bool,
     /// How often another connection was made.
     renewed: Arc<AtomicUsize>,
 }
@@ -42,14 +47,36 @@ impl Transport for Faulty {
         (self.send)()
     }
 
-    fn receive(&mut self, _: Duration, _: &mut dyn FnMut(&[u8])) -> Result<bool, TransportError> {
-        Ok(false)
+    fn receive(
+        &mut self,
+        _: Duration,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TransportError> {
+        let Some(reply) = self.comes.pop_front() else { return Ok(false) };
+        take(&reply);
+        if self.is_endless && self.comes.is_empty() {
+            self.comes.push_back(reply);
+        }
+        Ok(true)
     }
 
     fn renew(&mut self, _: Duration) -> Result<(), TransportError> {
         self.renewed.fetch_add(1, Relaxed);
         Ok(())
     }
+}
+
+impl Watched for Faulty {
+    /// Never raises it: nothing comes later.
+    fn watch(&mut self, _: &Sign) -> Result<bool, TransportError> {
+        Ok(!std::mem::replace(&mut self.is_watched, true))
+    }
+}
+
+/// Sends well, and nothing comes.
+fn mute() -> Faulty {
+    let (comes, is_endless, is_watched) = (VecDeque::new(), false, false);
+    Faulty { send: || Ok(()), comes, is_endless, is_watched, renewed: Arc::default() }
 }
 
 fn gone<A>() -> Result<A, TransportError> {
@@ -216,9 +243,49 @@ fn values_longer_than_what_is_read_at_a_time_come_whole() {
 fn no_connection_is_tried_for_a_call_whose_time_is_over() {
     let renewed = Arc::new(AtomicUsize::new(0));
     let config = ClientConfig { timeout: Duration::ZERO, ..PATIENT };
-    let mut client = Client::new(Faulty { send: gone, renewed: Arc::clone(&renewed) }, config);
+    let mut client =
+        Client::new(Faulty { send: gone, renewed: Arc::clone(&renewed), ..mute() }, config);
     for _ in 0..3 {
         assert!(matches!(client.ping(), Err(ClientError::TimedOut(_))));
     }
     assert_eq!(renewed.load(Relaxed), 0);
+}
+
+/// The reply to a client's first request, a PING.
+fn pong(client: u64) -> Vec<u8> {
+    let head = ReplyHead { client, sequence: 1, method: Method::Ping };
+    let mut bytes = Vec::new();
+    Reply { head, answer: Ok(Answer::Done) }.emit(&mut bytes);
+    bytes
+}
+
+#[test]
+fn a_server_that_sends_what_nobody_asked_for_holds_nobody() {
+    let liar = || Faulty { comes: [pong(1)].into(), is_endless: true, ..mute() };
+    let config = ClientConfig { timeout: Duration::from_millis(20), ..PATIENT };
+    let mut client = Client::with_number(liar(), config, 7);
+    assert!(matches!(client.ping(), Err(ClientError::TimedOut(_))));
+    let (_server, addr) = serve_tcp(&service(), (LOCAL, 0).into());
+    let mut clients = Many::<Box<dyn Watched>>::new().expect("files");
+    clients.add(Client::with_number(Box::new(liar()), PATIENT, 7));
+    clients.add(Client::new(Box::new(tcp(addr, Waiting::Polling)), PATIENT));
+    assert!(clients.start(0, Ask::Ping));
+    for sum in 1..=100 {
+        assert!(clients.start(1, ADD));
+        let (number, told) = next(&mut clients);
+        assert_eq!((number, told.expect("in time")), (1, Told::Sum(sum)));
+    }
+    assert!(clients.wait(Duration::from_millis(1)).expect("the system tells").is_none());
+}
+
+#[test]
+fn the_reply_is_found_behind_many_that_nobody_asked_for() {
+    let mut comes = VecDeque::from(vec![pong(1); 1000]);
+    comes.push_back(pong(7));
+    let transport = Faulty { comes, ..mute() };
+    let mut clients = Many::new().expect("files");
+    clients.add(Client::with_number(transport, PATIENT, 7));
+    assert!(clients.start(0, Ask::Ping));
+    assert!(matches!(next(&mut clients), (0, Ok(Told::Done))));
+    assert_eq!(clients.client(0).expect("added").stats().stray, 1000);
 }

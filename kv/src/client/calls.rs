@@ -1,40 +1,11 @@
 //! The client: it numbers requests, repeats those without a reply, and tells what came of them.
 
-use super::patience::Patience;
+use super::patience::{ClientConfig, Patience};
 use super::{Sign, Transport, TransportError, Watched};
 use crate::store::When;
 use crate::wire::{Answer, Ask, Failure, Reply, Request, WireError};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
-
-/// How a client asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientConfig {
-    /// After what time without a reply a request is repeated: far above a round trip where the
-    /// transport loses nothing, a few of them where it does.
-    pub repeat_after: Duration,
-    /// Where set, that time follows the round trips that were seen (RFC 6298), from this one up to
-    /// `repeat_after`.
-    pub repeat_least: Option<Duration>,
-    /// How long a request may take in all.
-    pub timeout: Duration,
-}
-
-impl Default for ClientConfig {
-    /// For transports that lose nothing.
-    fn default() -> Self {
-        let (repeat_after, timeout) = (Duration::from_secs(5), Duration::from_secs(30));
-        Self { repeat_after, repeat_least: None, timeout }
-    }
-}
-
-impl ClientConfig {
-    /// For transports that lose some: what is late for the round trips that were seen is repeated.
-    #[must_use]
-    pub fn for_losses() -> Self {
-        Self { repeat_least: Some(Duration::from_millis(1)), ..Self::default() }
-    }
-}
 
 /// What a client has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +56,9 @@ const SILENT_TRIES: u32 = 2;
 /// Where others wait meanwhile, another connection is tried for so long at a time.
 pub(super) const RENEW_TIME: Duration = Duration::from_secs(1);
 
+/// So many replies that nobody waits for are taken in at a time: a server may send more for ever.
+const STRAYS_AT_A_TIME: usize = 64;
+
 /// A client of one server, for one thread. [`Many`](super::Many) has many on one thread.
 #[derive(Debug)]
 pub struct Client<T> {
@@ -99,6 +73,8 @@ pub struct Client<T> {
     heard: Instant,
     /// The connection is broken, or seems to be: the next request goes over another.
     is_lost: bool,
+    /// Replies that nobody waits for were left where they are: more may be there.
+    is_flooded: bool,
     call: Option<Call>,
 }
 
@@ -162,9 +138,21 @@ impl<T: Transport> Client<T> {
     pub fn with_number(transport: T, config: ClientConfig, number: u64) -> Self {
         let stats = ClientStats::default();
         let patience = Patience::new(&config);
-        let (request, heard, is_lost, call) = (Vec::new(), Instant::now(), false, None);
-        let sequence = 0;
-        Self { transport, config, patience, number, sequence, stats, request, heard, is_lost, call }
+        let (request, heard, call) = (Vec::new(), Instant::now(), None);
+        let (sequence, is_lost, is_flooded) = (0, false, false);
+        Self {
+            transport,
+            config,
+            patience,
+            number,
+            sequence,
+            stats,
+            request,
+            heard,
+            is_lost,
+            is_flooded,
+            call,
+        }
     }
 
     /// The transport, to read by it.
@@ -369,12 +357,15 @@ impl<T: Transport> Client<T> {
         let Some(call) = self.call.as_mut().filter(|call| call.sent.is_some()) else {
             return false;
         };
-        self.transport.watch(sign).unwrap_or_else(|_| {
-            // Nobody would hear the reply: the request goes over another connection.
-            self.is_lost = true;
-            (call.sent, call.until) = (None, Instant::now());
-            false
-        })
+        match self.transport.watch(sign) {
+            Ok(may_be_there) => may_be_there || self.is_flooded,
+            Err(_) => {
+                // Nobody would hear the reply: the request goes over another connection.
+                self.is_lost = true;
+                (call.sent, call.until) = (None, Instant::now());
+                false
+            }
+        }
     }
 
     fn send(&mut self, call: &mut Call) -> Result<Instant, TransportError> {
@@ -418,38 +409,43 @@ impl<T: Transport> Client<T> {
         most: Duration,
     ) -> Result<Option<Result<Told, ClientError>>, TransportError> {
         let (number, sequence) = (self.number, self.sequence);
-        loop {
+        self.is_flooded = false;
+        for _ in 0..STRAYS_AT_A_TIME {
             let mut found = None;
             let mut take = |bytes: &[u8]| found = Some(told(bytes, number, sequence));
-            if !self.transport.receive(call.left.min(most), &mut take)? {
-                call.left = call.until.saturating_duration_since(Instant::now());
-                return Ok(None);
-            }
-            match found.transpose()? {
-                Some(Some(told)) => return Ok(Some(told)),
-                // Of a request that was repeated, and answered twice.
-                _ => {
-                    self.stats.stray += 1;
-                    self.heard = Instant::now();
-                }
+            let came = self.transport.receive(call.left.min(most), &mut take)?;
+            if let Some(Some(told)) = found.transpose()? {
+                return Ok(Some(told));
             }
             call.left = call.until.saturating_duration_since(Instant::now());
+            if !came {
+                return Ok(None);
+            }
+            // Of a request that was repeated, and answered twice.
+            self.stats.stray += 1;
+            self.heard = Instant::now();
+            if call.left.is_zero() {
+                return Ok(None);
+            }
         }
+        self.is_flooded = true;
+        Ok(None)
     }
 
     /// Takes in what came though no call is under way: a reply to one that has ended, or the end of
-    /// the connection.
-    pub(super) fn clear(&mut self) {
-        loop {
+    /// the connection; whether more may be there.
+    pub(super) fn clear(&mut self) -> bool {
+        for _ in 0..STRAYS_AT_A_TIME {
             match self.transport.receive(Duration::ZERO, &mut |_| ()) {
                 Ok(true) => self.stats.stray += 1,
-                Ok(false) => return,
+                Ok(false) => return false,
                 Err(_) => {
                     self.is_lost = true;
-                    return;
+                    return false;
                 }
             }
         }
+        true
     }
 }
 

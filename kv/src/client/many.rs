@@ -146,7 +146,9 @@ impl<T: Watched> Many<T> {
         let Member { client, sign, is_ready } = self.clients.get_mut(number)?;
         *is_ready = false;
         if client.due().is_none() {
-            client.clear();
+            if client.clear() {
+                make_ready(&mut self.clients, &mut self.ready, number);
+            }
             return None;
         }
         let told = client.step(Duration::ZERO);

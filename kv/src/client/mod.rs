@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `many` | clients whose calls one thread carries on; `arrivals` says for whom something came |
 //! | `calls` | the [`Client`]: numbers requests, repeats them, tells what came of them |
-//! | `patience` | after what time a request is repeated |
+//! | `patience` | how a client asks, and after what time a request is repeated |
 //! | `shared` | requests of many clients over one Towpath link |
 //! | `tcp` | requests over kernel TCP |
 //! | `channel` | requests over a Towpath channel: on UC, RC or TCP |
@@ -22,10 +22,11 @@ mod shared;
 mod tcp;
 
 pub use arrivals::Sign;
-pub use calls::{Client, ClientConfig, ClientError, ClientStats, Told};
+pub use calls::{Client, ClientError, ClientStats, Told};
 pub use channel::ChannelTransport;
 pub use many::Many;
 pub use one_sided::{Granted, OneSided, OneSidedStats, Reads};
+pub use patience::ClientConfig;
 pub use raw::{RawClientConfig, RawTransport};
 pub use shared::{SharedLink, SharedTransport};
 pub use tcp::TcpTransport;

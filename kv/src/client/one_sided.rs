@@ -1,6 +1,7 @@
 //! GETs that wake nobody at the server: the client reads published memory by itself.
 
-use super::calls::{Client, ClientConfig, ClientError};
+use super::ClientConfig;
+use super::calls::{Client, ClientError};
 use super::{Transport, TransportError};
 use crate::limits::{ONE_SIDED_TIME, ONE_SIDED_TRIES};
 use crate::published::{Found, SHAPE_BYTES, Shape, find};

@@ -1,9 +1,37 @@
-//! After what time without a reply a request is repeated.
+//! How a client asks, and after what time without a reply a request is repeated.
 
-use super::ClientConfig;
 use std::time::Duration;
 use towpath_base::Nanos;
 use towpath_cc::{RttConfig, RttEstimator};
+
+/// How a client asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// After what time without a reply a request is repeated: far above a round trip where the
+    /// transport loses nothing, a few of them where it does.
+    pub repeat_after: Duration,
+    /// Where set, that time follows the round trips that were seen (RFC 6298), from this one up to
+    /// `repeat_after`.
+    pub repeat_least: Option<Duration>,
+    /// How long a request may take in all.
+    pub timeout: Duration,
+}
+
+impl Default for ClientConfig {
+    /// For transports that lose nothing.
+    fn default() -> Self {
+        let (repeat_after, timeout) = (Duration::from_secs(5), Duration::from_secs(30));
+        Self { repeat_after, repeat_least: None, timeout }
+    }
+}
+
+impl ClientConfig {
+    /// For transports that lose some: what is late for the round trips that were seen is repeated.
+    #[must_use]
+    pub fn for_losses() -> Self {
+        Self { repeat_least: Some(Duration::from_millis(1)), ..Self::default() }
+    }
+}
 
 /// The time before the first round trip was seen, at most.
 const FIRST: Duration = Duration::from_millis(20);
