@@ -5,7 +5,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 use towpath_wake::{Bell, Listed, Rest};
@@ -50,7 +50,8 @@ pub struct Sign {
 struct Flag {
     number: u64,
     listed: Listed,
-    raised: Arc<Raised>,
+    /// Which holds this one while it is raised; gone where nobody waits any more.
+    raised: Weak<Raised>,
 }
 
 impl Wake for Flag {
@@ -59,10 +60,11 @@ impl Wake for Flag {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        let Some(raised) = self.raised.upgrade() else { return };
         if self.listed.mark() {
-            self.raised.flags().push(Arc::clone(self));
-            if self.raised.rest.is_to_be_woken() {
-                self.raised.rope.wake_by_ref();
+            raised.flags().push(Arc::clone(self));
+            if raised.rest.is_to_be_woken() {
+                raised.rope.wake_by_ref();
             }
         }
     }
@@ -99,7 +101,7 @@ impl Arrivals {
     /// The sign that is told of as `number`.
     pub(super) fn sign(&self, number: usize) -> Sign {
         let number = number as u64;
-        let (listed, raised) = (Listed::default(), Arc::clone(&self.raised));
+        let (listed, raised) = (Listed::default(), Arc::downgrade(&self.raised));
         let waker = Waker::from(Arc::new(Flag { number, listed, raised }));
         Sign { number, epoll: Arc::clone(&self.epoll), waker }
     }
@@ -141,5 +143,21 @@ impl Arrivals {
 impl fmt::Debug for Arrivals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Arrivals").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_signs_that_were_raised_and_never_seen() {
+        let arrivals = Arrivals::new().expect("files");
+        let sign = arrivals.sign(0);
+        sign.waker().wake_by_ref();
+        let raised = Arc::downgrade(&arrivals.raised);
+        drop(arrivals);
+        assert!(raised.upgrade().is_none());
+        sign.waker().wake_by_ref();
     }
 }
