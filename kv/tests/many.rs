@@ -38,6 +38,8 @@ struct Faulty {
     comes: VecDeque<Vec<u8>>,
     is_endless: bool,
     is_watched: bool,
+    /// A watch fails.
+    is_deaf: bool,
     /// How often another connection was made.
     renewed: Arc<AtomicUsize>,
 }
@@ -69,14 +71,18 @@ impl Transport for Faulty {
 impl Watched for Faulty {
     /// Never raises it: nothing comes later.
     fn watch(&mut self, _: &Sign) -> Result<bool, TransportError> {
+        if self.is_deaf {
+            return gone();
+        }
         Ok(!std::mem::replace(&mut self.is_watched, true))
     }
 }
 
 /// Sends well, and nothing comes.
 fn mute() -> Faulty {
-    let (comes, is_endless, is_watched) = (VecDeque::new(), false, false);
-    Faulty { send: || Ok(()), comes, is_endless, is_watched, renewed: Arc::default() }
+    let (comes, renewed) = (VecDeque::new(), Arc::default());
+    let (is_endless, is_watched, is_deaf) = (false, false, false);
+    Faulty { send: || Ok(()), comes, is_endless, is_watched, is_deaf, renewed }
 }
 
 fn gone<A>() -> Result<A, TransportError> {
@@ -288,4 +294,20 @@ fn the_reply_is_found_behind_many_that_nobody_asked_for() {
     assert!(clients.start(0, Ask::Ping));
     assert!(matches!(next(&mut clients), (0, Ok(Told::Done))));
     assert_eq!(clients.client(0).expect("added").stats().stray, 1000);
+}
+
+/// The pauses before them, from 1 ms on and each twice as long, have no room in the call's time.
+#[test]
+fn connections_that_fail_at_once_are_few() {
+    let config = ClientConfig { timeout: Duration::from_millis(200), ..PATIENT };
+    for faulty in [Faulty { is_deaf: true, ..mute() }, Faulty { send: gone, ..mute() }] {
+        let renewed = Arc::clone(&faulty.renewed);
+        let mut clients = Many::new().expect("files");
+        clients.add(Client::new(faulty, config));
+        assert!(clients.start(0, ADD));
+        let (_, told) = next(&mut clients);
+        assert!(matches!(told, Err(ClientError::TimedOut(Some(_)))), "{told:?}");
+        let renewed = renewed.load(Relaxed);
+        assert!(renewed <= 9, "{renewed}");
+    }
 }

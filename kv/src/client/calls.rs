@@ -43,7 +43,8 @@ pub enum ClientError {
     Malformed(#[from] WireError),
 }
 
-/// The least pause before another connection is tried, doubled up to the most.
+/// Another connection is tried at once where the first one of a call fails, after the least pause
+/// where that one fails as well, and so on; the pause is doubled up to the most.
 const RENEW_PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 
 /// A connection on which nothing came for so long is given up for another: a server whose host went
@@ -95,21 +96,21 @@ struct Call {
     until: Instant,
     /// The time before another connection is tried once more.
     pause: Duration,
-    /// Why there was none when one was tried last.
+    /// Why the last one failed, or could not be made.
     failed: Option<TransportError>,
 }
 
 impl Call {
     fn new(begin: Instant, config: &ClientConfig) -> Self {
         let (tries, silent, sent, left) = (0, 0, None, Duration::ZERO);
-        let (end, until, pause) = (begin + config.timeout, begin, RENEW_PAUSES[0]);
+        let (end, until, pause) = (begin + config.timeout, begin, Duration::ZERO);
         Self { end, tries, silent, sent, left, until, pause, failed: None }
     }
 
     /// Another connection is tried after a pause.
     fn put_off(&mut self, failed: TransportError) {
         self.until = (Instant::now() + self.pause).min(self.end);
-        self.pause = (self.pause * 2).min(RENEW_PAUSES[1]);
+        self.pause = (self.pause * 2).clamp(RENEW_PAUSES[0], RENEW_PAUSES[1]);
         self.failed = Some(failed);
     }
 }
@@ -346,7 +347,14 @@ impl<T: Transport> Client<T> {
         let is_silent = call.silent >= SILENT_TRIES && now.duration_since(self.heard) >= SILENCE;
         // After a call in vain the next one does not hope for the same connection.
         self.is_lost = failed.is_some() || is_silent || now >= call.end;
-        if now >= call.end { Err(ClientError::TimedOut(failed)) } else { Ok(None) }
+        if now >= call.end {
+            return Err(ClientError::TimedOut(failed));
+        }
+        // One that is made and fails at once would be made anew thousands of times a second.
+        if let Some(error) = failed {
+            call.put_off(error);
+        }
+        Ok(None)
     }
 
     /// Has the sign raised when something comes; whether something may be there already.
@@ -359,10 +367,10 @@ impl<T: Transport> Client<T> {
         };
         match self.transport.watch(sign) {
             Ok(may_be_there) => may_be_there || self.is_flooded,
-            Err(_) => {
+            Err(error) => {
                 // Nobody would hear the reply: the request goes over another connection.
-                self.is_lost = true;
-                (call.sent, call.until) = (None, Instant::now());
+                (self.is_lost, call.sent) = (true, None);
+                call.put_off(error);
                 false
             }
         }
@@ -397,7 +405,7 @@ impl<T: Transport> Client<T> {
         self.is_lost = false;
         self.heard = Instant::now();
         self.stats.renewed += 1;
-        (call.silent, call.pause) = (0, RENEW_PAUSES[0]);
+        call.silent = 0;
         Ok(true)
     }
 
