@@ -311,3 +311,17 @@ fn connections_that_fail_at_once_are_few() {
         assert!(renewed <= 9, "{renewed}");
     }
 }
+
+#[test]
+fn a_call_that_ends_as_it_begins_is_told_before_the_next_one() {
+    let send = || Err(TransportError::TooLong { bytes: 2, max: 1 });
+    let mut clients = Many::new().expect("files");
+    clients.add(Client::new(Faulty { send, ..mute() }, PATIENT));
+    for _ in 0..2 {
+        assert!(clients.start(0, ADD));
+        assert!(!clients.start(0, ADD), "it was not told");
+        let (_, told) = next(&mut clients);
+        assert!(matches!(told, Err(ClientError::TooLong { bytes: 2, max: 1 })), "{told:?}");
+        assert!(clients.wait(Duration::ZERO).expect("the system tells").is_none());
+    }
+}

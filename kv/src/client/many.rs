@@ -26,7 +26,7 @@ pub struct Many<T> {
     arrivals: Arrivals,
     /// Those for whom something may have come, each once.
     ready: VecDeque<usize>,
-    /// Calls that ended as they began.
+    /// Calls that ended as they began, one of a client.
     ended: VecDeque<(usize, Result<Told, ClientError>)>,
     /// No call is to be repeated before.
     next_due: Option<Instant>,
@@ -38,6 +38,8 @@ struct Member<T> {
     sign: Sign,
     /// It is among those that are ready.
     is_ready: bool,
+    /// Its call ended as it began, which was not told yet.
+    is_untold: bool,
 }
 
 impl<T: Watched> Many<T> {
@@ -54,7 +56,7 @@ impl<T: Watched> Many<T> {
     pub fn add(&mut self, client: Client<T>) -> usize {
         let number = self.clients.len();
         let sign = self.arrivals.sign(number);
-        self.clients.push(Member { client, sign, is_ready: false });
+        self.clients.push(Member { client, sign, is_ready: false, is_untold: false });
         number
     }
 
@@ -76,16 +78,17 @@ impl<T: Watched> Many<T> {
         self.clients.get(number).map(|member| &member.client)
     }
 
-    /// Begins a call of a client; false, and nothing is asked, where it has one under way, or there
-    /// is none of this number.
+    /// Begins a call of a client; false, and nothing is asked, where it has one of which
+    /// [`wait`](Self::wait) did not tell yet, or there is none of this number.
     #[must_use]
     pub fn start(&mut self, number: usize, ask: Ask<'_>) -> bool {
-        let member = self.clients.get_mut(number);
-        let Some(member) = member.filter(|member| member.client.due().is_none()) else {
+        let Some(member) = self.clients.get_mut(number) else { return false };
+        if member.is_untold || member.client.due().is_some() {
             return false;
-        };
+        }
         member.client.begin(ask);
         if let Some(told) = self.carry_on(number) {
+            self.clients[number].is_untold = true;
             self.ended.push_back((number, told));
         }
         true
@@ -103,6 +106,7 @@ impl<T: Watched> Many<T> {
         let mut is_last = false;
         loop {
             if let Some(ended) = self.ended.pop_front() {
+                self.clients[ended.0].is_untold = false;
                 return Ok(Some(ended));
             }
             let ended = self.carry_ready_on(end);
@@ -143,7 +147,7 @@ impl<T: Watched> Many<T> {
 
     /// Carries a client's call on without waiting; what came of it, where it has ended.
     fn carry_on(&mut self, number: usize) -> Option<Result<Told, ClientError>> {
-        let Member { client, sign, is_ready } = self.clients.get_mut(number)?;
+        let Member { client, sign, is_ready, .. } = self.clients.get_mut(number)?;
         *is_ready = false;
         if client.due().is_none() {
             if client.clear() {
