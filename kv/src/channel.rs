@@ -62,10 +62,11 @@ pub fn shared_config(config: EndpointConfig, clients: u16) -> EndpointConfig {
 
 /// Buffers to send from, of an endpoint with so many clients on one shared link or on several: for
 /// the request of each, and those before it whose delivery is not known yet. With fewer, clients
-/// wait for each other's.
+/// wait for each other's, in the call that sends, for up to 10 s: so they do for buffers of more
+/// than 4 KiB, of which there are 64 for all.
 #[must_use]
 pub fn shared_pools(clients: usize) -> [(usize, usize); 3] {
-    let messages = 4 * clients.max(64);
+    let messages = clients.max(64).saturating_mul(4);
     [(256, messages), (4 << 10, messages), (64 << 10, 64)]
 }
 

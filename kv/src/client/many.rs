@@ -18,6 +18,11 @@ const STEPS_AT_A_TIME: usize = 64;
 /// have no reply are repeated, over another connection where theirs is gone, as those of a
 /// [`Client`] alone. While a connection is made anew the thread waits for that.
 ///
+/// Sending may hold the thread as well, in both functions: over TCP while a server reads nothing,
+/// for up to 10 s, after which the connection is given up; over a shared link for as long while all
+/// buffers to send from are taken ([`shared_pools`](crate::shared_pools)), and for as long again
+/// while the channel has no room. A client that was added stays: there is no way to remove one.
+///
 /// Connect them with [`Waiting::Polling`](super::Waiting::Polling): the thread sleeps here, and not
 /// in a client.
 #[derive(Debug)]

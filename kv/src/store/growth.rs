@@ -3,11 +3,15 @@
 use papaya::{Compute, Guard, HashMapRef, Operation};
 use std::hash::{BuildHasher, Hash};
 
-/// [`HashMapRef::compute`], after which the entries move on into a larger table where there is one.
+/// [`HashMapRef::compute`]; one that adds a key may then carry on a move of the entries into a
+/// larger table, where there is one.
 ///
 /// What computes an entry of papaya (0.2.5) begins a larger table and moves nothing there, so that
 /// each look at a key would go through all tables that there ever were. A removal does its share
-/// of that; the one here finds the new key and leaves it.
+/// of that where it does not find its key in the older table within the limit of a look there, or
+/// finds it being copied, and does none else. So the move is carried on, and not finished, by a key
+/// that is added, and meanwhile a look may pass two tables. The removal here finds the new key and
+/// leaves it.
 pub(super) fn compute<'m, K, V, S, T>(
     map: &'m HashMapRef<'_, K, V, S, impl Guard>,
     key: K,
