@@ -195,7 +195,7 @@ pub(crate) struct Links {
     /// A link that is known to be in both lists.
     touched: Option<u16>,
     /// When which link is looked at for its timer: each is here at most once, and no later than its
-    /// timer. One whose timer has moved on meanwhile is filed anew when its time here has come.
+    /// timer. One whose timer has moved on meanwhile is filed anew when it is the first here.
     timers: BTreeSet<(Time, u16)>,
 }
 
@@ -276,17 +276,12 @@ impl Links {
 
     /// The next link whose timer has come, which is none any more.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<u16> {
-        while let Some(&(at, index)) = self.timers.first().filter(|&&(at, _)| at <= now) {
-            self.timers.pop_first();
-            let Some(conn) = self.at(index).filter(|conn| conn.filed == at) else { continue };
-            conn.filed = Time::NEVER;
-            if conn.timer <= now {
-                conn.timer = Time::NEVER;
-                return Some(index);
-            }
-            self.file_timer(index);
-        }
-        None
+        self.file_anew();
+        let &(_, index) = self.timers.first().filter(|&&(at, _)| at <= now)?;
+        self.timers.pop_first();
+        let conn = self.at(index)?;
+        (conn.timer, conn.filed) = (Time::NEVER, Time::NEVER);
+        Some(index)
     }
 
     /// Files the links anew that are first in the list and whose timers have moved on, so that
