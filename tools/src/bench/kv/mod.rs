@@ -71,18 +71,7 @@ pub const LATENCY: Study = Study {
     what: "how long one operation takes by each transport: percentiles, distribution, boxes",
     mirrors: "the same, figures 4.3 to 4.8, tables 4.2 and 4.3",
     clock: Clock::Machine,
-    params: &[
-        WAYS,
-        WAITING,
-        FEW_CLIENTS,
-        CLIENT_THREADS,
-        MIX,
-        WORKERS,
-        RECORDS,
-        OPERATIONS,
-        SECONDS,
-        ROUNDS,
-    ],
+    params: OF_ONE_OPERATION,
     run: |params, runner| run(&LATENCY, params, runner, report::latency),
 };
 
@@ -92,18 +81,7 @@ pub const SWITCHES: Study = Study {
     what: "how often the server and its clients leave a processor for each operation",
     mirrors: "the same, table 4.4",
     clock: Clock::Machine,
-    params: &[
-        WAYS,
-        WAITING,
-        FEW_CLIENTS,
-        CLIENT_THREADS,
-        MIX,
-        WORKERS,
-        RECORDS,
-        OPERATIONS,
-        SECONDS,
-        ROUNDS,
-    ],
+    params: OF_ONE_OPERATION,
     run: |params, runner| run(&SWITCHES, params, runner, report::switches),
 };
 
@@ -148,6 +126,20 @@ pub const WORKLOADS: Study = Study {
     ],
     run: |params, runner| run(&WORKLOADS, params, runner, report::workloads),
 };
+
+/// What latency and context switches of one operation are measured with.
+const OF_ONE_OPERATION: &[Param] = &[
+    WAYS,
+    WAITING,
+    FEW_CLIENTS,
+    CLIENT_THREADS,
+    MIX,
+    WORKERS,
+    RECORDS,
+    OPERATIONS,
+    SECONDS,
+    ROUNDS,
+];
 
 const WAYS: Param = Param {
     name: "transports",
