@@ -2,12 +2,13 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatfs, fstatvfs};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, fstatfs, fstatvfs};
 use rustix::io::Errno;
 use towpath_memory::Pool;
 
@@ -30,6 +31,9 @@ const LOCK_WAIT: Duration = Duration::from_millis(500);
 /// How often it is looked at meanwhile.
 const LOCK_LOOK: Duration = Duration::from_millis(5);
 
+/// How often the path of a file is looked at, with a flush.
+const NAME_LOOK: Duration = Duration::from_secs(1);
+
 /// Buffers by which a file gets its room where the file system gives none ahead of bytes.
 const ZEROS_BYTES: usize = 1 << 20;
 
@@ -42,6 +46,9 @@ pub(crate) struct DiskFile {
     pub(crate) is_direct: bool,
     pub(crate) was_made: bool,
     pub(crate) can_discard: bool,
+    path: PathBuf,
+    /// When the path was looked at last.
+    looked_at: Mutex<Option<Instant>>,
 }
 
 impl Drop for DiskFile {
@@ -109,7 +116,17 @@ impl DiskFile {
         }
         lock(&file).map_err(failed(path, "locking"))?;
         let (page_count, was_made, can_discard) = (0, false, false);
-        let mut disk = Self { file, page_count, is_device, is_direct, was_made, can_discard };
+        let (path_buf, looked_at) = (path.to_owned(), Mutex::new(None));
+        let mut disk = Self {
+            file,
+            page_count,
+            is_device,
+            is_direct,
+            was_made,
+            can_discard,
+            path: path_buf,
+            looked_at,
+        };
         disk.measure(path, options.create)?;
         if is_direct {
             disk.try_a_page().map_err(failed(path, "reading past the page cache"))?;
@@ -201,6 +218,32 @@ impl DiskFile {
     pub(crate) fn give_back(&self, offset: u64, byte_len: u64) -> io::Result<()> {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fallocate(&self.file, how, offset, byte_len)?)
+    }
+
+    /// Whether the file still has its name: what is written to one that was removed is gone with
+    /// the process, however it is flushed. The path is looked at once a second, since looking takes
+    /// longer.
+    pub(crate) fn check_name(&self) -> io::Result<()> {
+        if self.is_device {
+            return Ok(());
+        }
+        let own = fstat(&self.file)?;
+        let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = looked_at.is_none_or(|at| at.elapsed() >= NAME_LOOK);
+        let is_named = own.st_nlink > 0
+            && (!is_due || {
+                *looked_at = Some(Instant::now());
+                let found = self.path.metadata();
+                found.is_ok_and(|found| (found.dev(), found.ino()) == (own.st_dev, own.st_ino))
+            });
+        match is_named {
+            true => Ok(()),
+            false => {
+                // A name that is gone does not count again.
+                *looked_at = None;
+                Err(io::Error::new(io::ErrorKind::NotFound, "the file was removed or moved away"))
+            }
+        }
     }
 
     /// Whether it lies on a file system that keeps its files in memory.

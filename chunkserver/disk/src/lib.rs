@@ -19,6 +19,7 @@
 //! - **A flush that fails is final.** Nothing is known then of any write that no earlier flush made
 //!   durable, and no later flush can tell, since the system forgets what it could not write. The
 //!   disk takes no more changes then, until it is opened anew; it is read on.
+//! - So does the flush of a file that was removed since: nothing of it outlives the process.
 //!
 //! # Order
 //!

@@ -93,7 +93,7 @@ pub(crate) fn carry_out(disk: &DiskFile, op: &mut Op) -> io::Result<()> {
             let from = from.iter().map(|pages| &pages[..]);
             write_all(from, offset, |slices, offset| Ok(pwritev(file, slices, offset)?))
         }
-        Op::Flush => file.sync_data(),
+        Op::Flush => file.sync_data().and_then(|()| disk.check_name()),
         Op::Discard { count, .. } => {
             disk.give_back(offset, crate::PageNumber(*count).byte_offset())
         }

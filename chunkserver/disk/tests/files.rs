@@ -6,9 +6,11 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 use tempfile::TempDir;
-use towpath_disk::{NewFile, Options, PAGE_BYTES, open};
+use towpath_disk::{Disk, NewFile, Op, Options, PAGE_BYTES, PageNumber, WritePages, open};
+use towpath_memory::Pool;
 
 const PAGES: u64 = 100;
 
@@ -111,4 +113,56 @@ fn the_page_cache_is_passed_by_only_where_that_is_wanted() {
     // Whether this file system can is its own affair, and the disk works either way.
     let (disk, report) = open(&path, &Options::default()).expect("it is there");
     println!("{report}, {} pages", disk.page_count());
+}
+
+/// Writes a page and flushes; how the flush ends.
+fn flush_after_a_write(disk: &mut dyn Disk) -> Result<(), ErrorKind> {
+    let pool = Pool::with_count(PAGE_BYTES, 1).expect("memory");
+    let mut page = pool.take().expect("a fresh pool");
+    page.set_len(PAGE_BYTES).expect("it fits");
+    let from = WritePages::new(page).expect("it is a page");
+    let mut outcome = Ok(());
+    for op in [Op::write(PageNumber(3), from), Op::Flush] {
+        disk.submit(0, op).expect("it has nothing else to do");
+        let mut done = Vec::new();
+        while done.is_empty() {
+            disk.wait(Duration::from_secs(10), &mut done).expect("it speaks");
+        }
+        outcome = done.remove(0).outcome.map_err(|error| error.source.kind());
+    }
+    outcome
+}
+
+#[test]
+fn a_flush_of_a_file_that_was_removed_or_moved_away_fails() {
+    let ways: [fn(&Path); 3] = [
+        |path| fs::remove_file(path).expect("it is there"),
+        |path| fs::remove_dir_all(path.parent().expect("a folder")).expect("it is there"),
+        |path| {
+            let folder = path.parent().expect("a folder");
+            fs::rename(folder, folder.with_extension("old")).expect("it is there");
+            fs::create_dir(folder).expect("room for a folder");
+            fs::write(path, [0; PAGE_BYTES]).expect("room for another file");
+        },
+    ];
+    for in_memory in [false, true] {
+        for (is_uring, is_direct) in [(true, true), (false, false)] {
+            for (number, way) in ways.iter().enumerate() {
+                let outer = match in_memory && Path::new("/dev/shm").is_dir() {
+                    true => tempfile::tempdir_in("/dev/shm").expect("room for a folder"),
+                    false => folder(),
+                };
+                let path = outer.path().join("data/disk");
+                fs::create_dir(outer.path().join("data")).expect("room for a folder");
+                let options = Options { is_uring, is_direct, ..new(PAGES, true) };
+                let (mut disk, report) = open(&path, &options).expect("there is room");
+                println!("way {number}: {report}");
+                way(&path);
+                assert_eq!(flush_after_a_write(&mut *disk), Err(ErrorKind::NotFound));
+            }
+        }
+    }
+    let folder = folder();
+    let (mut disk, _) = open(&folder.path().join("disk"), &new(PAGES, true)).expect("room");
+    (0..3).for_each(|_| assert_eq!(flush_after_a_write(&mut *disk), Ok(())));
 }

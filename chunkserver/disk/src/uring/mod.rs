@@ -72,7 +72,10 @@ impl Uring {
 
     fn take(&mut self, done: &mut Vec<Done>) -> usize {
         let before = done.len();
-        while let Some((tag, op, outcome)) = self.ring.pop() {
+        while let Some((tag, op, mut outcome)) = self.ring.pop() {
+            if matches!(op, Op::Flush) {
+                outcome = outcome.and_then(|()| self.file.check_name());
+            }
             done.push(self.gate.finish(tag, op, outcome));
         }
         done.len() - before

@@ -8,6 +8,21 @@ use std::process::{Command, Stdio};
 use super::*;
 use towpath_disk::{NewFile, Options};
 
+#[test]
+fn a_store_whose_folder_is_removed_acknowledges_nothing_more_and_is_read() {
+    let outer = tempfile::tempdir().expect("room for a folder");
+    let dir = outer.path().join("data");
+    std::fs::create_dir(&dir).expect("room for a folder");
+    let mut core = open_file(&dir, &options());
+    create(&mut core, ChunkId(1));
+    write(&mut core, ChunkId(1), 0, &[7; 4096]);
+    std::fs::remove_dir_all(&dir).expect("it is there");
+    assert_ne!(fate(&ask(&mut core, create_request(ChunkId(2)))), Fate::Done);
+    assert_eq!(fate(&ask(&mut core, create_request(ChunkId(3)))), Fate::NotDone);
+    assert!(core.stats().read_only.is_some());
+    assert_eq!(read(&mut core, ChunkId(1), 0, 4096).expect("it is still there"), [7; 4096]);
+}
+
 const DIR_VARIABLE: &str = "TOWPATH_TEST_KILL_DIR";
 const START_VARIABLE: &str = "TOWPATH_TEST_KILL_START";
 
