@@ -146,9 +146,9 @@ fn text(dir: &Path, report: &CheckReport, repaired: Option<&CheckReport>) -> Str
     }
     report.bad_slices.iter().for_each(|bad| line(format!("damaged: {}", bad.why)));
     let CheckReport { generation, chunks, slices, slices_checked, .. } = report;
-    let verdict = match (report.is_whole(), report.loses_records(), repaired.is_some()) {
+    let verdict = match (report.is_whole(), report.takes_changes, repaired.is_some()) {
         (true, ..) => "whole",
-        (_, true, _) => "damaged: a server opens it and takes no changes until `--repair`",
+        (_, false, _) => "damaged: a server opens it and takes no changes until `--repair`",
         (_, _, true) => "sound but for what is named above",
         _ => "damaged: a server opens it, and serves all but what is named above",
     };
@@ -225,7 +225,7 @@ fn object(dir: &Path, report: &CheckReport, repaired: Option<&CheckReport>) -> O
     Object {
         dir: dir.display().to_string(),
         whole: report.is_whole(),
-        takes_changes: !report.loses_records(),
+        takes_changes: report.takes_changes,
         generation: report.generation,
         chunks: report.chunks,
         slices: report.slices,

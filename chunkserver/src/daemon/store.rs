@@ -264,7 +264,7 @@ pub(super) fn say(found: &Found, dir: &Path) {
     let Found { disk, stats, other_capacity_bytes, damage, is_damaged, resident } = found;
     let dir = dir.display();
     for damage in damage {
-        match damage.kind.loses_records() {
+        match damage.kind.loses_changes() {
             true => tracing::error!(%damage, "the store is damaged"),
             false => tracing::warn!(%damage, "the store is damaged"),
         }

@@ -38,6 +38,9 @@ pub struct CheckReport {
     pub records: u64,
     /// Bytes of an unfinished commit at the end of the current log.
     pub torn_tail_bytes: u64,
+    /// Whether a server takes changes: it does not where some that were acknowledged are lost, or
+    /// may be.
+    pub takes_changes: bool,
     /// What is damaged of headers, maps, logs and segment files.
     pub damage: Vec<Damage>,
     /// Chunks of which a change is lost.
@@ -58,11 +61,5 @@ impl CheckReport {
             && self.suspect.is_empty()
             && self.lost.is_empty()
             && self.bad_slices.is_empty()
-    }
-
-    /// Whether changes that were acknowledged are gone, so that a server takes no others.
-    #[must_use]
-    pub fn loses_records(&self) -> bool {
-        self.damage.iter().any(|damage| damage.kind.loses_records())
     }
 }

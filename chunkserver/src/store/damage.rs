@@ -62,12 +62,29 @@ pub enum DamageKind {
         /// Records there, whole in the other copy; zero where only unused bytes are concerned.
         records: u64,
     },
+    /// The end of the disk, which is gone. What lay there cannot be read.
+    Cut {
+        /// Bytes that the disk had.
+        wants: u64,
+    },
     /// Records that no copy of the log has whole.
     LostRecords(LostRecords),
     /// A map whose state is known from the one before and its logs.
     Map {
         /// What is wrong with it.
         why: String,
+    },
+    /// Map and log contradict each other in every generation.
+    Misfit {
+        /// What contradicts what.
+        why: String,
+    },
+    /// A slice of one of the last writes before a crash, which cannot be read.
+    Slice {
+        /// Its chunk.
+        chunk: ChunkId,
+        /// Its index.
+        slice: u64,
     },
 }
 
@@ -77,15 +94,18 @@ impl DamageKind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::LogCopy { .. } => "log-copy",
+            Self::Cut { .. } => "cut",
             Self::LostRecords(_) => "lost-records",
             Self::Map { .. } => "map",
+            Self::Misfit { .. } => "misfit",
+            Self::Slice { .. } => "slice",
         }
     }
 
-    /// Whether changes that were acknowledged are gone.
+    /// Whether changes that were acknowledged are gone, or may be.
     #[must_use]
-    pub fn loses_records(&self) -> bool {
-        matches!(self, Self::LostRecords(_))
+    pub fn loses_changes(&self) -> bool {
+        matches!(self, Self::Cut { .. } | Self::LostRecords(_) | Self::Misfit { .. })
     }
 }
 
@@ -100,6 +120,18 @@ impl fmt::Display for Damage {
             ),
             DamageKind::LostRecords(lost) => {
                 write!(f, "{file}: {}", LostText { lost, offset: *offset })
+            }
+            DamageKind::Cut { wants } => write!(
+                f,
+                "{file}: the disk ends at {offset} and had {wants} bytes: what lay behind is lost; \
+                 make it as long as it was (a file: `truncate -s {wants}`), then check it with \
+                 `--repair`"
+            ),
+            DamageKind::Misfit { why } => {
+                write!(f, "{file}: {why}, and no other generation is whole; at offset {offset}")
+            }
+            DamageKind::Slice { chunk, slice } => {
+                write!(f, "{file}: slice {slice} of chunk {chunk} cannot be read (offset {offset})")
             }
             DamageKind::Map { why } => {
                 write!(f, "{file}: {why}; what it says is known from the map before and the logs")

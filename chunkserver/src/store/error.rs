@@ -29,6 +29,29 @@ pub enum OpenError {
         /// What is wrong with it.
         why: String,
     },
+    /// The disk is shorter than its store's map and log.
+    #[error(
+        "the disk has {has} bytes and its store {wants}: it was cut short; make it as long as it was \
+         (a file: `truncate -s {wants}`), or restore it from a copy"
+    )]
+    Cut {
+        /// Bytes that it has.
+        has: u64,
+        /// Bytes that it had.
+        wants: u64,
+    },
+    /// The disk has no store and is not empty. Nothing was changed.
+    #[error(
+        "the disk holds {what} (at offset {offset}) and no store, and nothing was changed: use \
+         another disk, or start the server once with `--format`, which destroys all that this one \
+         holds and makes a store"
+    )]
+    Foreign {
+        /// What it seems to be.
+        what: &'static str,
+        /// Where that begins.
+        offset: u64,
+    },
     /// A file header of the format before is refused.
     #[error("{file}: {source}")]
     Header {

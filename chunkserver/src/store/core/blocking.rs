@@ -53,11 +53,14 @@ impl<'a> Blocking<'a> {
         }
     }
 
-    /// One page; none where it cannot be read, tried twice.
+    /// One page; none where it cannot be read, tried twice, or lies behind the end of the disk.
     ///
     /// # Errors
     /// The system does not speak of the disk any more.
     pub(super) fn page(&mut self, at: PageNumber) -> io::Result<Option<Box<PageBytes>>> {
+        if at.0 >= self.disk.page_count() {
+            return Ok(None);
+        }
         for _ in 0..2 {
             let into = self.memory.to_fill(1)?;
             if let (Op::Read { into, .. }, Ok(())) = self.run(Op::read(at, into))?
@@ -88,6 +91,10 @@ impl<'a> Blocking<'a> {
             while under_way.len() < depth
                 && let Some(next) = wanted.next()
             {
+                if next.at.0 + next.count as u64 > self.disk.page_count() {
+                    bad.push(next);
+                    continue;
+                }
                 let into = self.memory.to_fill(next.count.min(LONG_PAGES))?;
                 let tag = under_way.insert(next) as u64;
                 let taken = self.disk.submit(tag, Op::read(next.at, into));

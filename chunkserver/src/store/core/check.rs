@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use towpath_disk::Disk;
+use towpath_disk::{Disk, PageNumber};
 
 use super::blocking::{Blocking, Wanted};
 use super::layout::Layout;
 use super::map::Map;
 use super::memory::Memory;
-use super::open::{CoreConfig, Opened, io_error, read, read_superblocks};
+use super::open::{CoreConfig, io_error};
+use super::recover::{Opened, read, read_superblocks};
 use super::state::StoreCore;
 use crate::store::check::{BadSlice, CheckReport, SliceRun};
 use crate::store::error::{FlushFailed, OpenError};
@@ -56,6 +57,7 @@ fn look(disk: &mut Blocking<'_>, opened: &Opened, with_data: bool) -> io::Result
         slices: map.live_slices,
         records: replayed.records,
         torn_tail_bytes: replayed.torn_bytes,
+        takes_changes: !map.is_lossy,
         damage: loaded.damage.clone(),
         suspect: map.chunks.iter().filter(|(_, c)| c.head.suspect).map(|(id, _)| *id).collect(),
         lost: lost(map, layout),
@@ -131,12 +133,18 @@ pub fn repair_core(
         let mut disk = Blocking::new(&mut *disk, &memory);
         let superblocks = read_superblocks(&mut disk)?;
         let mut opened = read(&mut disk, superblocks, true)?;
+        let (pages, wanted) = (disk.disk().page_count(), opened.superblock.layout.page_count);
+        if pages < wanted {
+            let [has, wants] = [pages, wanted].map(|pages| PageNumber(pages).byte_offset());
+            return Err(OpenError::Cut { has, wants }.into());
+        }
         let before = look(&mut disk, &opened, false)?;
         let (map, layout) = (&mut opened.loaded.map, &opened.superblock.layout);
         if map.is_lossy {
             lose_double_claims(&mut disk, map, layout)?;
         }
         map.accept(accept_loss);
+        opened.space = None;
         opened.loaded.damage.clear();
         (before, opened)
     };
@@ -150,16 +158,20 @@ pub fn repair_core(
 }
 
 /// Of slices that claim one page the page belongs to the one whose checksum it has. The record
-/// that took the others away is lost.
+/// that took the others away is lost. A page that is not there belongs to none.
 fn lose_double_claims(disk: &mut Blocking<'_>, map: &mut Map, layout: &Layout) -> io::Result<()> {
     let mut claims: BTreeMap<u32, Vec<(ChunkId, u64, u32)>> = BTreeMap::new();
     for (chunk, found) in &map.chunks {
-        for (slice, at) in found.slices_from(0).filter(|(_, at)| layout.has(at.page)) {
+        for (slice, at) in found.slices_from(0) {
             claims.entry(at.page).or_default().push((*chunk, slice, at.crc));
         }
     }
-    for (page, claims) in claims.into_iter().filter(|(_, claims)| claims.len() > 1) {
-        let bytes = disk.page(layout.data_page(page))?;
+    let is_odd = |page: u32, claims: usize| !layout.has(page) || claims > 1;
+    for (page, claims) in claims.into_iter().filter(|(page, of)| is_odd(*page, of.len())) {
+        let bytes = match layout.has(page) {
+            true => disk.page(layout.data_page(page))?,
+            false => None,
+        };
         let owns = |(chunk, slice, crc): &(ChunkId, u64, u32)| {
             bytes.as_ref().is_some_and(|bytes| slice_crc(*chunk, *slice, &bytes[..]) == *crc)
         };

@@ -7,7 +7,7 @@ use super::directory::{ENTRIES, Entry, encode};
 use super::io::Purpose;
 use super::page::{PAGE_BYTES, PageHead};
 use super::state::StoreCore;
-use super::superblock::{LogPoint, Superblock};
+use super::superblock::{LogPoint, Superblock, encode_page};
 use crate::store::error::CommitStep;
 
 /// Operations of a checkpoint that are under way together while nobody changes anything.
@@ -20,9 +20,11 @@ const UNDER_WAY_BESIDE_MAX: usize = 2;
 const PAGES_A_WRITE: usize = 16;
 
 /// The checkpoint that is on the disk.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Published {
-    pub(super) generation: u64,
+    pub(super) superblock: Superblock,
+    /// The number of the next one: no page on the disk says that it is of that one.
+    pub(super) next_generation: u64,
     /// By page of the map: where its newest version is, which may be of the checkpoint under way.
     /// Should that one fail there is never another.
     pub(super) entries: Vec<Entry>,
@@ -40,7 +42,11 @@ enum Step {
     /// Writes the superblock.
     Superblock,
     /// Flushes it.
-    LastFlush,
+    SuperblockFlush,
+    /// Writes a copy of the superblock to the page of the one before.
+    Copy,
+    /// Flushes it.
+    CopyFlush,
     /// Is done with that.
     Done,
 }
@@ -53,6 +59,8 @@ pub(super) struct Checkpoint {
     map_pages_used: u32,
     under_way: usize,
     step: Step,
+    /// Once it is written.
+    superblock: Option<Superblock>,
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
@@ -84,11 +92,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let used = self.map.pages_used().max(self.published.entries.len() as u32);
         self.published.entries.resize(used as usize, Entry::default());
         self.checkpoint = Some(Checkpoint {
-            generation: self.published.generation + 1,
+            generation: self.published.next_generation,
             start: self.log.applied,
             map_pages_used: used,
             under_way: 0,
             step: Step::Pages,
+            superblock: None,
         });
     }
 
@@ -97,12 +106,18 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Step::Pages => self.write_map_pages(&mut checkpoint),
             Step::Directory(page) => self.write_directory_page(&mut checkpoint, page),
             _ if checkpoint.under_way > 0 => Ok(()),
-            Step::Flush | Step::LastFlush => {
-                let is_last = checkpoint.step == Step::LastFlush;
-                checkpoint.step = if is_last { Step::Done } else { Step::Superblock };
+            Step::Flush | Step::SuperblockFlush | Step::CopyFlush => {
+                let is_of_map = checkpoint.step == Step::Flush;
+                checkpoint.step = match checkpoint.step {
+                    Step::Flush => Step::Superblock,
+                    Step::SuperblockFlush => Step::Copy,
+                    _ => Step::Done,
+                };
                 checkpoint.under_way += 1;
                 #[cfg(test)]
-                let skips = self.bug == Some(super::tests::Bug::SkipMapFlush) && !is_last;
+                let skips = self.bug == Some(super::tests::Bug::SkipMapFlush) && is_of_map;
+                #[cfg(not(test))]
+                let _ = is_of_map;
                 #[cfg(not(test))]
                 let skips = false;
                 match skips {
@@ -111,7 +126,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 }
                 Ok(())
             }
-            Step::Superblock => self.write_superblock(&mut checkpoint),
+            Step::Superblock | Step::Copy => self.write_superblock(&mut checkpoint),
             Step::Done => return self.publish(checkpoint),
         };
         self.checkpoint = Some(checkpoint);
@@ -190,23 +205,27 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         Ok(())
     }
 
+    /// Writes the page of the new superblock, and when that is durable the page of the one before:
+    /// each has copies of both, so damage of one page takes neither.
     fn write_superblock(&mut self, checkpoint: &mut Checkpoint) -> std::io::Result<()> {
         let &mut Checkpoint { generation, start, map_pages_used, .. } = checkpoint;
-        let superblock = self.superblock(generation, start, map_pages_used);
-        let at = self.layout.superblock(generation);
-        let op = Op::write(at, self.memory.page(&superblock.encode())?);
-        checkpoint.step = Step::LastFlush;
+        let new = *checkpoint
+            .superblock
+            .get_or_insert_with(|| self.superblock(generation, start, map_pages_used));
+        let before = self.published.superblock;
+        let (own, other, next) = match checkpoint.step {
+            Step::Superblock => (new, before, Step::SuperblockFlush),
+            _ => (before, new, Step::CopyFlush),
+        };
+        let bytes = encode_page(Some(&own), Some(&other));
+        let op = Op::write(self.layout.superblock(own.generation), self.memory.page(&bytes)?);
+        checkpoint.step = next;
         checkpoint.under_way += 1;
         self.io.submit(Purpose::Checkpoint, op);
         Ok(())
     }
 
-    pub(super) fn superblock(
-        &self,
-        generation: u64,
-        start: LogPoint,
-        map_pages_used: u32,
-    ) -> Superblock {
+    fn superblock(&self, generation: u64, start: LogPoint, map_pages_used: u32) -> Superblock {
         Superblock {
             store_id: self.store_id,
             generation,
@@ -221,8 +240,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// The checkpoint is durable. The log before that of the generation before is free.
     fn publish(&mut self, checkpoint: Checkpoint) {
-        let Checkpoint { generation, start, .. } = checkpoint;
-        self.published.generation = generation;
+        let Checkpoint { generation, start, superblock, .. } = checkpoint;
+        self.published.superblock = superblock.unwrap_or(self.published.superblock);
+        self.published.next_generation = generation + 1;
         self.log.on_checkpoint_done(start);
         self.counts.checkpoints += 1;
         self.close_group();

@@ -65,7 +65,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             let frame = Frame {
                 sequence,
                 durable_sequence: self.log.durable_sequence(),
-                generation: self.published.generation,
+                generation: self.published.superblock.generation,
                 previous_crc: crc,
             };
             let stamp = if member.failed.is_some() { 0 } else { member.terms.stamp };

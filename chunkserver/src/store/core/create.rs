@@ -6,7 +6,7 @@ use super::blocking::Blocking;
 use super::layout::{LOG_COPIES, Layout};
 use super::memory::LONG_PAGES;
 use super::page::PAGE_BYTES;
-use super::superblock::{LogPoint, Superblock};
+use super::superblock::{LogPoint, Superblock, encode_page};
 
 /// Makes an empty store, whose first record has this number; the superblock comes last.
 ///
@@ -18,7 +18,7 @@ pub(super) fn create(
     (store_id, log_nonce): (u64, u64),
     is_sparse: bool,
     first_sequence: u64,
-) -> io::Result<Superblock> {
+) -> io::Result<()> {
     let zeros = vec![0; 16 * LONG_PAGES * PAGE_BYTES];
     for copy in 0..LOG_COPIES {
         let mut page = 0;
@@ -44,9 +44,11 @@ pub(super) fn create(
     };
     // Two generations of the same: from the first moment on one of them may be damaged.
     let next = Superblock { generation: superblock.generation + 1, ..superblock };
-    for superblock in [superblock, next] {
-        disk.write(layout.superblock(superblock.generation), &superblock.encode()[..])?;
+    for (own, other) in
+        [(&superblock, None), (&next, Some(&superblock)), (&superblock, Some(&next))]
+    {
+        disk.write(layout.superblock(own.generation), &encode_page(Some(own), other)[..])?;
         disk.flush()?;
     }
-    Ok(next)
+    Ok(())
 }

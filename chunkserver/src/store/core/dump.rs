@@ -6,8 +6,9 @@ use towpath_disk::Disk;
 
 use super::blocking::Blocking;
 use super::memory::Memory;
-use super::open::{io_error, read, read_superblocks};
+use super::open::io_error;
 use super::page::PAGE_BYTES;
+use super::recover::{read, read_superblocks};
 use super::superblock::Superblock;
 use super::tape::Tape;
 use crate::store::damage::Damage;

@@ -366,23 +366,25 @@ impl Map {
         found.head.suspect = true;
     }
 
-    /// Does what a record says that may rest on records which are lost.
-    pub(crate) fn apply_after_loss(&mut self, record: &Record<'_>) {
+    /// Does what a record says that may rest on records which are lost; gives what keeps it from
+    /// following from the map as it was.
+    pub(crate) fn apply_after_loss(&mut self, record: &Record<'_>) -> Option<ApplyError> {
         let id = record.chunk;
-        match self.apply(record, &mut |_| ()) {
-            Ok(()) => return,
+        let odd = self.apply(record, &mut |_| ()).err()?;
+        match odd {
             // What deleted the old one is lost.
-            Err(ApplyError::ChunkExists(_)) => drop(self.remove(id)),
-            Err(ApplyError::NoSuchChunk(_)) if matches!(record.body, Body::Delete) => return,
+            ApplyError::ChunkExists(_) => drop(self.remove(id)),
+            ApplyError::NoSuchChunk(_) if matches!(record.body, Body::Delete) => return Some(odd),
             // What made it, and perhaps wrote to it, is lost.
-            Err(ApplyError::NoSuchChunk(_)) => self.suspect(id, record.frame.sequence),
-            Err(ApplyError::LimitExceeded(_) | ApplyError::NoBlock(_)) => {
+            ApplyError::NoSuchChunk(_) => self.suspect(id, record.frame.sequence),
+            ApplyError::LimitExceeded(_) | ApplyError::NoBlock(_) => {
                 self.remove(id);
                 self.suspect(id, record.frame.sequence);
             }
         }
         // Where there is still no block for it, the chunk is suspect and nothing of it served.
         let _ = self.apply(record, &mut |_| ());
+        Some(odd)
     }
 
     /// Gives a slice another place.

@@ -20,7 +20,8 @@
 //! | `watch` | who follows which chunks there are |
 //! | `dump` | what a store that no server has holds, row by row |
 //! | `check` | the check of a store that no server has, and its repair |
-//! | `create`, `open`, `load`, `tape`, `replay`, `blocking` | making and opening a store |
+//! | `open`, `foreign`, `create` | opening a store; making one, and what is not made one |
+//! | `recover`, `load`, `tape`, `replay`, `blocking` | what is on the disk after a crash |
 
 mod ahead;
 mod blocking;
@@ -34,6 +35,7 @@ mod directory;
 mod driver;
 mod dump;
 mod early;
+mod foreign;
 mod group;
 mod hold;
 mod io;
@@ -49,6 +51,7 @@ mod merge;
 mod open;
 mod page;
 mod read;
+mod recover;
 mod replay;
 mod resident;
 mod room;
@@ -75,7 +78,7 @@ pub use driver::{DriverConfig, StoreDriver};
 pub use dump::{DumpRow, DumpWanted, dump_core};
 pub use group::Client;
 pub use hold::{Stopping, StoreThread};
-pub use open::CoreConfig;
+pub use open::{CoreConfig, NewStore};
 pub use room::Room;
 pub use state::StoreCore;
 pub use told::{DiskState, Told};

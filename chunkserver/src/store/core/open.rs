@@ -1,29 +1,27 @@
-//! Opening: the newest checkpoint that is whole, and what the log says since
-//! (docs/store-core.md section 8).
+//! Opens a store, and makes one where there is none.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
 
 use slab::Slab;
-use towpath_disk::{Disk, PageNumber};
+use towpath_disk::Disk;
 use towpath_transport::Class;
 
 use super::blocking::Blocking;
 use super::checkpoint::Published;
 use super::create::create;
 use super::early::Earlies;
+use super::foreign::clear_for_store;
 use super::group::Gathering;
 use super::io::Io;
 use super::layout::Layout;
-use super::load::{Loaded, load};
 use super::log::Log;
+use super::map::Map;
 use super::memory::Memory;
-use super::page::{PAGE_BYTES, PageError};
-use super::replay::{Replay, ReplayError, Replayed};
+use super::page::PAGE_BYTES;
+use super::recover::{Opened, read, read_superblocks};
 use super::state::StoreCore;
 use super::superblock::Superblock;
-use super::tape::Tape;
-use crate::store::damage::{Damage, DamageKind};
 use crate::store::error::OpenError;
 use crate::store::media::{MediaError, MediaOp};
 use crate::store::record::{Extent, LogKey};
@@ -46,6 +44,18 @@ pub struct CoreConfig {
     pub version_seed: u64,
     /// Pages of data of a new store get their room when they are written.
     pub is_sparse: bool,
+}
+
+/// Where a store may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewStore {
+    /// Nowhere: there has to be one.
+    Never,
+    /// On a disk that is empty: zeros at both ends.
+    OnEmpty,
+    /// Also on one that holds something else, which is destroyed. What can be told for a store is
+    /// never destroyed, be it damaged.
+    OnAnything,
 }
 
 impl CoreConfig {
@@ -74,62 +84,36 @@ impl CoreConfig {
     }
 }
 
-/// The superblocks that are there, the newest first, and what is wrong with others.
-pub(super) struct Superblocks {
-    pub(super) found: Vec<Superblock>,
-    damage: Vec<Damage>,
-}
-
 pub(super) fn io_error(op: MediaOp) -> impl FnOnce(io::Error) -> OpenError {
     move |source| OpenError::Media(MediaError::at(op, super::DISK_NAME, 0)(source))
 }
 
-pub(super) fn read_superblocks(disk: &mut Blocking<'_>) -> Result<Superblocks, OpenError> {
-    let (mut found, mut damage) = (Vec::new(), Vec::new());
-    let last = disk.disk().page_count() - 1;
-    for at in [PageNumber(0), PageNumber(last)] {
-        let page = disk.page(at).map_err(io_error(MediaOp::Read))?;
-        let why = match page.as_deref().map(Superblock::decode) {
-            Some(Ok(superblock)) if superblock.layout.superblock(superblock.generation) == at => {
-                found.push(superblock);
-                continue;
-            }
-            Some(Err(PageError::Version(version))) => {
-                let why = format!("it is of format version {version}");
-                return Err(OpenError::Checkpoint { file: super::DISK_NAME.into(), why });
-            }
-            Some(_) if page.is_some_and(|page| page.iter().all(|byte| *byte == 0)) => continue,
-            Some(_) => "a superblock is damaged",
-            None => "a superblock cannot be read",
-        };
-        let kind = DamageKind::Map { why: why.to_owned() };
-        damage.push(Damage { file: super::DISK_NAME.into(), offset: at.byte_offset(), kind });
-    }
-    found.sort_by_key(|superblock| std::cmp::Reverse(superblock.generation));
-    Ok(Superblocks { found, damage })
-}
-
-/// What has been read of a store.
-pub(super) struct Opened {
-    pub(super) superblock: Superblock,
-    pub(super) loaded: Loaded,
-    pub(super) replayed: Replayed,
-    floor: u64,
-}
-
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    /// Opens the store on `disk`, and makes one where there never was any. It waits for the disk.
+    /// Opens the store on `disk`, and makes one where the disk is empty: zeros at both ends. It
+    /// waits for the disk.
     ///
     /// # Errors
     /// [`OpenError`]; nothing was changed then, unless the disk failed.
-    pub fn open(mut disk: Box<dyn Disk>, config: &CoreConfig) -> Result<Self, OpenError> {
+    pub fn open(disk: Box<dyn Disk>, config: &CoreConfig) -> Result<Self, OpenError> {
+        Self::open_or_make(disk, config, NewStore::OnEmpty)
+    }
+
+    /// As [`open`](Self::open), with a say in where a store is made.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`OpenError::NoStore`] where the disk is empty and is to have one.
+    pub fn open_or_make(
+        mut disk: Box<dyn Disk>,
+        config: &CoreConfig,
+        new: NewStore,
+    ) -> Result<Self, OpenError> {
         let memory = Memory::new().map_err(io_error(MediaOp::Open))?;
         let opened = {
             let mut disk = Blocking::new(&mut *disk, &memory);
             let mut superblocks = read_superblocks(&mut disk)?;
             if superblocks.found.is_empty() {
-                superblocks.found = vec![make(&mut disk, config, config.first_sequence())?];
-                superblocks.damage.clear();
+                make(&mut disk, config, config.first_sequence(), new)?;
+                superblocks = read_superblocks(&mut disk)?;
             }
             read(&mut disk, superblocks, true)?
         };
@@ -151,8 +135,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let opened = {
             let mut disk = Blocking::new(&mut *disk, &memory);
             let first_sequence = config.first_sequence().max(next_sequence);
-            let found = vec![make(&mut disk, config, first_sequence)?];
-            read(&mut disk, Superblocks { found, damage: Vec::new() }, true)?
+            make(&mut disk, config, first_sequence, NewStore::OnEmpty)?;
+            let superblocks = read_superblocks(&mut disk)?;
+            read(&mut disk, superblocks, true)?
         };
         Self::of(disk, memory, opened, config)
     }
@@ -163,10 +148,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         opened: Opened,
         config: &CoreConfig,
     ) -> Result<Self, OpenError> {
-        let Opened { superblock, loaded, replayed, floor } = opened;
-        let Superblock { layout, start, generation, is_sparse, .. } = superblock;
-        let written = if is_sparse { u32::MAX } else { superblock.written_pages };
-        let (mut space, written) = space_of(&layout, &loaded, written)?;
+        let Opened { superblock, next_generation, loaded, replayed, floor, space } = opened;
+        let Superblock { layout, start, is_sparse, .. } = superblock;
+        let clash = |PageClash(page)| OpenError::Page { page };
+        let (mut space, written) = match space {
+            Some(space) => space,
+            None => space_of(&superblock, &loaded.map).map_err(clash)?,
+        };
         if is_sparse && disk.can_discard() {
             space.keep_vacated();
         }
@@ -196,7 +184,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             reads: Slab::new(),
             scrubs: VecDeque::new(),
             scrub_cursor: Default::default(),
-            published: Published { generation, entries: loaded.entries },
+            published: Published { superblock, next_generation, entries: loaded.entries },
             checkpoint: None,
             // What is damaged is written anew.
             wants_checkpoint: !loaded.damage.is_empty(),
@@ -230,111 +218,33 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 }
 
-fn no_superblock() -> OpenError {
-    let why = String::from("neither superblock is whole");
-    OpenError::Checkpoint { file: super::DISK_NAME.into(), why }
-}
-
 /// Makes a store where there never was one.
 fn make(
     disk: &mut Blocking<'_>,
     config: &CoreConfig,
     first_sequence: u64,
-) -> Result<Superblock, OpenError> {
+    new: NewStore,
+) -> Result<(), OpenError> {
     let page_count = disk.disk().page_count();
+    clear_for_store(disk, new == NewStore::OnAnything)?;
+    if new == NewStore::Never {
+        return Err(OpenError::NoStore);
+    }
     let layout = Layout::new(page_count, config.log_pages);
     let layout = layout.ok_or(OpenError::TooSmall { pages: page_count })?;
-    // The superblock of a store that was being made may be there in part; but nothing was ever
-    // written to its log then.
-    let mut is_blank = true;
-    for copy in 0..super::layout::LOG_COPIES {
-        let first = disk.page(layout.log_page(copy, 0)).map_err(io_error(MediaOp::Read))?;
-        is_blank &= first.is_some_and(|page| page.iter().all(|byte| *byte == 0));
-    }
-    if !is_blank {
-        return Err(no_superblock());
-    }
     let ids = (config.store_id, config.log_nonce);
     create(disk, layout, ids, config.is_sparse, first_sequence).map_err(io_error(MediaOp::Create))
-}
-
-/// Reads the newest generation that is whole, or what there is of the newest.
-///
-/// With `settles` what was read is made to last, unless changes are lost.
-pub(super) fn read(
-    disk: &mut Blocking<'_>,
-    superblocks: Superblocks,
-    settles: bool,
-) -> Result<Opened, OpenError> {
-    let Superblocks { found, mut damage, .. } = superblocks;
-    // Whatever came before the start of any generation was durable.
-    let proven = found.iter().map(|found| found.start.sequence - 1).max().unwrap_or(0);
-    let mut whole = None;
-    for superblock in &found {
-        let loaded = load(disk, superblock).map_err(io_error(MediaOp::Read))?;
-        damage.extend(loaded.damage.iter().cloned());
-        if loaded.damage.is_empty() {
-            whole = Some((*superblock, loaded));
-            break;
-        }
-    }
-    let (superblock, mut loaded) = match (whole, found.first()) {
-        (Some(whole), _) => whole,
-        (None, Some(newest)) => {
-            let mut loaded = load(disk, newest).map_err(io_error(MediaOp::Read))?;
-            // Which chunks had their slices in what is lost, nothing tells.
-            loaded.map.suspect_all();
-            (*newest, loaded)
-        }
-        (None, None) if damage.is_empty() => return Err(OpenError::NoStore),
-        (None, None) => return Err(no_superblock()),
-    };
-    let key = LogKey::new(superblock.log_nonce);
-    let tape = Tape::new(&superblock.layout, key, superblock.start.page);
-    let log = Log::new(superblock.layout.log_pages, 0, superblock.start, superblock.start);
-    let group_bytes_max = log.group_bytes_max() as usize + PAGE_BYTES;
-    let (layout, start) = (&superblock.layout, superblock.start);
-    let mut replay = Replay { layout, tape, disk, group_bytes_max, start, proven };
-    let replayed = match replay.run(&mut loaded.map) {
-        Ok(replayed) => replayed,
-        Err(ReplayError::Io(error)) => return Err(io_error(MediaOp::Read)(error)),
-        Err(ReplayError::Apply { offset, source }) => {
-            return Err(OpenError::Apply { file: super::DISK_NAME.into(), offset, source });
-        }
-    };
-    let mut replayed = replayed;
-    replayed.proven = replay.proven;
-    damage.extend(replayed.damage.iter().cloned());
-    if settles && !loaded.map.is_lossy {
-        settle(&mut replay, &replayed).map_err(io_error(MediaOp::Write))?;
-    }
-    loaded.damage = damage;
-    let before = found.iter().find(|found| found.generation + 1 == superblock.generation);
-    let floor = before.map_or(superblock.start.page, |before| before.start.page);
-    Ok(Opened { superblock, loaded, replayed, floor })
-}
-
-/// Makes last what was read: it may have been in a cache only, since the server before may have
-/// ended before its flush, or after one that failed.
-fn settle(replay: &mut Replay<'_, '_>, replayed: &Replayed) -> io::Result<()> {
-    for page in &replayed.unproven {
-        let at = replay.layout.data_page(*page);
-        if let Some(bytes) = replay.disk.page(at)? {
-            replay.disk.write(at, &bytes[..])?;
-        }
-    }
-    replay.tape.write_back(replay.disk)?;
-    replay.disk.flush()
 }
 
 /// The pages that no slice has.
 ///
 /// Those behind the `written` first ones, and behind the last one that some slice has, are used
 /// when they were written once. Gives how many pages were.
-fn space_of(layout: &Layout, loaded: &Loaded, written: u32) -> Result<(Space, u32), OpenError> {
+pub(super) fn space_of(superblock: &Superblock, map: &Map) -> Result<(Space, u32), PageClash> {
+    let Superblock { layout, is_sparse, .. } = superblock;
+    let written = if *is_sparse { u32::MAX } else { superblock.written_pages };
     let mut space = Space::new(layout.data_pages + 1);
-    let claimed = space.claim(loaded.map.pages(), loaded.map.is_lossy);
-    let highest = claimed.map_err(|PageClash(page)| OpenError::Page { page })?;
+    let highest = space.claim(map.pages(), map.is_lossy)?;
     let written = written.max(highest);
     while let Some(extent) = space.unbacked(u32::MAX).filter(|extent| extent.page <= written) {
         let count = extent.count.min(written - extent.page + 1);

@@ -41,6 +41,11 @@ impl Kind {
             Self::Directory => b"TWPDIRPG",
         }
     }
+
+    /// Whether bytes begin as a page of this kind does.
+    pub(crate) fn begins(self, bytes: &[u8]) -> bool {
+        bytes.starts_with(&self.magic())
+    }
 }
 
 /// Whose page it is, of which checkpoint, and its place among its like.

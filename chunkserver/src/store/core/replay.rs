@@ -54,17 +54,20 @@ enum Event {
 }
 
 /// Reads the log from `start` on.
-pub(super) struct Replay<'a, 'd> {
-    pub(super) layout: &'a Layout,
-    pub(super) tape: Tape<'a>,
+pub(super) struct Replay<'s, 'a, 'd> {
+    pub(super) layout: &'s Layout,
+    pub(super) tape: Tape<'s>,
     pub(super) disk: &'a mut Blocking<'d>,
     /// Bytes of the largest group.
     pub(super) group_bytes_max: usize,
     pub(super) start: LogPoint,
     pub(super) proven: u64,
+    /// The log does not follow from the map: records are taken in as far as they can be, and the
+    /// chunks of those that do not fit are suspect.
+    pub(super) is_lenient: bool,
 }
 
-impl Replay<'_, '_> {
+impl Replay<'_, '_, '_> {
     /// Applies to `map` all records that count.
     pub(super) fn run(&mut self, map: &mut Map) -> Result<Replayed, ReplayError> {
         let (events, scanned) = self.scan()?;
@@ -96,7 +99,10 @@ impl Replay<'_, '_> {
             replayed.is_sealed =
                 matches!(record.body, Body::Seal) && record.frame.durable_sequence + 1 == sequence;
             if map.is_lossy {
-                map.apply_after_loss(&record);
+                let odd = map.apply_after_loss(&record);
+                if odd.is_some() && self.is_lenient && map.chunks.contains_key(&record.chunk) {
+                    map.suspect(record.chunk, sequence);
+                }
             } else {
                 let applied = map.apply(&record, &mut |_| ());
                 applied.map_err(|source| ReplayError::Apply { offset: byte_offset, source })?;
@@ -167,9 +173,10 @@ impl Replay<'_, '_> {
     }
 
     /// How many of the events count: all that are proven, and of the records behind them as many as
-    /// leave no slice that does not read back with its checksum. Slices that these records
-    /// themselves have overwritten or deleted since need not: once that was durable, their pages
-    /// may have been used again.
+    /// leave no slice that reads back without its checksum. Slices that these records themselves
+    /// have overwritten or deleted since need not: once that was durable, their pages may have been
+    /// used again. A slice that cannot be read is no sign of a write that was cut short: its record
+    /// counts, and the slice is named.
     fn counting(&mut self, events: &[Event], replayed: &mut Replayed) -> io::Result<usize> {
         let is_proven = |event: &Event| match event {
             Event::Record(_, sequence) => *sequence <= self.proven,
@@ -203,27 +210,48 @@ impl Replay<'_, '_> {
             }
         }
         // Ends that would leave such a slice to be seen.
-        let mut bad = Vec::new();
+        let (mut bad, mut unreadable) = (Vec::new(), Vec::new());
         for (named, from, to) in slices {
-            match self.is_whole(&named)? {
-                true => replayed.unproven.push(named.page),
-                false => bad.push(from + 1..=to),
+            match self.look_at(&named)? {
+                Look::Whole => replayed.unproven.push(named.page),
+                Look::Other => bad.push(from + 1..=to),
+                Look::Unreadable => unreadable.push((named, from + 1..=to)),
             }
         }
         let ends = (first..=events.len()).rev();
         let good = ends.into_iter().find(|end| !bad.iter().any(|range| range.contains(end)));
-        Ok(good.unwrap_or(first))
+        let counting = good.unwrap_or(first);
+        let seen = unreadable.into_iter().filter(|(_, ends)| ends.contains(&counting));
+        replayed.damage.extend(seen.map(|(Named { page, chunk, slice, .. }, _)| Damage {
+            file: super::DISK_NAME.into(),
+            offset: self.layout.data_page(page).byte_offset(),
+            kind: DamageKind::Slice { chunk, slice },
+        }));
+        Ok(counting)
     }
 
     /// Whether a slice reads back with its checksum.
-    fn is_whole(&mut self, named: &Named) -> io::Result<bool> {
+    fn look_at(&mut self, named: &Named) -> io::Result<Look> {
         let Named { page, crc, chunk, slice } = *named;
         if !self.layout.has(page) {
-            return Ok(false);
+            return Ok(Look::Other);
         }
-        let found = self.disk.page(self.layout.data_page(page))?;
-        Ok(found.is_some_and(|page| slice_crc(chunk, slice, &page[..]) == crc))
+        Ok(match self.disk.page(self.layout.data_page(page))? {
+            Some(page) if slice_crc(chunk, slice, &page[..]) == crc => Look::Whole,
+            Some(_) => Look::Other,
+            None => Look::Unreadable,
+        })
     }
+}
+
+/// What a slice that a record names reads back as.
+enum Look {
+    /// With its checksum.
+    Whole,
+    /// Something else.
+    Other,
+    /// The disk does not give its page.
+    Unreadable,
 }
 
 /// A slice that a record names.

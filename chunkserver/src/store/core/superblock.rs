@@ -50,6 +50,56 @@ mod field {
 
 const SPARSE: u32 = 1;
 
+/// Bytes of a copy of a superblock: all behind them are zeros. A sector of its own each, so that a
+/// torn write leaves those copies whole that it does not change.
+const COPY_BYTES: usize = 1024;
+
+/// Where the page of a superblock has a copy of it.
+const OWN_COPY: usize = COPY_BYTES;
+
+/// Where it has a copy of the superblock that is in the other page.
+const OTHER_COPY: usize = 2 * COPY_BYTES;
+
+/// The page of superblock `own`, with copies of it and of the `other` one. Where `own` is not
+/// known, the page is none but for the copy of the other one.
+pub(crate) fn encode_page(own: Option<&Superblock>, other: Option<&Superblock>) -> Box<PageBytes> {
+    let mut page = Box::new([0; PAGE_BYTES]);
+    if let Some(other) = other {
+        put(&mut page[..], OTHER_COPY, &other.encode()[..COPY_BYTES]);
+    }
+    if let Some(own) = own {
+        let plain = own.encode();
+        put(&mut page[..], 0, &plain[..COPY_BYTES]);
+        put(&mut page[..], OWN_COPY, &plain[..COPY_BYTES]);
+        let Superblock { store_id, generation, .. } = *own;
+        seal(&mut page, Kind::Superblock, PageHead { store_id, generation, index: 0 });
+    }
+    page
+}
+
+/// The copies that the page of a superblock has: of itself, and of the one in the other page. Each
+/// has its own checksum, whatever became of the rest of the page.
+pub(crate) fn decode_copies(page: &PageBytes) -> [Option<Superblock>; 2] {
+    [OWN_COPY, OTHER_COPY].map(|at| {
+        let mut plain = [0; PAGE_BYTES];
+        plain[..COPY_BYTES].copy_from_slice(&page[at..at + COPY_BYTES]);
+        Superblock::decode(&plain).ok()
+    })
+}
+
+/// Whether a page is what is left of the first write of a superblock that was torn: each of its
+/// sectors is zeros, or begins as a superblock or a copy of one does.
+pub(crate) fn is_first_write(page: &PageBytes) -> bool {
+    let begins = |at: usize| at.is_multiple_of(COPY_BYTES) && at <= OTHER_COPY;
+    page.chunks(SECTOR_BYTES).enumerate().all(|(number, sector)| {
+        let is_start = begins(number * SECTOR_BYTES) && Kind::Superblock.begins(sector);
+        is_start || sector.iter().all(|byte| *byte == 0)
+    })
+}
+
+/// Bytes that a medium writes together (docs/fault-model.md section 3).
+const SECTOR_BYTES: usize = 512;
+
 impl Superblock {
     pub(crate) fn encode(&self) -> Box<PageBytes> {
         let mut page = Box::new([0; PAGE_BYTES]);
@@ -107,6 +157,39 @@ impl Superblock {
 mod tests {
     use super::*;
     use towpath_base::Prng;
+
+    #[test]
+    fn a_page_has_both_superblocks_and_each_copy_stands_by_itself() {
+        let layout = Layout::new(10_000, 128).expect("there is room");
+        let of = |generation| Superblock {
+            store_id: 1,
+            generation,
+            layout,
+            is_sparse: false,
+            log_nonce: 3,
+            start: LogPoint { page: 4, sequence: 5, crc: 6 },
+            map_pages_used: 7,
+            written_pages: 8,
+        };
+        let (own, other) = (of(2), of(1));
+        let page = encode_page(Some(&own), Some(&other));
+        assert_eq!(Superblock::decode(&page), Ok(own));
+        assert_eq!(decode_copies(&page), [Some(own), Some(other)]);
+        for sector in 0..PAGE_BYTES / SECTOR_BYTES {
+            let mut torn = page.clone();
+            torn[sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES].fill(0);
+            let found = decode_copies(&torn);
+            assert_eq!(found[0], (sector != OWN_COPY / SECTOR_BYTES).then_some(own), "{sector}");
+            assert_eq!(found[1], (sector != OTHER_COPY / SECTOR_BYTES).then_some(other));
+            assert!(is_first_write(&torn));
+        }
+        let alone = encode_page(None, Some(&other));
+        assert!(Superblock::decode(&alone).is_err());
+        assert_eq!(decode_copies(&alone), [None, Some(other)]);
+        // A page without copies is one that an older program wrote.
+        assert_eq!(decode_copies(&own.encode()), [None, None]);
+        assert!(!is_first_write(&[1; PAGE_BYTES]));
+    }
 
     #[test]
     fn a_superblock_survives_its_bytes_and_arbitrary_ones_never_panic() {

@@ -258,7 +258,7 @@ fn the_crash_test_notices_changes_of_a_chunk_that_overtake_each_other() {
 
 #[test]
 fn power_cuts_while_a_store_is_made_leave_it_openable() {
-    for cut in 1..=14 {
+    for cut in 1..=26 {
         for loss in LOSSES {
             println!("cut {cut}, {loss:?}");
             let medium = medium(cut);

@@ -10,6 +10,7 @@ mod early;
 mod faults;
 mod files;
 mod model;
+mod recovery;
 mod resident;
 mod room;
 mod scale;
