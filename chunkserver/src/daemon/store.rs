@@ -195,9 +195,8 @@ pub(super) fn open_disk(
 }
 
 /// The disk file to be made: as long as the capacity asks for; without one, as long as its file
-/// system. It is sparse then, and takes only the room of what is written, so that it can go on
-/// growing when other files go; but its map and directory, 2 % of its length, have theirs from the
-/// beginning, so where little is free it is shorter.
+/// system. It is sparse then, and takes only the room of its log and of what is written, so that it
+/// can go on growing when other files go.
 fn new_file(path: &Path, config: &DaemonConfig, core: &CoreConfig) -> Result<NewFile, DaemonError> {
     let of_data = |bytes| core.page_count(bytes).unwrap_or(0);
     let page_count = match config.capacity_bytes {
@@ -206,8 +205,7 @@ fn new_file(path: &Path, config: &DaemonConfig, core: &CoreConfig) -> Result<New
                 let (path, source) = (PathBuf::from(path), error.into());
                 DaemonError::DataDir { path, source }
             })?;
-            let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-            let byte_len = sparse_bytes(bytes(found.f_blocks), bytes(found.f_bavail));
+            let byte_len = found.f_blocks.saturating_mul(found.f_frsize);
             (byte_len / PAGE_BYTES as u64).min(of_data(DATA_BYTES_MAX))
         }
         bytes => of_data(bytes),
@@ -217,12 +215,6 @@ fn new_file(path: &Path, config: &DaemonConfig, core: &CoreConfig) -> Result<New
         source: OpenError::TooSmall { pages: page_count },
     })?;
     Ok(NewFile { page_count, room_pages })
-}
-
-/// The length of a sparse disk file on a file system of `total` bytes of which `free` are free: its
-/// map and directory take a quarter of these at most.
-fn sparse_bytes(total: u64, free: u64) -> u64 {
-    total.min(free.saturating_mul(12))
 }
 
 /// Whether a folder has files of the format before: logs, maps or segments, each with a number.
@@ -311,13 +303,6 @@ pub(super) fn say(found: &Found, dir: &Path) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_sparse_store_is_as_long_as_its_file_system_unless_little_is_free() {
-        assert_eq!(sparse_bytes(1 << 40, 1 << 39), 1 << 40);
-        assert_eq!(sparse_bytes(1 << 40, 1 << 30), 12 << 30);
-        assert_eq!(sparse_bytes(1 << 40, 0), 0);
-    }
-
     fn config(dir: &Path) -> DaemonConfig {
         DaemonConfig {
             data_dir: dir.into(),
@@ -350,6 +335,20 @@ mod tests {
         }
         let unlimited = DaemonConfig { capacity_bytes: u64::MAX, ..config };
         assert_eq!(other(&unlimited), None);
+    }
+
+    #[test]
+    fn an_empty_store_of_default_size_takes_less_than_64_mib() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().expect("room for a folder");
+        let config = DaemonConfig { data_dir: dir.path().into(), ..DaemonConfig::default() };
+        let (mut core, _) = open_here::<Vec<u8>>(&config).expect("it is made");
+        while !core.is_idle() {
+            core.turn(Some(Duration::from_millis(1))).expect("it speaks");
+        }
+        let disk = dir.path().join(DISK_NAME).metadata().expect("it is there");
+        let room = disk.blocks() * 512;
+        assert!(room <= 64 << 20, "{room} bytes of {}", disk.len());
     }
 
     #[test]

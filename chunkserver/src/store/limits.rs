@@ -18,9 +18,9 @@ pub const WRITE_SLICES_MAX: u64 = WRITE_BYTES_MAX / SLICE_BYTES as u64 + 1;
 /// Longest body of a log record: a write of the most slices, each in an extent of its own.
 pub const RECORD_BODY_BYTES_MAX: usize = 24 + WRITE_SLICES_MAX as usize * 12 + 16;
 
-/// Size of a log unless configured: some 200,000 writes of 64 KiB between two checkpoints, and
-/// a replay of well under a second.
-pub const LOG_BYTES_DEFAULT: u64 = 32 << 20;
+/// Size of a log unless configured: some 1,800 groups of changes between two checkpoints, and a
+/// replay of well under a second. An empty store, with two copies of it, takes less than 64 MiB.
+pub const LOG_BYTES_DEFAULT: u64 = 28 << 20;
 
 /// A store that was full has room again when this many pages are free, or a part in
 /// [`ROOM_AGAIN_SHARE`] of all where that is less.

@@ -34,6 +34,8 @@ pub(super) enum Purpose {
     Checkpoint,
     /// Pages that are written before they are used.
     Ahead(Extent),
+    /// Pages of the map and the directory that get their room.
+    MapRoom,
     /// Pages that give their room back.
     Discard { page: u32, count: u32 },
 }

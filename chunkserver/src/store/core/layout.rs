@@ -88,7 +88,12 @@ impl Layout {
         self.map_pages.saturating_mul(BLOCKS as u32)
     }
 
-    /// Pages before the data: they have their room from the beginning.
+    /// Pages up to the end of the log: they have their room from the beginning.
+    pub(crate) fn log_end(&self) -> u64 {
+        self.log_start(LOG_COPIES)
+    }
+
+    /// Pages before the data.
     pub(crate) fn metadata_pages(&self) -> u64 {
         self.data_start()
     }

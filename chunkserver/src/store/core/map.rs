@@ -110,6 +110,11 @@ impl Map {
         u64::from(self.slots_max) - (self.owners.len() - self.free_slots.len()) as u64
     }
 
+    /// From now on it has so many slots, those that are used at least.
+    pub(crate) fn limit_slots(&mut self, slots_max: u32) {
+        self.slots_max = slots_max.max(self.owners.len() as u32);
+    }
+
     /// Pages that may hold a block.
     pub(crate) fn pages_used(&self) -> u32 {
         self.owners.len().div_ceil(BLOCKS) as u32

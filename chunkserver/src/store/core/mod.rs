@@ -9,6 +9,7 @@
 //! | `stage`, `write`, `clear`, `merge` | checking a change, and writing its data |
 //! | `lanes`, `join` | classes: what the disk gets next, and which changes a group takes |
 //! | `ahead` | pages are written once before they are used |
+//! | `grow` | the map gets its room as it grows |
 //! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
 //! | `checkpoint` | the map to the disk, beside all else |
 //! | `room` | how much room is left |
@@ -37,6 +38,7 @@ mod dump;
 mod early;
 mod foreign;
 mod group;
+mod grow;
 mod hold;
 mod io;
 mod join;

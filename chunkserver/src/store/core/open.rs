@@ -80,7 +80,7 @@ impl CoreConfig {
     #[must_use]
     pub fn room_pages(&self, page_count: u64) -> Option<u64> {
         let layout = Layout::new(page_count, self.log_pages)?;
-        Some(if self.is_sparse { layout.metadata_pages() } else { page_count })
+        Some(if self.is_sparse { layout.log_end() } else { page_count })
     }
 }
 
@@ -195,6 +195,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             room_bytes: 0,
             written_pages: written,
             is_writing_ahead: false,
+            map_room: Default::default(),
             is_full: false,
             vacating: 0,
             residence: None,
@@ -214,6 +215,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             bug: None,
         };
         core.measure_room();
+        core.begin_with_map_room();
         Ok(core)
     }
 }

@@ -391,8 +391,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     pub(super) fn check_blocks(&mut self, blocks: u64) -> Result<(), Stop<Refused>> {
         match self.promised_blocks + blocks <= self.map.blocks_free() {
             true => Ok(()),
-            // Deletes under way may give some.
-            false => Err(self.no_room(!self.members.is_empty())),
+            // Deletes under way may give some, and a sparse store may give its map more room.
+            false => {
+                let some_may_come = self.may_get_blocks() || !self.members.is_empty();
+                Err(self.no_room(some_may_come))
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use super::checkpoint::{Checkpoint, Published};
 use super::clear::EDGE_PAGES;
 use super::early::Earlies;
 use super::group::{Client, Gathering, Group, Member, Pending};
+use super::grow::MapRoom;
 use super::io::{Ended, Io, Purpose};
 use super::layout::Layout;
 use super::log::Log;
@@ -91,6 +92,7 @@ pub struct StoreCore<W> {
     /// Pages of data, from the first on, that were written once.
     pub(super) written_pages: u32,
     pub(super) is_writing_ahead: bool,
+    pub(super) map_room: MapRoom,
     /// A change was refused for want of room, and not much has become free since.
     pub(super) is_full: bool,
     /// Pages that are giving their room back.
@@ -214,12 +216,14 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Purpose::Scrub { slice, is_second } => self.on_scrub(slice, is_second, op, outcome),
             Purpose::Checkpoint => self.on_checkpoint(outcome),
             Purpose::Ahead(extent) => self.on_ahead(extent),
+            Purpose::MapRoom => self.on_map_room(outcome.is_ok()),
             Purpose::Discard { page, count } => self.on_discard(page, count),
         }
     }
 
     fn go_on(&mut self) {
         self.write_ahead();
+        self.grow_map();
         self.close_group();
         if self.may_retry {
             self.may_retry = false;

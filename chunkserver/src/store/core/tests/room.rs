@@ -201,3 +201,40 @@ fn a_checkpoint_writes_only_what_has_changed() {
     assert_eq!((changed.len(), after.len()), (1, before.len()));
     assert!(before.iter().all(|generation| *generation < newest));
 }
+
+#[test]
+fn a_map_that_finds_no_room_to_grow_refuses_creates_and_nothing_else() {
+    let (medium, blocks) = (Medium::new(1, 40_000), 256 * 7);
+    let config = CoreConfig { is_sparse: true, chunks_max: 10_000, ..CONFIG };
+    let mut core = open_as(&medium, &config).expect("a new store");
+    medium.limit_room(u64::MAX);
+    core.measure_room();
+    settle(&mut core);
+    // From now on no page gets room that has none.
+    medium.limit_room(0);
+    core.measure_room();
+    let is_made = |core: &mut Core, chunk: u128| {
+        fate(&ask(core, create_request(ChunkId(chunk)))) == Fate::Done
+    };
+    let made = (0..3_000).take_while(|chunk| is_made(&mut core, *chunk)).count();
+    assert_eq!(made, blocks, "each has a block, and its page its room");
+    assert_eq!(core.failure(), None);
+    delete(&mut core, ChunkId(5));
+    assert!(is_made(&mut core, 5), "a block is free again");
+    assert!(!is_made(&mut core, 9_000));
+    checkpoint(&mut core);
+    delete(&mut core, ChunkId(6));
+    settle(&mut core);
+    drop(core);
+    let mut core = open_as(&medium, &config).expect("it was left whole");
+    assert!(is_made(&mut core, 6));
+    assert!(!is_made(&mut core, 9_000));
+    medium.limit_room(u64::MAX);
+    core.measure_room();
+    assert!((9_000..9_300).all(|chunk| is_made(&mut core, chunk)), "the map grows again");
+    checkpoint(&mut core);
+    assert_eq!(core.failure(), None);
+    drop(core);
+    let core = open_as(&medium, &config).expect("it was left whole");
+    assert_eq!((core.damage(), core.stats().chunks), (&[][..], blocks as u64 + 300));
+}

@@ -1,0 +1,122 @@
+//! The map of a sparse store gets its room as it grows.
+//!
+//! A page of the map has its room, and the directory has that of its entry, before a block there is
+//! promised to a change. So neither a commit nor a checkpoint ever needs room that may not be there,
+//! and an empty store takes little.
+
+use towpath_disk::{Buffers, Op, PageNumber, WritePages};
+
+use super::directory::ENTRIES;
+use super::io::Purpose;
+use super::map_page::BLOCKS;
+use super::memory::LONG_PAGES;
+use super::page::PAGE_BYTES;
+use super::state::StoreCore;
+
+/// Pages of the map that get their room together, 1 MiB at each of their two places: blocks for
+/// some 1,800 small chunks, or 460 MB of large ones.
+const GROW_PAGES: u32 = 256;
+
+/// Blocks that are free when more get their room: what is committed meanwhile takes fewer.
+const BLOCKS_LOW: u64 = GROW_PAGES as u64 * BLOCKS as u64 / 2;
+
+/// How much of the map has its room.
+#[derive(Debug, Default)]
+pub(super) struct MapRoom {
+    /// Pages of the map, from the first on, that have it at both places.
+    pages: u32,
+    /// The same when what is under way is done, and how many writes of it are left.
+    growing: Option<(u32, usize)>,
+    /// A write found no room.
+    has_failed: bool,
+    /// A change waits for what is under way, or did.
+    is_waited_for: bool,
+}
+
+impl<W: AsRef<[u8]>> StoreCore<W> {
+    /// What is used has its room: it was there before it was used. Of a store that is not sparse
+    /// all has.
+    pub(super) fn begin_with_map_room(&mut self) {
+        let used = self.map.pages_used().max(self.published.entries.len() as u32);
+        self.map_room.pages = if self.is_sparse { used } else { self.layout.map_pages };
+        self.limit_blocks();
+    }
+
+    fn limit_blocks(&mut self) {
+        let blocks = self.map_room.pages.saturating_mul(BLOCKS as u32);
+        self.map.limit_slots(blocks.min(self.layout.blocks()));
+    }
+
+    /// Gives more of the map its room where few blocks are left.
+    pub(super) fn grow_map(&mut self) {
+        let few = self.map.blocks_free() < self.promised_blocks + BLOCKS_LOW;
+        if few && !self.map_room.has_failed {
+            self.begin_growing();
+        }
+    }
+
+    fn begin_growing(&mut self) {
+        let MapRoom { pages, growing, .. } = self.map_room;
+        let to = pages.saturating_add(GROW_PAGES).min(self.layout.map_pages);
+        if growing.is_some() || pages == to || self.check_usable().is_err() {
+            return;
+        }
+        self.map_room.has_failed = false;
+        let mut runs: Vec<(PageNumber, u32)> =
+            [0, 1].map(|place| (self.layout.map_page(pages, place), to - pages)).into();
+        let entries = [pages, to].map(|pages| pages.div_ceil(ENTRIES as u32));
+        if entries[0] < entries[1] {
+            let first = |generation| self.layout.directory_page(generation, entries[0]);
+            runs.extend([0, 1].map(|generation| (first(generation), entries[1] - entries[0])));
+        }
+        let bytes: u64 = runs.iter().map(|(_, count)| u64::from(*count) * PAGE_BYTES as u64).sum();
+        let ops = match self.is_room_for(bytes) {
+            true => runs.iter().map(|(at, count)| self.zeros(*at, *count)).collect(),
+            false => Err(std::io::ErrorKind::StorageFull.into()),
+        };
+        let Ok(ops): std::io::Result<Vec<Op>> = ops else {
+            self.map_room.has_failed = true;
+            return;
+        };
+        self.map_room.growing = Some((to, ops.len()));
+        ops.into_iter().for_each(|op| self.io.submit(Purpose::MapRoom, op));
+    }
+
+    fn zeros(&self, at: PageNumber, count: u32) -> std::io::Result<Op> {
+        let pages = (0..count as usize).step_by(LONG_PAGES);
+        let pages = pages.map(|first| (count as usize - first).min(LONG_PAGES));
+        let from = pages.map(|pages| self.memory.filled(pages, |buf| buf.fill(0)));
+        Ok(Op::Write { at, from: from.collect::<std::io::Result<Buffers<WritePages>>>()? })
+    }
+
+    /// Pages of the map have their room, or found none.
+    pub(super) fn on_map_room(&mut self, is_done: bool) {
+        self.map_room.has_failed |= !is_done;
+        let Some((to, left)) = &mut self.map_room.growing else { return };
+        *left -= 1;
+        if *left > 0 {
+            return;
+        }
+        let to = *to;
+        self.map_room.growing = None;
+        if !self.map_room.has_failed {
+            self.map_room.pages = to;
+            self.limit_blocks();
+        }
+        self.measure_room();
+        self.may_retry |= !self.held.is_empty();
+    }
+
+    /// Whether the map may have more blocks soon. Each change that finds none tries once.
+    pub(super) fn may_get_blocks(&mut self) -> bool {
+        if self.map_room.growing.is_none() {
+            let was_waited_for = std::mem::take(&mut self.map_room.is_waited_for);
+            if std::mem::take(&mut self.map_room.has_failed) && was_waited_for {
+                return false;
+            }
+            self.begin_growing();
+        }
+        self.map_room.is_waited_for = self.map_room.growing.is_some();
+        self.map_room.is_waited_for
+    }
+}
