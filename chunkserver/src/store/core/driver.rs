@@ -38,9 +38,6 @@ const TURN_BYTES_BESIDE: [u64; Class::COUNT] = [1 << 20, 1 << 20, 256 << 10];
 /// knows by itself when it has something.
 const VIRTUAL_WAIT: Duration = Duration::from_millis(10);
 
-/// How long a driver sleeps at a time that has nothing to look for.
-const NOTHING_DUE: Duration = Duration::from_secs(24 * 3600);
-
 /// How the driver of a store takes requests.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverConfig {
@@ -81,8 +78,10 @@ pub struct StoreDriver<W> {
     next: usize,
     /// Since when nothing is under way.
     idle_since: Option<Instant>,
-    /// What the log says of the room that is left, and since when.
-    said: (Room, Option<Instant>),
+    /// What the log said last of the room that is left, and when it said each.
+    said: (Room, [Option<Instant>; 3]),
+    /// When the room of the file system was looked at last though nothing was written.
+    looked_at: Instant,
     condition: Arc<Condition>,
 }
 
@@ -135,7 +134,7 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
     ) -> Self {
         let unfinished = Unfinished::new(core.unfinished(), Instant::now());
         condition.tell(&core);
-        let (next, said) = (0, (Room::Enough, None));
+        let (next, said, looked_at) = (0, (Room::Enough, [None; 3]), Instant::now());
         Self {
             core,
             desks,
@@ -146,6 +145,7 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
             next,
             idle_since: None,
             said,
+            looked_at,
             condition,
         }
     }
@@ -315,14 +315,15 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         any
     }
 
-    /// Says in the log how much room is left, when that has changed; not more often than a log can
-    /// bear.
+    /// Says in the log how much room is left, when that has changed; each of the lines not more
+    /// often than a log can bear.
     fn say_room(&mut self) {
-        let (room, (said, at)) = (self.core.room(), self.said);
-        if room == said || at.is_some_and(|at| at.elapsed() < FULL_SAID_EVERY) {
+        let (room, (said, at)) = (self.core.room(), &mut self.said);
+        let at = &mut at[room as usize];
+        if room == *said || at.is_some_and(|at| at.elapsed() < FULL_SAID_EVERY) {
             return;
         }
-        self.said = (room, Some(Instant::now()));
+        (*said, *at) = (room, Some(Instant::now()));
         let StoreStats { chunks, live_bytes, free_bytes, capacity_bytes, .. } = self.core.stats();
         match room {
             Room::None => tracing::warn!(
@@ -368,8 +369,7 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         self.idle_since = self.core.is_idle().then(|| idle_since.unwrap_or_else(Instant::now));
         let mark_in = self.idle_since.map(|since| MARK_AFTER.saturating_sub(since.elapsed()));
         let mark_in = mark_in.filter(|_| self.core.wants_seal());
-        let sweep_in = self.config.unfinished_keep.map_or(NOTHING_DUE, |_| SWEEP_EVERY);
-        Ok(Some(mark_in.unwrap_or(sweep_in)))
+        Ok(Some(mark_in.unwrap_or(SWEEP_EVERY)))
     }
 
     /// The files that become readable when somebody asks, or the disk has done something.
@@ -384,7 +384,15 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         if is_time && self.core.wants_seal() {
             self.core.seal();
         }
-        self.sweep(Instant::now());
+        let now = Instant::now();
+        self.sweep(now);
+        // Others may have filled the file system meanwhile.
+        if now.duration_since(self.looked_at) >= SWEEP_EVERY {
+            self.looked_at = now;
+            self.core.notice_room();
+            self.condition.tell(&self.core);
+            self.say_room();
+        }
     }
 
     /// Deletes the unfinished chunks that nobody has written to for a while.

@@ -16,7 +16,7 @@ pub enum Room {
     Enough,
     /// Little: soon creates and writes will be refused.
     NearlyNone,
-    /// A create or a write was refused, and not much has become free since.
+    /// A create or a write was refused, or would be, and not much has become free since.
     None,
 }
 
@@ -30,6 +30,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             (false, true) => Room::NearlyNone,
             (false, false) => Room::Enough,
         }
+    }
+
+    /// Looks at the room that the file system has left: others may have filled it, or made room.
+    pub(super) fn notice_room(&mut self) {
+        self.measure_room();
+        self.is_full |= self.stats().free_bytes == 0;
+        self.look_for_room();
     }
 
     /// Pages have become free: a store that was full may have room again.

@@ -238,3 +238,14 @@ fn a_map_that_finds_no_room_to_grow_refuses_creates_and_nothing_else() {
     let core = open_as(&medium, &config).expect("it was left whole");
     assert_eq!((core.damage(), core.stats().chunks), (&[][..], blocks as u64 + 300));
 }
+
+#[test]
+fn a_file_system_that_others_fill_is_noticed_though_nothing_is_written() {
+    let medium = medium(9);
+    let mut core = open_as(&medium, &CoreConfig { is_sparse: true, ..CONFIG }).expect("a new one");
+    for (room, expected) in [(u64::MAX, Room::Enough), (0, Room::None), (u64::MAX, Room::Enough)] {
+        medium.limit_room(room);
+        core.notice_room();
+        assert_eq!(core.room(), expected);
+    }
+}
