@@ -27,7 +27,8 @@ Exit codes:
   1    `check` found something damaged or lost, or `upgrade` left chunks out
   2    wrong flag or config file
   3    the address is not of this host, or the port is taken
-  4    the store cannot be opened (locked, damaged, of another version, no directory)
+  4    the store cannot be opened (locked, damaged, of another version, no directory), or none is
+       made since the disk holds something else
   5    the store failed: a flush did, and changes were refused from then on, or its thread ended
   6    memory, threads or the device failed
   130  a second signal: stopped at once, what was acknowledged is safe";
@@ -96,6 +97,11 @@ pub fn command() -> Command {
             "check the configuration, and that its addresses are of this host, and stop",
         ))
         .arg(plain("json", "print one JSON object on stdout when the server is ready"))
+        .arg(plain(
+            "format",
+            "make a store also where a disk holds something else, WHICH IS DESTROYED, and where the \
+             store of a data directory is gone; the log says what is destroyed. For one start",
+        ))
         .args(settings)
         .args(gone)
         .subcommand(check::command())
@@ -118,6 +124,7 @@ impl Invocation {
             config.read_file(path)?;
         }
         apply_flags(&mut config, &matches)?;
+        config.format = matches.get_flag("format");
         let action = if let Some(matches) = matches.subcommand_matches(check::NAME) {
             Action::CheckStore(StoreCheck::of(matches))
         } else if let Some(matches) = matches.subcommand_matches(dump::NAME) {

@@ -19,8 +19,8 @@ const LINKS_MAX_RDMA: u32 = 32;
 /// Settings of a chunk server. Start from `DaemonConfig::default()`, set `data_dir` and `listen`,
 /// and pass it to [`run`](super::run()).
 ///
-/// Each setting is also a key of the config file and a flag of `towpath-chunkserver`. The defaults
-/// fit one small machine and its clients.
+/// Each setting but `format` is also a key of the config file, and each is a flag of
+/// `towpath-chunkserver`. The defaults fit one small machine and its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonConfig {
     /// TCP address on which clients set up their links; port 0 is any free one.
@@ -121,6 +121,9 @@ pub struct DaemonConfig {
     pub metrics: Option<SocketAddr>,
     /// Where it can be asked how its links and paths stand.
     pub status_socket: StatusPlace,
+    /// A store is also made where a disk holds something else, which is destroyed, and where a
+    /// folder has lost its store. A flag alone, and no key of the config file: it is for one start.
+    pub format: bool,
     /// What is logged to stderr, as a filter: `info`, or `warn,towpath_chunkserver=debug`.
     pub log: String,
     /// How the log is written.
@@ -220,6 +223,7 @@ impl Default for DaemonConfig {
             scrub_bytes_per_s: 4 << 20,
             metrics: None,
             status_socket: StatusPlace::DataDir,
+            format: false,
             log: String::from("info"),
             log_format: LogFormat::Text,
         }

@@ -143,6 +143,26 @@ pub enum DaemonError {
         dir = .0.display()
     )]
     OldStore(PathBuf),
+    /// The folder had a store that is not there any more.
+    #[error(
+        "{dir} had a store, and now {dir}/disk is {found}: mount its file system or device, or put \
+         the file back from a copy; to begin with an empty store, start the server once with \
+         `--format`",
+        dir = path.display()
+    )]
+    StoreGone {
+        /// The folder.
+        path: PathBuf,
+        /// What there is instead.
+        found: &'static str,
+    },
+    /// The disk file is a link to nothing.
+    #[error(
+        "{dir}/disk is a link to a file or device that is not there: connect the device, or make \
+         the link anew",
+        dir = .0.display()
+    )]
+    DiskLink(PathBuf),
     /// The disk file of the store cannot be opened, or made.
     #[error("cannot open the disk of the store")]
     Disk(#[source] towpath_disk::OpenError),
@@ -280,6 +300,8 @@ impl DaemonError {
             | Self::NotUpgraded { .. }
             | Self::NotADirectory(_)
             | Self::OldStore(_)
+            | Self::StoreGone { .. }
+            | Self::DiskLink(_)
             | Self::Disk(_)
             | Self::StoreDisk(_)
             | Self::DataDir { .. }

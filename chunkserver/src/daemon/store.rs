@@ -12,16 +12,24 @@ use towpath_transport::SharedMemory;
 
 use super::config::DaemonConfig;
 use super::error::DaemonError;
+use super::scrub::STATE_NAME;
 use crate::resident::Arena;
 use crate::store::core::{
-    CoreConfig, DATA_BYTES_MAX, DISK_NAME, DriverConfig, LOG_BYTES_MAX, LOG_BYTES_MIN, StoreCore,
-    StoreThread,
+    CoreConfig, DATA_BYTES_MAX, DISK_NAME, DriverConfig, LOG_BYTES_MAX, LOG_BYTES_MIN, NewStore,
+    StoreCore, StoreThread,
 };
-use crate::store::folder::make_folder;
+use crate::store::folder::{flush_folder_of, make_folder};
 use crate::store::{Damage, OpenError, StoreStats};
 
 /// Name of a disk file that does not have all yet that is copied into it.
 pub(super) const DISK_PART: &str = "disk.part";
+
+/// Name of the file beside a disk file that says that there was a store.
+const MARK_NAME: &str = "disk.made";
+
+/// What it holds, for people who find it.
+const MARK_TEXT: &str = "towpath-chunkserver has made its store in the file or device `disk` beside \
+this file. While this file is here, a missing or empty `disk` is not taken for a new store.\n";
 
 /// Sizes that a store cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -133,8 +141,21 @@ pub(super) fn open_here<W: AsRef<[u8]>>(
     let (disk, report) = open_disk(path, DISK_NAME, Some((config, &of_core)))?;
     // A device has all the room that it ever will.
     of_core.is_sparse &= !report.is_device;
-    let failed = |source| DaemonError::Store { path: path.into(), source };
-    let mut core = StoreCore::open(disk, &of_core).map_err(failed)?;
+    let had_store = had_store(path);
+    let new = match (config.format, had_store) {
+        (true, _) => NewStore::OnAnything,
+        (false, true) if !report.was_made => NewStore::Never,
+        (false, _) => NewStore::OnEmpty,
+    };
+    let mut core = StoreCore::open_or_make(disk, &of_core, new).map_err(|source| match source {
+        OpenError::NoStore => DaemonError::StoreGone { path: path.into(), found: "all zeros" },
+        source => DaemonError::Store { path: path.into(), source },
+    })?;
+    if !path.join(MARK_NAME).exists()
+        && let Err(error) = mark(path)
+    {
+        tracing::warn!(%error, "the folder cannot be marked as one that has a store");
+    }
     let resident = keep_resident(&mut core, config.resident_bytes)?;
     let found = Found {
         disk: report.to_string(),
@@ -176,12 +197,21 @@ pub(super) fn open_disk(
     if !file.exists() && has_old_store(path).map_err(no_folder)? {
         return Err(DaemonError::OldStore(path.into()));
     }
-    let create = match make {
-        Some((config, core)) if !file.exists() => Some(new_file(path, config, core)?),
-        // An empty file is one whose making was interrupted.
-        Some((config, core)) if file.metadata().is_ok_and(|found| found.len() == 0) => {
-            Some(new_file(path, config, core)?)
-        }
+    if file.symlink_metadata().is_ok() && !file.exists() {
+        return Err(DaemonError::DiskLink(path.into()));
+    }
+    // An empty file is one whose making was interrupted, unless there was a store.
+    let found = match file.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Some("missing"),
+        Ok(found) if found.is_file() && found.len() == 0 => Some("empty"),
+        _ => None,
+    };
+    let formats = make.is_some_and(|(config, _)| config.format);
+    if let Some(found) = found.filter(|_| name == DISK_NAME && !formats && had_store(path)) {
+        return Err(DaemonError::StoreGone { path: path.into(), found });
+    }
+    let create = match (make, found) {
+        (Some((config, core)), Some(_)) => Some(new_file(path, config, core)?),
         _ => None,
     };
     towpath_disk::open(&file, &Options { create, ..Options::default() }).map_err(|source| {
@@ -215,6 +245,19 @@ fn new_file(path: &Path, config: &DaemonConfig, core: &CoreConfig) -> Result<New
         source: OpenError::TooSmall { pages: page_count },
     })?;
     Ok(NewFile { page_count, room_pages })
+}
+
+/// Whether a folder has had a store: it has other files that a server leaves beside one.
+fn had_store(path: &Path) -> bool {
+    [MARK_NAME, STATE_NAME].iter().any(|name| path.join(name).exists())
+}
+
+/// Notes in a folder that it has a store, so that none is made in its place when its disk is gone.
+fn mark(path: &Path) -> io::Result<()> {
+    let file = path.join(MARK_NAME);
+    fs::write(&file, MARK_TEXT)?;
+    fs::File::open(&file)?.sync_all()?;
+    flush_folder_of(&file)
 }
 
 /// Whether a folder has files of the format before: logs, maps or segments, each with a number.
@@ -356,6 +399,60 @@ mod tests {
         let dir = tempfile::tempdir().expect("room for a folder");
         fs::write(dir.path().join(DISK_NAME), []).expect("room for a file");
         assert!(capacity(&config(dir.path())).expect("it is made") >= 1 << 20);
+    }
+
+    #[test]
+    fn a_store_that_is_gone_is_not_made_anew_unasked() {
+        let dir = tempfile::tempdir().expect("room for a folder");
+        let config = config(dir.path());
+        let disk = dir.path().join(DISK_NAME);
+        capacity(&config).expect("it is made");
+        let byte_len = disk.metadata().expect("it is there").len();
+        let file = || fs::File::options().write(true).open(&disk).expect("it is there");
+        for way in ["empty", "all zeros", "missing"] {
+            match way {
+                "empty" => file().set_len(0).expect("it is cut"),
+                "all zeros" => file().set_len(byte_len).expect("it is long again"),
+                _ => fs::remove_file(&disk).expect("it is there"),
+            }
+            let refused = capacity(&config).expect_err(way);
+            assert_eq!(refused.exit_code(), 4);
+            let said = refused.chain();
+            assert!(said.contains(way) && said.contains("--format"), "{said}");
+            let checked = open_disk(dir.path(), DISK_NAME, None).map(drop);
+            assert_eq!(checked.is_err(), way != "all zeros", "{way}");
+        }
+        let formats = DaemonConfig { format: true, ..config.clone() };
+        capacity(&formats).expect("it is asked for");
+        capacity(&config).expect("it is there");
+        // Of a store that was made before there was such a mark, the scrub tells.
+        fs::remove_file(&disk).expect("it is there");
+        fs::rename(dir.path().join(MARK_NAME), dir.path().join(STATE_NAME)).expect("both");
+        assert!(matches!(capacity(&config), Err(DaemonError::StoreGone { .. })));
+    }
+
+    #[test]
+    fn a_link_to_a_device_that_is_not_there_is_no_new_store() {
+        let dir = tempfile::tempdir().expect("room for a folder");
+        let target = dir.path().join("device");
+        std::os::unix::fs::symlink(&target, dir.path().join(DISK_NAME)).expect("a link");
+        assert!(matches!(capacity(&config(dir.path())), Err(DaemonError::DiskLink(_))));
+        assert!(!target.exists(), "nothing was made");
+    }
+
+    #[test]
+    fn a_file_of_somebody_else_is_no_new_store() {
+        let dir = tempfile::tempdir().expect("room for a folder");
+        let disk = dir.path().join(DISK_NAME);
+        let mut bytes = vec![0; 4 << 20];
+        bytes[..16].copy_from_slice(b"SQLite format 3\0");
+        fs::write(&disk, &bytes).expect("room for a file");
+        let config = config(dir.path());
+        let said = capacity(&config).expect_err("it holds something").chain();
+        assert!(said.contains("SQLite") && said.contains("--format"), "{said}");
+        assert_eq!(fs::read(&disk).expect("it is there"), bytes, "nothing was changed");
+        capacity(&DaemonConfig { format: true, ..config.clone() }).expect("it is asked for");
+        capacity(&config).expect("it is a store");
     }
 
     #[test]
