@@ -194,7 +194,7 @@ fn read_run(
         match page {
             Some(page) => bytes[from..from + PAGE_BYTES].copy_from_slice(page),
             None => {
-                *unreadable = Some(unreadable.map_or(at, |known| known.0.min(at))).map(PageNumber)
+                *unreadable = Some(PageNumber(unreadable.map_or(at, |known| known.0.min(at))));
             }
         }
     })?;

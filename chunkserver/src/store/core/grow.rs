@@ -1,12 +1,11 @@
 //! The map of a sparse store gets its room as it grows.
 //!
 //! A page of the map has its room, and the directory has that of its entry, before a block there is
-//! promised to a change. So neither a commit nor a checkpoint ever needs room that may not be there,
-//! and an empty store takes little.
+//! promised to a change. So neither a commit nor a checkpoint needs room that may not be there, and
+//! an empty store takes little.
 
 use towpath_disk::{Buffers, Op, PageNumber, WritePages};
 
-use super::directory::ENTRIES;
 use super::io::Purpose;
 use super::map_page::BLOCKS;
 use super::memory::LONG_PAGES;
@@ -62,13 +61,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             return;
         }
         self.map_room.has_failed = false;
-        let mut runs: Vec<(PageNumber, u32)> =
-            [0, 1].map(|place| (self.layout.map_page(pages, place), to - pages)).into();
-        let entries = [pages, to].map(|pages| pages.div_ceil(ENTRIES as u32));
-        if entries[0] < entries[1] {
-            let first = |generation| self.layout.directory_page(generation, entries[0]);
-            runs.extend([0, 1].map(|generation| (first(generation), entries[1] - entries[0])));
-        }
+        let runs = self.layout.map_runs(pages, to);
         let bytes: u64 = runs.iter().map(|(_, count)| u64::from(*count) * PAGE_BYTES as u64).sum();
         let ops = match self.is_room_for(bytes) {
             true => runs.iter().map(|(at, count)| self.zeros(*at, *count)).collect(),

@@ -126,6 +126,16 @@ impl Layout {
         PageNumber(start + copy + u64::from(page))
     }
 
+    /// Where pages of the map from `first` up to `end` lie, at both places, and the pages of both
+    /// directories that no page before `first` has an entry in: the first of each run, and how many.
+    pub(crate) fn map_runs(&self, first: u32, end: u32) -> Vec<(PageNumber, u32)> {
+        let maps = [0, 1].map(|place| (self.map_page(first, place), end - first));
+        let entries = [first, end].map(|pages| pages.div_ceil(ENTRIES as u32));
+        let directory = |generation| self.directory_page(generation, entries[0]);
+        let directories = [0, 1].map(|copy| (directory(copy), entries[1] - entries[0]));
+        maps.into_iter().chain(directories).filter(|(_, count)| *count > 0).collect()
+    }
+
     fn data_start(&self) -> u64 {
         let maps = 2 * u64::from(self.map_pages) + 2 * u64::from(self.directory_pages());
         self.log_start(LOG_COPIES) + maps

@@ -25,6 +25,9 @@ use crate::store::space::{PageClash, Space};
 /// of ours.
 const GENERATIONS_APART_MAX: u64 = 1 << 32;
 
+/// Pages that get their room together, 1 MiB.
+const ROOM_PAGES: u32 = 256;
+
 /// The superblocks that are there, the newest first, and what is wrong with others.
 #[derive(Default)]
 pub(super) struct Superblocks {
@@ -157,7 +160,8 @@ pub(super) fn read(
         }
     }
     if settles && !loaded.map.is_lossy {
-        settle(disk, superblock, &found, (&mut tape, &replayed))
+        let pages_used = loaded.map.pages_used();
+        settle(disk, superblock, &found, (&mut tape, &replayed, pages_used))
             .map_err(io_error(MediaOp::Write))?;
     }
     loaded.damage = damage;
@@ -281,13 +285,30 @@ fn next_generation(
     Ok(highest + 2 - (highest + 1 - generation) % 2)
 }
 
+/// Gives pages of the map their room that records have taken which nothing proves: it may have been
+/// lost with the flush that was to make both last. No generation in use has anything there. Where
+/// there is none, a checkpoint will say so.
+fn give_room(disk: &mut Blocking<'_>, superblock: &Superblock, pages_used: u32) {
+    let first = superblock.map_pages_used.min(pages_used);
+    let zeros = vec![0; ROOM_PAGES as usize * PAGE_BYTES];
+    for (at, count) in superblock.layout.map_runs(first, pages_used) {
+        for done in (0..count).step_by(ROOM_PAGES as usize) {
+            let pages = (count - done).min(ROOM_PAGES) as usize;
+            let at = PageNumber(at.0 + u64::from(done));
+            if disk.write(at, &zeros[..pages * PAGE_BYTES]).is_err() {
+                return;
+            }
+        }
+    }
+}
+
 /// Makes last what was read: it may have been in a cache only, since the server before may have
 /// ended before its flush, or after one that failed.
 fn settle(
     disk: &mut Blocking<'_>,
     superblock: &Superblock,
     found: &[Superblock],
-    (tape, replayed): (&mut Tape<'_>, &Replayed),
+    (tape, replayed, map_pages_used): (&mut Tape<'_>, &Replayed, u32),
 ) -> io::Result<()> {
     let layout = &superblock.layout;
     for page in &replayed.unproven {
@@ -297,6 +318,10 @@ fn settle(
         }
     }
     tape.write_back(disk)?;
+    let is_proven = replayed.proven + 1 >= replayed.end.sequence;
+    if superblock.is_sparse && !is_proven {
+        give_room(disk, superblock, map_pages_used);
+    }
     // Each page of superblocks has copies of both, which older programs did not write. The one
     // that is in use is written last, when the other one has a copy of it.
     let is_other = |other: &&Superblock| other.generation.abs_diff(superblock.generation) % 2 == 1;
@@ -308,7 +333,10 @@ fn settle(
         let (at, bytes) = (layout.superblock(generation), encode_page(own, other));
         if disk.page(at)?.is_none_or(|found| found != bytes) {
             disk.flush()?;
-            disk.write(at, &bytes[..])?;
+            if disk.write(at, &bytes[..]).is_err() {
+                // Nothing is lost yet, and all can be read: the next checkpoint meets it again.
+                break;
+            }
         }
     }
     disk.flush()

@@ -201,6 +201,11 @@ fn one_crash_after_another_loses_nothing_acknowledged() {
         println!("seed {seed}");
         let mut prng = Prng::new(seed);
         let medium = medium(seed);
+        if seed % 2 == 1 {
+            let config = CoreConfig { is_sparse: true, ..CONFIG };
+            drop(open_as(&medium, &config).expect("a new store"));
+            medium.limit_room(u64::MAX);
+        }
         let mut model = Model::default();
         for round in 0..12 {
             medium.cut_power_at(medium.events() + 1 + prng.below(150));

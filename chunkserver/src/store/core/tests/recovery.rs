@@ -11,7 +11,7 @@ use crate::store::core::superblock::{LogPoint, Superblock};
 use crate::store::core::{NewStore, check_core, repair_core};
 use crate::store::damage::DamageKind;
 use towpath_disk::sim::Loss;
-use towpath_disk::{Disk as _, PageNumber};
+use towpath_disk::{Disk as _, PageNumber, What};
 
 const LOSSES: [Loss; 4] = [Loss::Nothing, Loss::Everything, Loss::Suffix, Loss::Scattered];
 
@@ -167,6 +167,18 @@ fn a_store_whose_superblocks_have_no_copies_opens_and_has_them_then() {
         let generations: Vec<_> = [0, 1].map(|_| superblock_of(&medium, PAGES - 1 - page)).into();
         assert_eq!(generations[0], generations[1]);
         is_whole(&medium, &model).unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+}
+
+#[test]
+fn a_superblock_that_can_be_neither_read_nor_written_keeps_nothing_from_being_read() {
+    let (medium, model) = workload(2);
+    for page in SUPERBLOCKS {
+        let medium = medium.fork(page);
+        medium.spoil(PageNumber(page));
+        medium.fail(What::Write, PageNumber(page), u32::MAX);
+        let mut core = open(&medium).expect("the other one is whole");
+        assert_eq!(serves_right(&mut core, &model), Ok(true));
     }
 }
 
@@ -393,8 +405,11 @@ const MIB: u64 = 1 << 20;
 /// Length of a disk of which not all is looked at.
 const DISK_BYTES: u64 = 22 * MIB;
 
-/// What others write to disks: its name, where it begins, and bytes by their offset behind that.
-fn foreign() -> Vec<(&'static str, u64, Vec<(u64, &'static [u8])>)> {
+/// What somebody else writes to a disk: its name, where it begins, and bytes by their offset behind
+/// that.
+type Foreign = (&'static str, u64, Vec<(u64, &'static [u8])>);
+
+fn foreign() -> Vec<Foreign> {
     let mut all = vec![
         ("GPT", 0, vec![(510, &b"\x55\xaa"[..]), (512, b"EFI PART")]),
         ("MBR", 0, vec![(446, b"\x80\x20\x21"), (510, b"\x55\xaa")]),
