@@ -99,8 +99,8 @@ pub fn command() -> Command {
         .arg(plain("json", "print one JSON object on stdout when the server is ready"))
         .arg(plain(
             "format",
-            "make a store also where a disk holds something else, WHICH IS DESTROYED, and where the \
-             store of a data directory is gone; the log says what is destroyed. For one start",
+            "make a store also where a disk holds something else, WHICH IS DESTROYED, and where \
+             the store of a data directory is gone; the log says what is destroyed. For one start",
         ))
         .args(settings)
         .args(gone)
@@ -177,6 +177,16 @@ mod tests {
         assert_eq!(found.config.chunks_max, DaemonConfig::default().chunks_max);
         assert!(found.json);
         assert_eq!(found.action, Action::Serve);
+    }
+
+    #[test]
+    fn a_store_is_made_over_something_else_for_one_start_and_by_no_file() {
+        assert!(parse(&["--format"]).expect("sound").config.format);
+        assert!(!parse(&[]).expect("sound").config.format);
+        let mut file = tempfile::NamedTempFile::new().expect("room for a file");
+        writeln!(file, "format = true").expect("it is written");
+        let path = file.path().to_str().expect("a plain path");
+        assert!(parse(&["--config", path]).is_err(), "it is no setting of a file");
     }
 
     #[test]

@@ -28,8 +28,8 @@ pub(super) const DISK_PART: &str = "disk.part";
 const MARK_NAME: &str = "disk.made";
 
 /// What it holds, for people who find it.
-const MARK_TEXT: &str = "towpath-chunkserver has made its store in the file or device `disk` beside \
-this file. While this file is here, a missing or empty `disk` is not taken for a new store.\n";
+const MARK_TEXT: &str = "towpath-chunkserver has a store in the file or device `disk` beside this \
+file. While this file is here, a missing or empty `disk` is not taken for a new store.\n";
 
 /// Sizes that a store cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

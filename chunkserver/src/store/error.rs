@@ -31,8 +31,8 @@ pub enum OpenError {
     },
     /// The disk is shorter than its store's map and log.
     #[error(
-        "the disk has {has} bytes and its store {wants}: it was cut short; make it as long as it was \
-         (a file: `truncate -s {wants}`), or restore it from a copy"
+        "the disk has {has} bytes and its store {wants}: it was cut short; make it as long as it \
+         was (a file: `truncate -s {wants}`), or restore it from a copy"
     )]
     Cut {
         /// Bytes that it has.

@@ -131,7 +131,7 @@ pub enum ErrorReply {
         slice: u64,
     },
     /// The server's store is full.
-    #[error("the server has no space left: delete chunks, or raise its capacity")]
+    #[error("the server has no space left: delete chunks, or use another server")]
     NoSpace,
     /// The server has its maximum number of chunks.
     #[error("the server already has {max} chunks, its maximum: delete some first")]
