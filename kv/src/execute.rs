@@ -49,6 +49,8 @@ impl Service {
 
     /// Carries a request out, unless it was before, and appends the reply.
     pub fn answer(&self, request: &Request<'_>, caller: &mut Caller, now: Time, out: &mut Vec<u8>) {
+        // No transaction runs meanwhile.
+        let _pass = self.store.gate().enter();
         let head = ReplyHead::from(request);
         let fail = |failure| Reply { head, answer: Err(failure) };
         match request.ask {

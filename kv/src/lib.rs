@@ -21,6 +21,7 @@
 //! | `store` | the [`Store`] and what it may refuse |
 //! | `store/table` | the table that serves, `store/ring` the order in which it evicts |
 //! | `store/buckets` | the table of the study: 1,024 lists, a mutex each |
+//! | `store/gate` | several operations as one |
 //! | `store/room` | how many bytes are in use, and how many may be |
 //! | `wire` | requests and replies as bytes |
 //! | `published` | keys and values in memory that clients read by themselves |
@@ -57,5 +58,6 @@ pub use channel::{
 pub use execute::{Caller, OPTION_STORE_BYTES, Service};
 pub use once::Sessions;
 pub use store::{
-    Buckets, Bytes, Evict, Figures, Held, IncrError, Put, Refused, Step, Store, Table, When,
+    Buckets, Bytes, Evict, Figures, Gate, Held, IncrError, Pass, Put, Refused, Step, Store, Table,
+    When,
 };

@@ -4,6 +4,7 @@
 //! It is here as the baseline: with it the locks are the limit, as they were there. It bounds its
 //! bytes as the other table does, and evicts nothing.
 
+use super::gate::Gate;
 use super::room::{Claim, Figures, Room, cost};
 use super::{Bytes, Held, Refused, Step, Store, check};
 use crate::limits::BUCKETS;
@@ -18,6 +19,7 @@ pub struct Buckets {
     lists: Box<[Mutex<List>]>,
     hasher: RandomState,
     room: Room,
+    gate: Gate,
 }
 
 #[derive(Debug, Default)]
@@ -93,7 +95,8 @@ impl Buckets {
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         let lists = (0..BUCKETS).map(|_| Mutex::default()).collect();
-        Self { lists, hasher: RandomState::new(), room: Room::new(bytes_max) }
+        let (hasher, room, gate) = (RandomState::new(), Room::new(bytes_max), Gate::default());
+        Self { lists, hasher, room, gate }
     }
 
     fn list(&self, key: &[u8]) -> &Mutex<List> {
@@ -150,6 +153,7 @@ impl Store for Buckets {
             (Step::Remove, Some(_)) => {
                 list.remove(key);
                 self.room.forget(old.unwrap_or_default());
+                self.gate.note_change(key);
             }
             (Step::Put { value, expires }, pair) => {
                 check(key, &value)?;
@@ -160,6 +164,7 @@ impl Store for Buckets {
                 }
                 claim.keep(old, new);
                 self.room.note_expiry(expires);
+                self.gate.note_change(key);
                 match pair {
                     Some(pair) => **pair = Pair { value, expires },
                     None => list.push(key, Pair { value, expires }),
@@ -182,6 +187,7 @@ impl Store for Buckets {
     }
 
     fn clear(&self) {
+        self.gate.note_clear();
         for list in &self.lists {
             self.remove_where(list, |_| true);
         }
@@ -202,6 +208,10 @@ impl Store for Buckets {
 
     fn figures(&self) -> Figures {
         self.room.figures()
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     fn set_bytes_max(&self, bytes_max: u64) {

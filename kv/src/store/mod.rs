@@ -1,12 +1,14 @@
 //! What a store does, whatever its table is.
 
 mod buckets;
+mod gate;
 mod growth;
 mod ring;
 mod room;
 mod table;
 
 pub use buckets::Buckets;
+pub use gate::{Gate, Pass};
 pub use room::Figures;
 pub use table::Table;
 
@@ -146,6 +148,9 @@ pub trait Store: Debug + Send + Sync {
     fn published(&self) -> Option<&Arc<Published>> {
         None
     }
+
+    /// By which several operations are one. Whoever serves requests enters it, for each or for some.
+    fn gate(&self) -> &Gate;
 
     /// Bounds its bytes anew. What is there stays until room is needed.
     fn set_bytes_max(&self, bytes_max: u64);

@@ -1,5 +1,6 @@
 //! The table that serves: readers take no lock, and a change is one step.
 
+use super::gate::Gate;
 use super::growth::compute;
 use super::ring::{Ring, Slot};
 use super::room::{Claim, Figures, Room, cost};
@@ -26,6 +27,7 @@ pub struct Table {
     ring: Option<Ring>,
     /// Where clients may read entries by themselves: a key changes while its bucket is closed.
     published: Option<Arc<Published>>,
+    gate: Gate,
 }
 
 #[derive(Debug)]
@@ -60,7 +62,8 @@ impl Table {
     #[must_use]
     pub fn new(bytes_max: u64, evict: Evict) -> Self {
         let ring = (evict == Evict::LeastRecentlyUsed).then(Ring::default);
-        Self { map: HashMap::new(), room: Room::new(bytes_max), ring, published: None }
+        let (map, room, gate) = (HashMap::new(), Room::new(bytes_max), Gate::default());
+        Self { map, room, ring, published: None, gate }
     }
 
     /// The same, whose entries are published as far as they fit.
@@ -167,6 +170,9 @@ impl Table {
             })
         });
         let made = |entry: &Entry| cost(key, &entry.value);
+        if !matches!(done, Compute::Aborted(_)) {
+            self.gate.note_change(key);
+        }
         match done {
             Compute::Inserted(_, new) => {
                 // The table keeps what it computed for no entry, and makes that where an entry came
@@ -252,6 +258,7 @@ impl Store for Table {
     }
 
     fn clear(&self) {
+        self.gate.note_clear();
         let map = self.map.pin();
         for (key, _) in map.iter() {
             let change = self.published.as_ref().map(|published| published.begin(key));
@@ -282,6 +289,10 @@ impl Store for Table {
 
     fn published(&self) -> Option<&Arc<Published>> {
         self.published.as_ref()
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     fn set_bytes_max(&self, bytes_max: u64) {
