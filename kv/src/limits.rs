@@ -50,6 +50,23 @@ pub const INLINE_BYTES_MAX: usize = 4 << 10;
 /// Bytes of one reply. Only those to several keys may have more than a value.
 pub const REPLY_BYTES_MAX: usize = 16 << 20;
 
+/// Commands of one transaction: more than clients send in a pipeline. No other client is served
+/// while they are carried out.
+pub const TRANSACTION_COMMANDS_MAX: usize = 1 << 17;
+
+/// Bytes of the commands of one transaction: as many as of a reply.
+pub const TRANSACTION_BYTES_MAX: usize = 16 << 20;
+
+/// In a transaction whose reply is too long, replies of so many bytes are told all the same: the
+/// error that would stand in their place is as long.
+pub const SMALL_REPLY_BYTES: usize = 128;
+
+/// Keys that a connection watches for a transaction: as many as one command names.
+pub const WATCHED_KEYS_MAX: usize = 1024;
+
+/// The longest name that a client gives its connection.
+pub const CLIENT_NAME_BYTES_MAX: usize = 256;
+
 /// Bytes that wait to be sent before no more requests of that connection are carried out: enough
 /// to fill a socket, and no more than a client makes a server hold by not reading.
 pub const OUTPUT_PAUSE_BYTES: usize = 256 << 10;
@@ -73,6 +90,17 @@ pub const SLOW_BYTES_PER_SEC: u64 = 4 << 10;
 
 /// How often slow clients are looked for, where some client is waited for.
 pub const SLOW_CHECK_EVERY: Nanos = Nanos::from_secs(1);
+
+/// What still comes of a client whose connection ends is thrown away for so long, and so many bytes:
+/// a client that sends a value that is too long reads why not before it has sent it.
+pub const LINGER_TIME: Nanos = Nanos::from_secs(5);
+
+/// See [`LINGER_TIME`].
+pub const LINGER_BYTES_MAX: u64 = 64 << 20;
+
+/// Clients that wait at a time to be told that there are too many. More are told as well, and may
+/// not hear it.
+pub const TURNED_AWAY_MAX: usize = 64;
 
 /// How long no connection is accepted after the system had no descriptor for one.
 pub const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);

@@ -12,9 +12,11 @@ pub struct Counters {
     pub(super) malformed: AtomicU64,
     pub(super) slow: AtomicU64,
     pub(super) crowded: AtomicU64,
-    /// Bytes that connections hold.
+    /// Bytes that connections hold beyond the share of each.
     pub(super) buffers: AtomicU64,
     connected_max: AtomicU64,
+    /// Connections that were numbered.
+    numbered: AtomicU64,
 }
 
 /// What a server has counted.
@@ -49,6 +51,11 @@ impl Counters {
         Self { connected_max: AtomicU64::new(connected_max as u64), ..Self::default() }
     }
 
+    /// Connections that there may be.
+    pub(super) fn connected_max(&self) -> u64 {
+        self.connected_max.load(Relaxed)
+    }
+
     /// Counts a connection, unless there are as many as may be.
     pub(crate) fn connect(&self) -> bool {
         let max = self.connected_max.load(Relaxed);
@@ -56,6 +63,11 @@ impl Counters {
         let is_one = self.connected.fetch_update(Relaxed, Relaxed, more).is_ok();
         add(if is_one { &self.accepted } else { &self.turned_away }, 1);
         is_one
+    }
+
+    /// The number of a connection, from 1 on.
+    pub(crate) fn number_connection(&self) -> u64 {
+        self.numbered.fetch_add(1, Relaxed) + 1
     }
 
     /// A connection has ended.

@@ -30,6 +30,16 @@ pub trait Dialogue: Debug + Send {
     /// Carries out the requests at the start of `input`, and appends the replies, until they are
     /// many. What is not used comes again, with more behind it.
     fn take(&mut self, input: &[u8], now: Time, out: &mut Vec<u8>) -> Taken;
+
+    /// Bytes of memory that it holds between requests.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    /// Whether the client has begun what it must end in time, beside a request.
+    fn is_begun(&self) -> bool {
+        false
+    }
 }
 
 /// What a dialogue took.

@@ -6,6 +6,7 @@ pub mod clients;
 pub mod linear;
 pub mod lossy;
 pub mod process;
+pub mod resp;
 pub mod serving;
 
 use std::sync::Arc;
