@@ -2,76 +2,18 @@
 
 mod common;
 
+use common::resp::{all_of, ask, command, connect, dialogue, serve, table};
 use common::seeds;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_clock::Clock;
 use towpath_kv::limits::{REPLY_BYTES_MAX, STORE_BYTES_MIN, VALUE_BYTES_MAX};
-use towpath_kv::resp::{RespDialogue, TOO_MANY_CONNECTIONS};
-use towpath_kv::serve::{Counters, Dialogue, Front, Next, Server, ServerConfig};
-use towpath_kv::{Evict, Store, Table};
-
-fn table(bytes_max: u64) -> Arc<dyn Store> {
-    Arc::new(Table::new(bytes_max, Evict::Never))
-}
-
-fn dialogue(store: &Arc<dyn Store>) -> RespDialogue {
-    RespDialogue::new(Arc::clone(store), Arc::new(Counters::new(7)))
-}
-
-/// A server on a port of its own, and where it is.
-fn serve(config: ServerConfig, connections_max: usize, bytes_max: u64) -> (Server, SocketAddr) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let address = listener.local_addr().expect("bound");
-    let (store, counters) = (table(bytes_max), Arc::new(Counters::new(connections_max)));
-    let of_dialogue = Arc::clone(&counters);
-    let make = move || {
-        let dialogue = RespDialogue::new(Arc::clone(&store), Arc::clone(&of_dialogue));
-        Box::new(dialogue) as Box<dyn Dialogue>
-    };
-    let front = Front { listener, dialogue: Box::new(make), turned_away: TOO_MANY_CONNECTIONS };
-    let server = Server::start(vec![front], config, counters, &Clock::start()).expect("it starts");
-    (server, address)
-}
-
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("it listens");
-    // A server that does not answer fails a test, and does not hang it.
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
-    stream
-}
-
-/// What is answered to these bytes until the connection ends.
-fn all_of(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
-    stream.write_all(bytes).expect("it reads");
-    stream.shutdown(Shutdown::Write).expect("a socket");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("it ends");
-    answer
-}
-
-/// A command as clients send it.
-fn command(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
-}
-
-fn ask(dialogue: &mut RespDialogue, line: &str, now: Time) -> String {
-    let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
-    let (bytes, mut out) = (command(&words), Vec::new());
-    let taken = dialogue.take(&bytes, now, &mut out);
-    assert_eq!((taken.used, taken.requests), (bytes.len(), 1));
-    String::from_utf8(out).expect("text")
-}
+use towpath_kv::resp::TOO_MANY_CONNECTIONS;
+use towpath_kv::serve::{Counters, Dialogue, Front, Next, Server, ServerConfig, Taken};
 
 #[test]
 fn commands_are_answered_as_other_servers_answer_them() {
@@ -96,13 +38,13 @@ fn commands_are_answered_as_other_servers_answer_them() {
         ("EXISTS k k none", ":2\r\n"),
         ("DEL k k none", ":1\r\n"),
         ("SELECT 0", "+OK\r\n"),
-        ("COMMAND COUNT", ":13\r\n"),
+        ("COMMAND COUNT", ":48\r\n"),
         ("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
         ("CONFIG GET appendonly", "*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n"),
         ("CONFIG GET maxmemory", "*2\r\n$9\r\nmaxmemory\r\n$10\r\n1073741824\r\n"),
         ("CONFIG GET other", "*0\r\n"),
-        ("CONFIG SET save x", "-ERR syntax error\r\n"),
-        ("FLUSHALL", "-ERR unknown command 'FLUSHALL'\r\n"),
+        ("CONFIG SET save x", "-ERR unknown subcommand 'SET'\r\n"),
+        ("KEYS *", "-ERR unknown command 'KEYS'\r\n"),
     ] {
         assert_eq!(ask(&mut dialogue, line, Time::ZERO), answer, "{line}");
     }
@@ -110,9 +52,9 @@ fn commands_are_answered_as_other_servers_answer_them() {
     assert!(info.contains("\r\ndb0:keys=3\r\n") && info.contains("maxclients:7\r\n"), "{info}");
     let commands = ask(&mut dialogue, "COMMAND", Time::ZERO);
     let get = "*6\r\n$3\r\nget\r\n:2\r\n*0\r\n:1\r\n:1\r\n:1\r\n";
-    assert!(commands.starts_with(&format!("*13\r\n{get}")), "{commands}");
+    assert!(commands.starts_with(&format!("*48\r\n{get}")), "{commands}");
     let docs = ask(&mut dialogue, "COMMAND DOCS", Time::ZERO);
-    assert!(docs.starts_with("*26\r\n$3\r\nget\r\n*0\r\n$3\r\nset\r\n"), "{docs}");
+    assert!(docs.starts_with("*96\r\n$3\r\nget\r\n*0\r\n$3\r\nset\r\n"), "{docs}");
 }
 
 #[test]
@@ -310,4 +252,140 @@ fn who_needs_more_memory_than_there_is_for_all_is_closed() {
     }
     assert_eq!(all_of(connect(address), b"PING\r\n"), b"+PONG\r\n");
     assert!(server.counters().counted().crowded < 8, "some fit");
+}
+
+/// A client sends all of a value that is too long before it reads why that was refused.
+#[test]
+fn an_error_is_read_by_a_client_that_still_sends() {
+    let (server, address) = serve(ServerConfig::default(), 100, 1 << 30);
+    let value = vec![b'x'; 16 * VALUE_BYTES_MAX];
+    for begin in ["*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16777216\r\n", "QUIT\r\n"] {
+        let mut stream = connect(address);
+        stream.write_all(begin.as_bytes()).expect("it reads");
+        stream.write_all(&value).expect("it is thrown away");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("no reset");
+        let expected = if begin.starts_with('*') {
+            "-ERR Protocol error: invalid bulk length\r\n"
+        } else {
+            "+OK\r\n"
+        };
+        assert_eq!(answer, expected);
+    }
+    assert_eq!(server.counters().counted().malformed, 1);
+}
+
+#[test]
+fn a_client_that_is_turned_away_hears_why_though_it_has_sent_something() {
+    let (server, address) = serve(ServerConfig::default(), 1, 1 << 30);
+    let mut first = connect(address);
+    first.write_all(b"PING\r\n").expect("it reads");
+    first.read_exact(&mut [0; 7]).expect("an answer");
+    for number in 1..=20 {
+        let mut stream = connect(address);
+        stream.write_all(&b"HELLO 3\r\n".repeat(1_000)).expect("it is thrown away");
+        let mut told = Vec::new();
+        stream.read_to_end(&mut told).expect("no reset");
+        assert_eq!(told, TOO_MANY_CONNECTIONS);
+        assert_eq!(server.counters().counted().turned_away, number);
+    }
+    assert_eq!(server.counters().counted().connected, 1);
+}
+
+/// Others hold all that there is for all: a client within its share is served.
+#[test]
+fn each_connection_has_a_share_of_the_memory() {
+    let config = ServerConfig { buffers_bytes_max: 4 << 20, ..ServerConfig::default() };
+    let (server, address) = serve(config, 32, 1 << 30);
+    let (share, mut hogs) = ((4 << 20) / 2 / 32, Vec::new());
+    let transaction = [&b"MULTI\r\n"[..], &command(&[b"SET", b"k", &[b'x'; 600_000]])].concat();
+    for number in 1..=6 {
+        let mut hog = connect(address);
+        // One is closed while it writes.
+        let _ = hog.write_all(&transaction);
+        hogs.push(hog);
+        // One after the other, each is queued or closed.
+        let is_heard = || {
+            let counted = server.counters().counted();
+            counted.requests >= 2 * number || counted.crowded > 0
+        };
+        while !is_heard() {
+            thread::yield_now();
+        }
+    }
+    assert!(server.counters().counted().crowded > 0, "all is taken");
+    for _ in 0..8 {
+        let mut small = connect(address);
+        let value = vec![b'x'; share / 4];
+        small.write_all(&transaction[..7]).expect("it reads");
+        small.write_all(&command(&[b"SET", b"k", &value])).expect("it reads");
+        let expected = b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n";
+        assert_eq!(all_of(small, b"EXEC\r\n"), expected);
+    }
+}
+
+#[test]
+fn a_transaction_that_is_begun_and_not_ended_is_closed() {
+    let config = ServerConfig { stall: Nanos::from_millis(100), ..ServerConfig::default() };
+    let (server, address) = serve(config, 100, 1 << 30);
+    let mut stream = connect(address);
+    stream.write_all(b"MULTI\r\nSET k v\r\n").expect("it reads");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("it ends");
+    assert_eq!(answer, b"+OK\r\n+QUEUED\r\n");
+    assert_eq!(server.counters().counted().slow, 1);
+    assert_eq!(all_of(connect(address), b"EXISTS k\r\n"), b":0\r\n");
+}
+
+/// Notes what time it is told, and lets time pass.
+#[derive(Debug)]
+struct Timed {
+    clock: Clock,
+    gate: Arc<Mutex<()>>,
+    times: Sender<(Time, Time)>,
+}
+
+impl Dialogue for Timed {
+    fn take(&mut self, input: &[u8], now: Time, _: &mut Vec<u8>) -> Taken {
+        drop(self.gate.lock());
+        self.times.send((now, self.clock.now())).expect("a test");
+        while self.clock.now() <= now {}
+        Taken { used: input.len(), requests: 1, next: Next::More { needed: 1 } }
+    }
+}
+
+/// What expired for a client that was told so must have for what it sends then, whichever thread
+/// reads that, and in whichever batch.
+#[test]
+fn each_request_is_carried_out_at_a_time_after_it_was_read() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let (gate, (times, told)) = (Arc::new(Mutex::new(())), channel());
+    let (clock, held) = (Clock::start(), Arc::clone(&gate));
+    let of_dialogue = clock.clone();
+    let dialogue = Box::new(move || {
+        let (clock, gate, times) = (of_dialogue.clone(), Arc::clone(&gate), times.clone());
+        Box::new(Timed { clock, gate, times }) as Box<dyn Dialogue>
+    });
+    let front = Front { listener, dialogue, turned_away: TOO_MANY_CONNECTIONS };
+    let (config, counters) = (ServerConfig::default(), Arc::new(Counters::new(100)));
+    let _server = Server::start(vec![front], config, counters, &clock).expect("it starts");
+    let mut streams: Vec<_> = (0..9).map(|_| connect(address)).collect();
+    // Each is known to the worker.
+    for stream in &mut streams {
+        stream.write_all(b"x").expect("it reads");
+        told.recv().expect("a request");
+    }
+    let closed = held.lock();
+    // The first one holds the worker up: all others come in one batch.
+    for stream in &mut streams {
+        stream.write_all(b"x").expect("it reads");
+    }
+    drop(closed);
+    let (_, mut before) = told.recv().expect("a request");
+    for _ in 1..streams.len() {
+        let (now, after) = told.recv().expect("a request");
+        assert!(now >= before, "{now:?} was sampled before {before:?}");
+        before = after;
+    }
 }

@@ -1,10 +1,11 @@
 //! One connection: what came in part, and what is yet to be sent.
 
 use super::{Dialogue, Next};
-use crate::limits::{EVENTS_MAX, READ_BYTES, SLOW_BYTES_PER_SEC};
+use crate::limits::{EVENTS_MAX, LINGER_BYTES_MAX, LINGER_TIME, READ_BYTES, SLOW_BYTES_PER_SEC};
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use towpath_base::{Nanos, Time};
+use towpath_clock::Clock;
 
 /// A connection and its dialogue.
 #[derive(Debug)]
@@ -21,6 +22,15 @@ pub(super) struct Connection {
     /// Requests wait until the replies are sent.
     is_paused: bool,
     end: Option<End>,
+    /// The client said what has no meaning, which was not counted yet.
+    is_malformed: bool,
+    /// More came than was looked at before it ended.
+    has_unread: bool,
+    /// It has ended and said so: what still comes is thrown away, so many bytes since then. To
+    /// close at once would be a reset, which takes the last reply away from the client.
+    lingers: Option<(Time, u64)>,
+    /// It is one of those that there may be, and not one that is told that there are too many.
+    pub(super) is_counted: bool,
     /// Requests that were answered and not yet counted.
     pub(super) answered: u64,
     /// Bytes of memory that it is known to hold.
@@ -66,10 +76,26 @@ impl Connection {
             sent: 0,
             is_paused: false,
             end: None,
+            is_malformed: false,
+            has_unread: false,
+            lingers: None,
+            is_counted: true,
             answered: 0,
             counted_bytes: 0,
             waits: None,
         }
+    }
+
+    /// One that is told this, and ends.
+    pub(super) fn turned_away(stream: TcpStream, dialogue: Box<dyn Dialogue>, text: &[u8]) -> Self {
+        let (end, output) = (Some(End::Closed), text.to_vec());
+        let made = Self::new(stream, dialogue);
+        Self { output, end, has_unread: true, is_counted: false, ..made }
+    }
+
+    /// Whether it has ended, and only waits until the client has read that.
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers.is_some()
     }
 
     /// Whether it waits to send, and reads nothing until it has.
@@ -84,15 +110,24 @@ impl Connection {
 
     /// Bytes of memory that it holds.
     pub(super) fn held_bytes(&self) -> u64 {
-        (self.input.capacity() + self.output.capacity()) as u64
+        let buffers = self.input.capacity() + self.output.capacity();
+        (buffers + self.dialogue.held_bytes()) as u64
     }
 
     /// Whether its client takes longer than it may.
     pub(super) fn is_slow(&self, now: Time, stall: Nanos) -> bool {
+        if let Some((since, _)) = self.lingers {
+            return now.since(since) > LINGER_TIME;
+        }
         self.waits.is_some_and(|(since, moved)| {
             let for_bytes = Nanos(moved.saturating_mul(1_000_000_000 / SLOW_BYTES_PER_SEC));
             now.since(since) > stall + for_bytes
         })
+    }
+
+    /// Whether the client said what has no meaning, once.
+    pub(super) fn take_malformed(&mut self) -> bool {
+        std::mem::take(&mut self.is_malformed)
     }
 
     /// Whether its client is waited for.
@@ -101,13 +136,20 @@ impl Connection {
     }
 
     /// Reads what has come and carries it out; [`flush`](Self::flush) sends the replies.
-    pub(super) fn receive(&mut self, scratch: &mut Scratch, now: Time) -> Result<(), End> {
+    pub(super) fn receive(&mut self, scratch: &mut Scratch, clock: &Clock) -> Result<(), End> {
         let count = match self.stream.read(&mut scratch.input) {
             Ok(0) => return Err(End::Closed),
             Ok(count) => count,
             Err(error) if is_passing(&error) => return Ok(()),
             Err(_) => return Err(End::Closed),
         };
+        if let Some((_, bytes)) = &mut self.lingers {
+            *bytes += count as u64;
+            return if *bytes > LINGER_BYTES_MAX { Err(End::Closed) } else { Ok(()) };
+        }
+        // Not before: another thread may have told meanwhile that something has expired, and what
+        // was read may have been sent by somebody who knows that.
+        let now = clock.now();
         if self.output.capacity() == 0 {
             self.output = scratch.outputs.pop().unwrap_or_default();
         }
@@ -125,7 +167,7 @@ impl Connection {
     }
 
     /// Sends replies, and carries out what waited for that.
-    pub(super) fn flush(&mut self, scratch: &mut Scratch, now: Time) -> Result<(), End> {
+    pub(super) fn flush(&mut self, scratch: &mut Scratch, clock: &Clock) -> Result<(), End> {
         while self.is_sending() {
             let is_begun = self.sent > 0;
             let count = write(&self.stream, &self.output[self.sent..])?;
@@ -136,24 +178,39 @@ impl Connection {
                     return Ok(());
                 }
                 true => {
-                    self.waits = Some((now, 0));
+                    self.waits = Some((clock.now(), 0));
                     return Ok(());
                 }
                 false => {}
             }
             self.output.clear();
             self.sent = 0;
-            if let Some(end) = self.end {
-                return Err(end);
+            if self.end.is_some() {
+                break;
             }
             // It has taken the replies: what is waited for from here on is the next request.
-            self.waits = (!self.input.is_empty()).then_some((now, 0));
+            let is_awaited = !self.input.is_empty() || self.dialogue.is_begun();
+            self.waits = is_awaited.then(|| (clock.now(), 0));
             if self.is_paused {
-                self.serve_held(now);
+                self.serve_held(clock.now());
             }
         }
         scratch.give_back(std::mem::take(&mut self.output));
-        self.end.map_or(Ok(()), Err)
+        match self.end {
+            Some(end) if !self.lingers() => self.end(end, clock.now()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends it, when the client has what it is told.
+    fn end(&mut self, end: End, now: Time) -> Result<(), End> {
+        if end == End::Closed && !self.has_unread {
+            return Err(end);
+        }
+        self.stream.shutdown(Shutdown::Write).map_err(|_| end)?;
+        (self.lingers, self.waits) = (Some((now, 0)), Some((now, 0)));
+        (self.input, self.is_paused) = (Vec::new(), false);
+        Ok(())
     }
 
     fn serve_held(&mut self, now: Time) {
@@ -177,14 +234,18 @@ impl Connection {
             Next::More { needed } => self.needed = needed,
             Next::Paused => {}
             Next::Close => self.end = Some(End::Closed),
-            Next::Malformed => self.end = Some(End::Malformed),
+            Next::Malformed => {
+                (self.end, self.is_malformed) = (Some(End::Malformed), true);
+            }
         }
         if self.end.is_some() {
+            self.has_unread = taken.used < input.len();
             return input.len();
         }
         // A request that still is not whole has been waited for since it began.
         let since = self.waits.filter(|_| taken.requests == 0).unwrap_or((now, 0));
-        self.waits = (taken.used < input.len()).then_some(since);
+        let is_awaited = taken.used < input.len() || self.dialogue.is_begun();
+        self.waits = is_awaited.then_some(since);
         taken.used
     }
 

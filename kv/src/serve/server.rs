@@ -38,7 +38,8 @@ pub struct ServerConfig {
     pub worker_per_client: bool,
     /// They do not sleep: they ask again and again.
     pub polls: bool,
-    /// Bytes that all connections together may hold.
+    /// Bytes that all connections together may hold: one half in equal shares, so that each has its
+    /// own, and the other half whoever needs more.
     pub buffers_bytes_max: u64,
     /// How long a client may take, beside the time for its bytes.
     pub stall: Nanos,
@@ -77,6 +78,10 @@ pub(super) struct Shared {
     pub(super) config: ServerConfig,
     pub(super) counters: Arc<Counters>,
     pub(super) is_stopped: AtomicBool,
+    /// Bytes that each connection may hold, whatever others hold.
+    share_bytes: u64,
+    /// Bytes that all together may hold beyond that.
+    pool_bytes: u64,
     /// Threads of one connection each, and what wakes them.
     own: Mutex<Vec<(Arc<Inbox>, Thread)>>,
 }
@@ -92,10 +97,11 @@ impl Shared {
         Ok(())
     }
 
-    /// A connection that held `before` bytes holds `after` now; whether all together hold no more
-    /// than they may.
+    /// A connection that held `before` bytes holds `after` now; whether it may. Within its share it
+    /// always may; what is beyond that is of a pool that all draw from.
     pub(super) fn hold(&self, before: u64, after: u64) -> bool {
-        let buffers = &self.counters.buffers;
+        let beyond = |bytes: u64| bytes.saturating_sub(self.share_bytes);
+        let (before, after, buffers) = (beyond(before), beyond(after), &self.counters.buffers);
         if after <= before {
             // Most hold nothing, and ask no other processor's cache about it.
             if after < before {
@@ -104,7 +110,7 @@ impl Shared {
             return true;
         }
         let more = after - before;
-        buffers.fetch_add(more, Relaxed) + more <= self.config.buffers_bytes_max
+        buffers.fetch_add(more, Relaxed) + more <= self.pool_bytes
     }
 }
 
@@ -133,10 +139,14 @@ impl Server {
         for front in &fronts {
             front.listener.set_nonblocking(true)?;
         }
+        let (bytes_max, most) = (config.buffers_bytes_max, counters.connected_max().max(1));
+        let share_bytes = bytes_max / 2 / most;
         let shared = Arc::new(Shared {
             config,
             counters,
             is_stopped: AtomicBool::new(false),
+            share_bytes,
+            pool_bytes: bytes_max - share_bytes * most,
             own: Mutex::default(),
         });
         let count = if config.worker_per_client { 1 } else { config.workers };

@@ -4,7 +4,8 @@ use super::connection::{Connection, End, Scratch};
 use super::counters::add;
 use super::server::{Front, Shared};
 use crate::limits::{
-    ACCEPT_PAUSE, ACCEPTS_MAX, EVENTS_MAX, READ_BYTES, SLOW_CHECK_EVERY, UNSENT_BYTES_MAX,
+    ACCEPT_PAUSE, ACCEPTS_MAX, EVENTS_MAX, READ_BYTES, SLOW_CHECK_EVERY, TURNED_AWAY_MAX,
+    UNSENT_BYTES_MAX,
 };
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -64,6 +65,8 @@ pub(super) struct Worker {
     accepts: Option<Accepts>,
     /// It ends with its one connection.
     is_alone: bool,
+    /// Connections that are told that there are too many.
+    turned_away: usize,
 }
 
 /// What the worker that accepts has more.
@@ -96,6 +99,7 @@ impl Worker {
             clock,
             accepts: None,
             is_alone: false,
+            turned_away: 0,
         })
     }
 
@@ -147,11 +151,11 @@ impl Worker {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let now = self.clock.now();
             for event in &events {
-                self.handle(*event, now);
+                self.handle(*event);
             }
-            self.flush(now);
+            self.flush();
+            let now = self.clock.now();
             add(&self.shared.counters.requests, std::mem::take(&mut self.answered));
             // Their places may be those of connections that an event above was for.
             for connection in self.inbox.take() {
@@ -182,21 +186,21 @@ impl Worker {
         Timespec::try_from(std::time::Duration::from(span)).ok()
     }
 
-    fn handle(&mut self, event: Event, now: Time) {
+    fn handle(&mut self, event: Event) {
         match event.data.u64() {
             BELL => drop(self.bell.clear()),
             token
                 if let Ok(place) = usize::try_from(token)
                     && self.connections.contains(place) =>
             {
-                self.serve(place, event.flags, now);
+                self.serve(place, event.flags);
             }
-            token => self.accept((BELL - 1 - token) as usize, now),
+            token => self.accept((BELL - 1 - token) as usize),
         }
     }
 
     /// Takes in what a connection has, and notes it as one to flush.
-    fn serve(&mut self, place: usize, flags: EventFlags, now: Time) {
+    fn serve(&mut self, place: usize, flags: EventFlags) {
         let connection = &mut self.connections[place];
         let is_sending = connection.is_sending();
         let served = match is_sending {
@@ -204,7 +208,7 @@ impl Worker {
             true => Ok(()),
             false => {
                 self.waiting -= usize::from(connection.waits());
-                let served = connection.receive(&mut self.scratch, now);
+                let served = connection.receive(&mut self.scratch, &self.clock);
                 self.waiting += usize::from(connection.waits());
                 served
             }
@@ -214,7 +218,7 @@ impl Worker {
                 self.unsent_bytes += connection.unsent_bytes();
                 self.served.push((place, is_sending));
                 if self.unsent_bytes > UNSENT_BYTES_MAX {
-                    self.flush(now);
+                    self.flush();
                 }
             }
             Err(_) => self.close(place),
@@ -223,32 +227,32 @@ impl Worker {
 
     /// Sends the replies of all connections that were served. Their clients are woken when all is
     /// carried out, and not one by one while it is: they then find many replies at a time.
-    fn flush(&mut self, now: Time) {
+    fn flush(&mut self) {
         self.unsent_bytes = 0;
         let mut served = std::mem::take(&mut self.served);
         for (place, was_sending) in served.drain(..) {
-            self.flush_one(place, was_sending, now);
+            self.flush_one(place, was_sending);
         }
         self.served = served;
     }
 
-    fn flush_one(&mut self, place: usize, was_sending: bool, now: Time) {
+    fn flush_one(&mut self, place: usize, was_sending: bool) {
         let connection = &mut self.connections[place];
         self.waiting -= usize::from(connection.waits());
-        let flushed = connection.flush(&mut self.scratch, now);
-        self.waiting += usize::from(connection.waits());
         let counters = &self.shared.counters;
+        let flushed = connection.flush(&mut self.scratch, &self.clock);
+        // Not when it is closed: it lingers first, so that the client hears of it.
+        if connection.take_malformed() {
+            add(&counters.malformed, 1);
+        }
+        self.waiting += usize::from(connection.waits());
         self.answered += std::mem::take(&mut connection.answered);
         let held = connection.held_bytes();
         let fits = self.shared.hold(std::mem::replace(&mut connection.counted_bytes, held), held);
-        let counter = match flushed {
-            Ok(()) if fits => None,
-            Ok(()) => Some(Some(&counters.crowded)),
-            Err(End::Malformed) => Some(Some(&counters.malformed)),
-            Err(End::Closed) => Some(None),
-        };
-        if let Some(counter) = counter {
-            counter.iter().for_each(|counter| add(counter, 1));
+        if flushed.is_ok() && !fits {
+            add(&counters.crowded, 1);
+        }
+        if flushed.is_err() || !fits {
             return self.close(place);
         }
         let is_sending = connection.is_sending();
@@ -266,13 +270,18 @@ impl Worker {
         self.waiting -= usize::from(connection.waits());
         self.answered += connection.answered;
         self.shared.hold(connection.counted_bytes, 0);
-        self.shared.counters.disconnect();
+        if connection.is_counted {
+            self.shared.counters.disconnect();
+        } else {
+            self.turned_away -= 1;
+        }
     }
 
     fn enter(&mut self, connection: Connection) {
+        let flags = if connection.is_sending() { EventFlags::OUT } else { EventFlags::IN };
         let place = self.connections.insert(connection);
         let data = EventData::new_u64(place as u64);
-        if epoll::add(&self.epoll, &self.connections[place].stream, data, EventFlags::IN).is_err() {
+        if epoll::add(&self.epoll, &self.connections[place].stream, data, flags).is_err() {
             self.close(place);
         }
     }
@@ -281,13 +290,15 @@ impl Worker {
         let stall = self.shared.config.stall;
         let slow = self.connections.iter().filter(|(_, one)| one.is_slow(now, stall));
         for place in slow.map(|(place, _)| place).collect::<Vec<_>>() {
-            add(&self.shared.counters.slow, 1);
+            if !self.connections[place].lingers() {
+                add(&self.shared.counters.slow, 1);
+            }
             self.close(place);
         }
     }
 
     /// Accepts at one listener, for each worker in turn.
-    fn accept(&mut self, number: usize, now: Time) {
+    fn accept(&mut self, number: usize) {
         let Some(accepts) = &mut self.accepts else { return };
         let Some(front) = accepts.fronts.get(number) else { return };
         for _ in 0..ACCEPTS_MAX {
@@ -298,7 +309,7 @@ impl Worker {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
                     tracing::warn!(%error, "no connection can be accepted for a moment");
-                    accepts.paused_until = Some(now + ACCEPT_PAUSE);
+                    accepts.paused_until = Some(self.clock.now() + ACCEPT_PAUSE);
                     for front in &accepts.fronts {
                         let _ = epoll::modify(
                             &self.epoll,
@@ -311,7 +322,14 @@ impl Worker {
                 }
             };
             if !self.shared.counters.connect() {
-                say_and_close(stream, front.turned_away);
+                let _ = stream.set_nonblocking(true);
+                if self.turned_away < TURNED_AWAY_MAX {
+                    self.turned_away += 1;
+                    let (dialogue, text) = ((front.dialogue)(), front.turned_away);
+                    self.inbox.put(Connection::turned_away(stream, dialogue, text));
+                } else {
+                    say_and_close(&stream, front.turned_away);
+                }
                 continue;
             }
             if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
@@ -342,7 +360,7 @@ impl Worker {
     }
 }
 
-fn say_and_close(mut stream: TcpStream, text: &[u8]) {
+fn say_and_close(mut stream: &TcpStream, text: &[u8]) {
     // The socket is new and has room; whoever is gone does not hear it.
-    let _ = stream.set_nonblocking(true).and_then(|()| stream.write(text));
+    let _ = stream.write(text);
 }
