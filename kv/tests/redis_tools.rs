@@ -1,9 +1,11 @@
-//! The tools of Redis use our server as they are: `cargo xtask redis` installs and runs them.
+//! The tools and clients of others use our server as they are: `cargo xtask redis` installs and runs
+//! them.
 
 mod common;
 
 use common::process::Process;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What a tool prints.
@@ -56,4 +58,43 @@ fn redis_benchmark_has_each_request_answered() {
     let (code, end) = process.stop();
     assert_eq!((code, &end["malformed"]), (Some(0), &0.into()));
     assert!(end["requests"].as_u64() >= Some(2 * 5 * 5_000), "{end}");
+}
+
+/// Runs a program of `tests/clients` against the server; `args` follow its port.
+fn run_client(program: &str, script: &str, args: &[&str]) {
+    let process = Process::start(&["--resp", "127.0.0.1:0"]);
+    let address = process.address("resp");
+    let (_, port) = address.rsplit_once(':').expect("an address and a port");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
+    let status = Command::new(program).arg(script).arg(port).args(args).status();
+    let status = status.unwrap_or_else(|error| panic!("{program} does not start: {error}"));
+    assert!(status.success(), "{status}");
+}
+
+/// Where `tests/kv-clients.sh` has put them.
+fn clients() -> String {
+    std::env::var("TOWPATH_KV_CLIENTS").expect("TOWPATH_KV_CLIENTS names their folder")
+}
+
+#[test]
+#[ignore = "needs redis-py and valkey-py: cargo xtask redis"]
+fn clients_of_python_use_it_with_their_defaults() {
+    run_client(&format!("{}/venv/bin/python", clients()), "redis_py.py", &[]);
+}
+
+#[test]
+#[ignore = "needs node-redis, ioredis and iovalkey: cargo xtask redis"]
+fn clients_of_node_use_it_with_their_defaults() {
+    run_client("node", "node.mjs", &[&clients()]);
+}
+
+#[test]
+#[ignore = "needs valkey-cli: cargo xtask redis runs it where Debian has it"]
+fn valkey_cli_is_answered_in_both_forms() {
+    let process = Process::start(&["--resp", "127.0.0.1:0"]);
+    let address = process.address("resp");
+    for form in ["-2", "-3"] {
+        let told = run("valkey-cli", &address, &[form], "set k v\nget k\nget none\n");
+        assert_eq!(told, "OK\nv\n\n");
+    }
 }

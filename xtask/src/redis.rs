@@ -1,4 +1,4 @@
-//! `cargo xtask redis`: the tools of Redis use `towpath-kv`, and its server is compared with ours.
+//! `cargo xtask redis`: others' tools and clients use `towpath-kv`, and their server is compared.
 
 use crate::failure::Failure;
 use crate::{process, stats, workspace};
@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// Debian's names for the tools, and for the server that ours is compared with.
 const TOOLS: [&str; 1] = ["redis-tools"];
 const SERVER: [&str; 1] = ["redis-server"];
+
+/// Debian's name for the tools of Valkey, which some releases have.
+const VALKEY: &str = "valkey-tools";
 
 /// How long a server may take to listen.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,9 +60,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let root = workspace::root();
     let install = root.join("tests/install.sh");
     process::run(Command::new(&install).args(TOOLS))?;
+    let clients = root.join("target/kv-clients");
+    process::run(Command::new(root.join("tests/kv-clients.sh")).arg(&clients))?;
     let mut tests = process::cargo();
     tests.args(["test", "-p", "towpath-kv", "--test", "redis_tools", "--", "--ignored"]);
-    process::run(tests.current_dir(&root))?;
+    if !install_if_known(&install, VALKEY)? {
+        println!("no {VALKEY} here: valkey-cli is left out");
+        tests.args(["--skip", "valkey_cli"]);
+    }
+    process::run(tests.current_dir(&root).env("TOWPATH_KV_CLIENTS", &clients))?;
     if !args.compare {
         return Ok(());
     }
@@ -67,6 +76,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut build = process::cargo();
     process::run(build.args(["build", "--release", "-p", "towpath-kv"]).current_dir(&root))?;
     compare(args, &root)
+}
+
+/// Installs a package; false where this release of Debian has none of this name.
+fn install_if_known(install: &Path, package: &str) -> Result<bool, Failure> {
+    let known =
+        process::output(Command::new("apt-cache").args(["search", "--names-only", package]))?;
+    let is_known = known.lines().any(|line| line.split(' ').next() == Some(package));
+    if is_known {
+        process::run(Command::new(install).arg(package))?;
+    }
+    Ok(is_known)
 }
 
 fn compare(args: &Args, root: &Path) -> Result<(), Failure> {
