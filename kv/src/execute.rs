@@ -1,6 +1,6 @@
 //! What is done for a request.
 
-use crate::limits::{LISTING_BYTES_MAX, STORE_BYTES_MIN};
+use crate::limits::{CLIENTS_PER_CONNECTION_MAX, LISTING_BYTES_MAX, STORE_BYTES_MIN};
 use crate::once::{Outcome, Session, Sessions, lock};
 use crate::store::{IncrError, Put, Refused, Store};
 use crate::wire::{Answer, Ask, Failure, Listing, Reply, ReplyHead, Request};
@@ -19,12 +19,23 @@ pub struct Service {
 
 /// What a connection knows of its client between requests.
 #[derive(Debug, Default)]
-pub struct Caller(Option<(u64, Session)>);
+pub struct Caller {
+    /// Whose changes came last.
+    client: Option<(u64, Session)>,
+    /// Clients that this connection made known.
+    met: usize,
+}
 
 impl Caller {
-    /// Whether it knows whose connection it is.
+    /// Whether it remembers anything.
     pub(crate) fn is_known(&self) -> bool {
-        self.0.is_some()
+        self.client.is_some()
+    }
+
+    /// Remembers as well what was remembered beside it.
+    pub(crate) fn take_over(&mut self, other: Self) {
+        self.met += other.met;
+        self.client = other.client.or(self.client.take());
     }
 }
 
@@ -65,7 +76,11 @@ impl Service {
             Ask::Dump => {
                 Reply { head, answer: Ok(Answer::Value(&self.listing(now))) }.emit(out);
             }
-            Ask::Ping | Ask::Exit => Reply { head, answer: Ok(Answer::Done) }.emit(out),
+            Ask::Ping => {
+                let answer = self.meet(request.client, caller, now).map(|()| Answer::Done);
+                Reply { head, answer }.emit(out);
+            }
+            Ask::Exit => Reply { head, answer: Ok(Answer::Done) }.emit(out),
             _ => {
                 let answer = match self.change_once(request, caller, now) {
                     Ok(Outcome::Done) => Ok(Answer::Done),
@@ -75,6 +90,26 @@ impl Service {
                 Reply { head, answer }.emit(out);
             }
         }
+    }
+
+    /// Makes a client known. A connection does so for few, so that none has all others forgotten.
+    fn meet(&self, client: u64, caller: &mut Caller, now: Time) -> Result<(), Failure> {
+        let is_it = caller.client.as_ref().is_some_and(|(known, _)| *known == client);
+        if client == 0 || is_it {
+            return Ok(());
+        }
+        let session = match self.sessions.find(client) {
+            Some(session) => session,
+            None if caller.met >= CLIENTS_PER_CONNECTION_MAX => {
+                return Err(Failure::TooManyClients);
+            }
+            None => {
+                caller.met += 1;
+                self.sessions.meet(client, now).ok_or(Failure::TooManyClients)?
+            }
+        };
+        caller.client = Some((client, session));
+        Ok(())
     }
 
     fn change_once(
@@ -87,11 +122,12 @@ impl Service {
         if client == 0 {
             return Ok(self.change(&ask, now));
         }
-        if caller.0.as_ref().is_none_or(|(known, _)| *known != client) {
-            let session = self.sessions.of(client, now).ok_or(Failure::TooManyClients)?;
-            caller.0 = Some((client, session));
+        if caller.client.as_ref().is_none_or(|(known, _)| *known != client) {
+            // It was forgotten, or another server knew it: nobody knows what of it was made.
+            let session = self.sessions.find(client).ok_or(Failure::Stale)?;
+            caller.client = Some((client, session));
         }
-        let Some((_, session)) = &caller.0 else { return Err(Failure::TooManyClients) };
+        let Some((_, session)) = &caller.client else { return Err(Failure::Stale) };
         // The lock is of this client: it is waited for only where a repetition overtakes.
         let (number, mut is_made) = ((sequence, ask.method()), false);
         let outcome = lock(session).once(number, now, || {

@@ -37,6 +37,10 @@ pub const UNDER_WAY_MAX: usize = 32;
 /// some 1.5 KiB for the replies of each.
 pub const SESSIONS_MAX: usize = 1 << 16;
 
+/// Clients that one connection makes known: each has its own connection, as a rule, and one that has
+/// many at a time could have all others forgotten.
+pub const CLIENTS_PER_CONNECTION_MAX: usize = 64;
+
 /// Words of one command: a client that asks for more keys asks twice.
 pub const WORDS_MAX: usize = 1024;
 

@@ -3,6 +3,10 @@
 //! A client that gets no reply cannot know whether its request came, and repeats it, perhaps over
 //! another connection. The replies to its last changes are kept, by its number of each. Reads are
 //! not kept: one that is repeated may be answered anew.
+//!
+//! A client makes itself known by a PING before its first change. So a change of one that is not
+//! known is none of a new client, but of one that was forgotten, perhaps since it made that change:
+//! it is not made.
 
 use crate::limits::{SESSIONS_MAX, UNDER_WAY_MAX};
 use crate::wire::{Failure, Method};
@@ -82,8 +86,13 @@ impl Kept {
 }
 
 impl Sessions {
-    /// What is kept of a client; none where as many as may be are connected.
-    pub(crate) fn of(&self, client: u64, now: Time) -> Option<Session> {
+    /// What is kept of a client that is known.
+    pub(crate) fn find(&self, client: u64) -> Option<Session> {
+        lock(&self.known).sessions.get(&client).map(Arc::clone)
+    }
+
+    /// Makes a client known, if it is not; none where as many as may be are connected.
+    pub(crate) fn meet(&self, client: u64, now: Time) -> Option<Session> {
         let mut known = lock(&self.known);
         if let Some(session) = known.sessions.get(&client) {
             return Some(Arc::clone(session));
@@ -177,16 +186,16 @@ mod tests {
     #[test]
     fn those_that_are_gone_the_longest_are_forgotten_and_none_that_is_connected() {
         let (sessions, at) = (Sessions::default(), |at| Time::ZERO + Nanos::from_secs(at));
-        let connected = sessions.of(1, at(1)).expect("room");
+        let connected = sessions.meet(1, at(1)).expect("room");
         let _ = lock(&connected).once((9, Method::Set), Time::ZERO, || Outcome::Done);
         for client in 2..=SESSIONS_MAX as u64 {
-            assert!(sessions.of(client, at(client)).is_some());
+            assert!(sessions.meet(client, at(client)).is_some());
         }
         assert_eq!(sessions.count(), SESSIONS_MAX);
         let last = SESSIONS_MAX as u64 + 1;
-        assert!(sessions.of(last, at(last)).is_some());
+        assert!(sessions.meet(last, at(last)).is_some());
         assert!(sessions.count() <= SESSIONS_MAX / 2 + 2, "{}", sessions.count());
-        let again = sessions.of(1, at(last)).expect("known");
+        let again = sessions.meet(1, at(last)).expect("known");
         assert_eq!(
             lock(&again).once((9, Method::Set), Time::ZERO, || panic!("forgotten")),
             Some(Outcome::Done)
@@ -197,15 +206,15 @@ mod tests {
     fn a_client_that_came_first_and_asked_last_is_known_after_its_connection_broke() {
         let (sessions, at) = (Sessions::default(), |at| Time::ZERO + Nanos::from_secs(at));
         let last = SESSIONS_MAX as u64 + 1;
-        let connection = sessions.of(1, at(1)).expect("room");
+        let connection = sessions.meet(1, at(1)).expect("room");
         for client in 2..last {
-            assert!(sessions.of(client, at(client)).is_some());
+            assert!(sessions.meet(client, at(client)).is_some());
         }
         let _ = lock(&connection).once((9, Method::Set), at(last), || Outcome::Done);
         drop(connection);
-        assert!(sessions.of(last, at(last)).is_some());
+        assert!(sessions.meet(last, at(last)).is_some());
         assert!(sessions.count() <= SESSIONS_MAX / 2 + 2, "{}", sessions.count());
-        let again = sessions.of(1, at(last)).expect("room");
+        let again = sessions.meet(1, at(last)).expect("room");
         let outcome = lock(&again).once((9, Method::Set), at(last), || panic!("forgotten"));
         assert_eq!(outcome, Some(Outcome::Done));
     }

@@ -19,7 +19,7 @@ use towpath_clock::Clock;
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::{EngineOptions, RoceConfig, RoceDevice, SharedDevice};
 use towpath_kv::client::{
-    ChannelTransport, Client, Granted, OneSided, RawClientConfig, RawTransport, Reads,
+    ChannelTransport, Client, ClientError, Granted, OneSided, RawClientConfig, RawTransport, Reads,
     TcpTransport, Transport, TransportError, Waiting,
 };
 use towpath_kv::published::Published;
@@ -27,7 +27,7 @@ use towpath_kv::raw::{RawConfig, RawKind, RawServer};
 use towpath_kv::serve::{
     Counters, Dialogue, Front, LinkServer, RequestDialogue, Server, ServerConfig,
 };
-use towpath_kv::wire::{Ask, Request};
+use towpath_kv::wire::{Ask, Failure, Request};
 use towpath_kv::{Evict, Service, Table, client_config, server_config};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
 use towpath_transport::{CarrierChoice, Endpoint, UdpConfig};
@@ -223,14 +223,22 @@ impl World {
             String::from_utf8(value).expect("text").parse::<i64>().expect("a number")
         };
         let begin = self.tick();
-        let deed = match prng.below(6) {
+        let (told, unseen) = match prng.below(6) {
             0 => {
-                client.client().set(&name, value.as_bytes()).expect("in time");
-                Deed::Set(fresh)
+                let set = client.client().set(&name, value.as_bytes());
+                (set.map(|()| Deed::Set(fresh)), Deed::Set(fresh))
             }
-            1 => Deed::Del(client.client().del(&name).expect("in time")),
-            2 => Deed::Incr(client.client().incr(&name, 1).expect("in time")),
-            _ => Deed::Get(client.get(&name).expect("in time").map(read)),
+            1 => (client.client().del(&name).map(Deed::Del), Deed::DelUnseen),
+            2 => (client.client().incr(&name, 1).map(Deed::Incr), Deed::IncrUnseen),
+            _ => (Ok(Deed::Get(client.get(&name).expect("in time").map(read))), Deed::Lost),
+        };
+        let deed = match told {
+            Ok(deed) => deed,
+            // It came again, to a server that has started again: nobody knows whether it was done.
+            Err(ClientError::Refused(Failure::Stale)) => {
+                return (key, Op { deed: unseen, begin, end: None });
+            }
+            Err(error) => panic!("in time: {error}"),
         };
         (key, Op { deed, begin, end: Some(self.tick()) })
     }
@@ -276,7 +284,7 @@ impl World {
         let marking = Ask::Set { key: &mark, value: b"", when, expire_ms };
         let client_number = prng.next_u64() | 1;
         let begin = self.tick();
-        for (sequence, ask) in [(1, ask), (2, marking)] {
+        for (sequence, ask) in [(1, Ask::Ping), (2, ask), (3, marking)] {
             let mut request = Vec::new();
             Request { client: client_number, sequence, ask }.emit(&mut request);
             // It may have been done, or may still be; or never.

@@ -389,3 +389,41 @@ fn each_request_is_carried_out_at_a_time_after_it_was_read() {
         before = after;
     }
 }
+
+/// A connection of somebody who knows how to have a thread panic.
+#[derive(Debug)]
+struct Fatal;
+
+impl Dialogue for Fatal {
+    fn take(&mut self, input: &[u8], _: Time, out: &mut Vec<u8>) -> Taken {
+        assert_ne!(input, b"die");
+        out.extend_from_slice(input);
+        Taken { used: input.len(), requests: 1, next: Next::More { needed: 1 } }
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_thread_that_has_ended() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let dialogue = Box::new(|| Box::new(Fatal) as Box<dyn Dialogue>);
+    let front = Front { listener, dialogue, turned_away: TOO_MANY_CONNECTIONS };
+    let config = ServerConfig { workers: 2, ..ServerConfig::default() };
+    let counters = Arc::new(Counters::new(100));
+    let server = Server::start(vec![front], config, counters, &Clock::start()).expect("it starts");
+    let mut first = [connect(address), connect(address)];
+    for stream in &mut first {
+        stream.write_all(b"x").expect("it reads");
+        stream.read_exact(&mut [0]).expect("an answer");
+    }
+    // The first thread accepts, and is the first to have a connection.
+    first[1].write_all(b"die").expect("it reads");
+    assert_eq!(first[1].read(&mut [0]).expect("closed, as by others"), 0);
+    while server.counters().counted().connected > 1 {
+        thread::yield_now();
+    }
+    for _ in 0..10 {
+        assert_eq!(all_of(connect(address), b"x"), b"x");
+    }
+    assert!(server.stop().is_err(), "it tells");
+}

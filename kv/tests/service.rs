@@ -3,9 +3,14 @@
 mod common;
 
 use common::stores;
+use std::sync::Arc;
+use std::time::Duration;
 use towpath_base::{Nanos, Time};
-use towpath_kv::limits::{LISTING_BYTES_MAX, STORE_BYTES_MIN, UNDER_WAY_MAX};
-use towpath_kv::wire::{Answer, Ask, Failure, Listing, Reply, Request};
+use towpath_kv::client::{ClientConfig, ClientError, Transport, TransportError};
+use towpath_kv::limits::{
+    CLIENTS_PER_CONNECTION_MAX, LISTING_BYTES_MAX, SESSIONS_MAX, STORE_BYTES_MIN, UNDER_WAY_MAX,
+};
+use towpath_kv::wire::{Answer, Ask, Failure, Listing, Method, Reply, Request};
 use towpath_kv::{Caller, OPTION_STORE_BYTES, Service, When};
 
 type Answered = Result<Vec<u8>, Failure>;
@@ -33,6 +38,13 @@ impl Client {
             Answer::Value(value) => value.to_vec(),
             Answer::Sum(sum) => sum.to_string().into_bytes(),
         })
+    }
+
+    /// Makes clients known.
+    fn meet(&mut self, clients: [u64; 2]) {
+        for client in clients {
+            assert_eq!(self.ask(client, 0, Ask::Ping), Ok(Vec::new()));
+        }
     }
 
     /// As nobody, whose repetitions are done again.
@@ -125,6 +137,7 @@ fn a_listing_has_what_there_is_room_for() {
 fn what_a_client_repeats_is_done_once_over_any_connection() {
     for mut client in clients() {
         let incr = Ask::Incr { key: b"n", by: 1 };
+        client.meet([7, 8]);
         assert_eq!(client.ask(7, 1, incr), Ok(b"1".to_vec()));
         client.caller = Caller::default();
         assert_eq!(client.ask(7, 1, incr), Ok(b"1".to_vec()), "as it was answered");
@@ -146,9 +159,124 @@ fn what_a_client_repeats_is_done_once_over_any_connection() {
 #[test]
 fn another_change_with_the_number_of_one_is_refused_and_not_made() {
     for mut client in clients() {
+        client.meet([7, 8]);
         assert_eq!(client.ask(7, 1, set(b"k", b"5")), Ok(Vec::new()));
         let incr = Ask::Incr { key: b"k", by: 1 };
         assert_eq!(client.ask(7, 1, incr), Err(Failure::Malformed));
         assert_eq!(client.ask(7, 2, incr), Ok(b"6".to_vec()));
+    }
+}
+
+#[test]
+fn a_change_of_a_client_that_is_not_known_is_not_made() {
+    for mut client in clients() {
+        let incr = Ask::Incr { key: b"n", by: 1 };
+        assert_eq!(client.ask(7, 1, incr), Err(Failure::Stale));
+        client.meet([7, 7]);
+        assert_eq!(client.ask(7, 2, incr), Ok(b"1".to_vec()));
+    }
+}
+
+/// A client's connection breaks, and before it repeats its change another client has many others
+/// made known: over one connection it cannot, and over many it has the first forgotten.
+#[test]
+fn who_makes_many_clients_known_has_no_change_made_twice() {
+    for mut client in clients() {
+        let (incr, answered) = (Ask::Incr { key: b"n", by: 1 }, Ok(b"1".to_vec()));
+        client.meet([7, 7]);
+        assert_eq!(client.ask(7, 1, incr), answered);
+        client.caller = Caller::default();
+        let last = 1_000 + SESSIONS_MAX as u64;
+        let met = (1_000..last).filter(|&other| client.ask(other, 1, Ask::Ping).is_ok());
+        assert_eq!(met.count(), CLIENTS_PER_CONNECTION_MAX);
+        assert_eq!(client.ask(last, 1, Ask::Ping), Err(Failure::TooManyClients));
+        client.caller = Caller::default();
+        assert_eq!(client.ask(7, 1, incr), answered, "as it was answered");
+        for other in 1_000..=2 * last {
+            if other % CLIENTS_PER_CONNECTION_MAX as u64 == 0 {
+                client.caller = Caller::default();
+            }
+            assert_eq!(client.ask(other, 1, Ask::Ping), Ok(Vec::new()));
+            // Idle ones are forgotten by when they last asked for a change.
+            client.now += Nanos(1);
+        }
+        client.caller = Caller::default();
+        assert_eq!(client.ask(7, 1, incr), Err(Failure::Stale), "nobody knows any more");
+        assert_eq!(client.once(Ask::Get { key: b"n" }), answered, "it was not made again");
+    }
+}
+
+/// A way to a service without a network, which may lose the reply to a request.
+#[derive(Debug)]
+struct Direct {
+    service: Service,
+    caller: Caller,
+    replies: Vec<Vec<u8>>,
+    loses_reply_to: Option<Method>,
+    /// The server starts again, and has kept what it stored, once a reply was lost.
+    restarts: bool,
+}
+
+impl Transport for Direct {
+    fn send(&mut self, request: &[u8]) -> Result<(), TransportError> {
+        let (request, _) = Request::parse(request)?;
+        let mut out = Vec::new();
+        self.service.answer(&request, &mut self.caller, Time::ZERO, &mut out);
+        if self.loses_reply_to == Some(request.ask.method()) {
+            self.loses_reply_to = None;
+            if self.restarts {
+                self.restart();
+            }
+        } else {
+            self.replies.push(out);
+        }
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        _: Duration,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, TransportError> {
+        let reply = self.replies.pop();
+        reply.iter().for_each(|reply| take(reply));
+        Ok(reply.is_some())
+    }
+
+    fn renew(&mut self, _: Duration) -> Result<(), TransportError> {
+        Ok(())
+    }
+}
+
+impl Direct {
+    fn restart(&mut self) {
+        self.service = Service::new(Arc::clone(self.service.store()));
+        self.caller = Caller::default();
+    }
+}
+
+#[test]
+fn a_client_that_was_forgotten_asks_again_what_came_once_and_nothing_else() {
+    for store in stores(1 << 30) {
+        let (caller, replies) = (Caller::default(), Vec::new());
+        let (loses_reply_to, restarts) = (None, false);
+        let service = Service::new(store);
+        let direct = Direct { service, caller, replies, loses_reply_to, restarts };
+        let config = ClientConfig { repeat_after: Duration::from_millis(1), ..Default::default() };
+        let mut client = towpath_kv::client::Client::new(direct, config);
+        assert_eq!(client.incr(b"n", 1).expect("a number"), 1);
+        client.transport().restart();
+        assert_eq!(client.incr(b"n", 1).expect("as another one"), 2);
+        assert_eq!(client.stats().repeated, 0);
+        client.transport().loses_reply_to = Some(Method::Incr);
+        assert_eq!(client.incr(b"n", 1).expect("as it was answered"), 3);
+        client.transport().loses_reply_to = Some(Method::Incr);
+        client.transport().restarts = true;
+        let told = client.incr(b"n", 1);
+        assert!(matches!(told, Err(ClientError::Refused(Failure::Stale))), "{told:?}");
+        assert_eq!(client.incr(b"n", 1).expect("as another one"), 5, "it was made once");
+        client.transport().restart();
+        client.transport().loses_reply_to = Some(Method::Ping);
+        assert_eq!(client.incr(b"n", 1).expect("a greeting may be repeated"), 6);
     }
 }

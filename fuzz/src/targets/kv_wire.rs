@@ -86,8 +86,9 @@ mod tests {
         let all = [set, incr, incr, get, Ask::Dump, Ask::Del { key: b"k" }, Ask::Ping, opt];
         let mut stream = Vec::new();
         for (number, ask) in all.into_iter().chain([Ask::Reset, Ask::Exit]).enumerate() {
-            let client = number as u64 / 2;
-            Request { client, sequence: number as u64, ask }.emit(&mut stream);
+            let (client, sequence) = (number as u64 / 2, number as u64);
+            Request { client, sequence, ask: Ask::Ping }.emit(&mut stream);
+            Request { client, sequence, ask }.emit(&mut stream);
         }
         seeds::check("kv_requests", &[("all", stream)]);
         let reply = |method, answer| {

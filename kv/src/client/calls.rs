@@ -1,5 +1,6 @@
 //! The client: it numbers requests, repeats those without a reply, and tells what came of them.
 
+use super::call::Call;
 use super::patience::{ClientConfig, Patience};
 use super::{Sign, Transport, TransportError, Watched};
 use crate::store::When;
@@ -43,10 +44,6 @@ pub enum ClientError {
     Malformed(#[from] WireError),
 }
 
-/// Another connection is tried at once where the first one of a call fails, after the least pause
-/// where that one fails as well, and so on; the pause is doubled up to the most.
-const RENEW_PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
-
 /// A connection on which nothing came for so long is given up for another: a server whose host went
 /// without a word does not say that it is gone, and may be back.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -70,6 +67,10 @@ pub struct Client<T> {
     sequence: u64,
     stats: ClientStats,
     request: Vec<u8>,
+    /// A PING, by which the server knows the number from now on.
+    greeting: Vec<u8>,
+    /// The server knows the number.
+    is_met: bool,
     /// When a reply last came on this connection, or it was made, or the call began.
     heard: Instant,
     /// The connection is broken, or seems to be: the next request goes over another.
@@ -77,42 +78,6 @@ pub struct Client<T> {
     /// Replies that nobody waits for were left where they are: more may be there.
     is_flooded: bool,
     call: Option<Call>,
-}
-
-/// A request that has no reply yet.
-#[derive(Debug)]
-struct Call {
-    /// When it fails without.
-    end: Instant,
-    /// How often it was sent.
-    tries: u32,
-    /// Of these so many one after the other on this connection, without any reply.
-    silent: u32,
-    /// When it was sent last; none where it is to be sent.
-    sent: Option<Instant>,
-    /// How long a reply to that is still waited for.
-    left: Duration,
-    /// When that is over, or it is to be sent.
-    until: Instant,
-    /// The time before another connection is tried once more.
-    pause: Duration,
-    /// Why the last one failed, or could not be made.
-    failed: Option<TransportError>,
-}
-
-impl Call {
-    fn new(begin: Instant, config: &ClientConfig) -> Self {
-        let (tries, silent, sent, left) = (0, 0, None, Duration::ZERO);
-        let (end, until, pause) = (begin + config.timeout, begin, Duration::ZERO);
-        Self { end, tries, silent, sent, left, until, pause, failed: None }
-    }
-
-    /// Another connection is tried after a pause.
-    fn put_off(&mut self, failed: TransportError) {
-        self.until = (Instant::now() + self.pause).min(self.end);
-        self.pause = (self.pause * 2).clamp(RENEW_PAUSES[0], RENEW_PAUSES[1]);
-        self.failed = Some(failed);
-    }
 }
 
 /// What a reply held.
@@ -130,8 +95,7 @@ impl<T: Transport> Client<T> {
     /// A client with a number at random.
     #[must_use]
     pub fn new(transport: T, config: ClientConfig) -> Self {
-        // Each of these is made with keys at random.
-        Self::with_number(transport, config, RandomState::new().hash_one(Instant::now()).max(1))
+        Self::with_number(transport, config, random_number())
     }
 
     /// A client with this number, which no other client has.
@@ -139,8 +103,8 @@ impl<T: Transport> Client<T> {
     pub fn with_number(transport: T, config: ClientConfig, number: u64) -> Self {
         let stats = ClientStats::default();
         let patience = Patience::new(&config);
-        let (request, heard, call) = (Vec::new(), Instant::now(), None);
-        let (sequence, is_lost, is_flooded) = (0, false, false);
+        let (request, greeting, heard, call) = (Vec::new(), Vec::new(), Instant::now(), None);
+        let (sequence, is_met, is_lost, is_flooded) = (0, false, false, false);
         Self {
             transport,
             config,
@@ -149,6 +113,8 @@ impl<T: Transport> Client<T> {
             sequence,
             stats,
             request,
+            greeting,
+            is_met,
             heard,
             is_lost,
             is_flooded,
@@ -287,12 +253,59 @@ impl<T: Transport> Client<T> {
 
     /// Begins a call; the one before is forgotten.
     pub(super) fn begin(&mut self, ask: Ask<'_>) {
-        self.sequence += 1;
+        let greets = ask.is_change() && !self.is_met && self.number != 0;
+        self.sequence += 1 + u64::from(greets);
         self.stats.requests += 1;
         self.request.clear();
         Request { client: self.number, sequence: self.sequence, ask }.emit(&mut self.request);
         self.heard = Instant::now();
-        self.call = Some(Call::new(self.heard, &self.config));
+        let mut call = Call::new(self.heard, &self.config);
+        if greets {
+            self.greet();
+            call.greets = true;
+        }
+        self.call = Some(call);
+    }
+
+    /// The greeting has the number before that of the request.
+    fn greet(&mut self) {
+        self.greeting.clear();
+        let (client, sequence) = (self.number, self.sequence - 1);
+        Request { client, sequence, ask: Ask::Ping }.emit(&mut self.greeting);
+    }
+
+    /// What a reply comes to: the end of the call, or the next request of it.
+    fn go_on(
+        &mut self,
+        call: &mut Call,
+        told: Result<Told, ClientError>,
+    ) -> Result<Option<Told>, ClientError> {
+        match told {
+            Ok(_) if call.greets => {
+                self.is_met = true;
+                call.begin_anew(false);
+                Ok(None)
+            }
+            Err(ClientError::Refused(Failure::Stale)) => {
+                // The server has forgotten this client, and would refuse all of it. As another one
+                // it may ask again what came but once: that was not done.
+                let came_once = call.tries == 1 && !call.is_renumbered;
+                (self.number, self.is_met) = (random_number(), false);
+                if !came_once {
+                    return Err(Failure::Stale.into());
+                }
+                let request = std::mem::take(&mut self.request);
+                let (request, _) = Request::parse(&request)?;
+                self.sequence += 2;
+                let (client, sequence) = (self.number, self.sequence);
+                Request { client, sequence, ..request }.emit(&mut self.request);
+                self.greet();
+                call.is_renumbered = true;
+                call.begin_anew(true);
+                Ok(None)
+            }
+            told => told.map(Some),
+        }
     }
 
     /// When the call that is under way wants a [`step`](Self::step), though nothing came.
@@ -329,7 +342,7 @@ impl<T: Transport> Client<T> {
                 if call.tries == 1 {
                     self.patience.answered(sent.elapsed());
                 }
-                return told.map(Some);
+                return self.go_on(call, told);
             }
             Ok((_, None)) if !call.left.is_zero() => return Ok(None),
             Ok((sent, None)) => {
@@ -383,7 +396,7 @@ impl<T: Transport> Client<T> {
         // The same each time, as a rule: transports may have noted it.
         call.left = self.patience.wait().min(call.end.saturating_duration_since(now));
         (call.sent, call.until) = (Some(now), now + call.left);
-        self.transport.send(&self.request)?;
+        self.transport.send(if call.greets { &self.greeting } else { &self.request })?;
         Ok(now)
     }
 
@@ -416,7 +429,7 @@ impl<T: Transport> Client<T> {
         call: &mut Call,
         most: Duration,
     ) -> Result<Option<Result<Told, ClientError>>, TransportError> {
-        let (number, sequence) = (self.number, self.sequence);
+        let (number, sequence) = (self.number, self.sequence - u64::from(call.greets));
         self.is_flooded = false;
         for _ in 0..STRAYS_AT_A_TIME {
             let mut found = None;
@@ -475,6 +488,12 @@ fn told(
         Ok(Answer::Sum(sum)) => Ok(Told::Sum(sum)),
         Err(failure) => Err(failure.into()),
     }))
+}
+
+/// A number that hardly any other client has.
+fn random_number() -> u64 {
+    // Each of these is made with keys at random.
+    RandomState::new().hash_one(Instant::now()).max(1)
 }
 
 fn unexpected() -> ClientError {

@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `many` | clients whose calls one thread carries on; `arrivals` says for whom something came |
+//! | `call` | a call that is under way |
 //! | `calls` | the [`Client`]: numbers requests, repeats them, tells what came of them |
 //! | `patience` | how a client asks, and after what time a request is repeated |
 //! | `shared` | requests of many clients over one Towpath link |
@@ -12,6 +13,7 @@
 //! | `raw` | requests over a queue pair without Towpath: RC, UC or UD |
 
 mod arrivals;
+mod call;
 mod calls;
 mod channel;
 mod many;

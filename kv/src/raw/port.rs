@@ -353,7 +353,7 @@ impl<D: Device<Memory = Region>> Port<D> {
             };
             // Of several requests at a time the first has it; one that needs none leaves it there.
             if caller.is_known() {
-                peer.caller = caller;
+                peer.caller.take_over(caller);
             }
             let (id, message) = (Id::send(place, slot), &output[reply]);
             let posted = match (&peer.line, &self.datagrams) {

@@ -157,7 +157,13 @@ impl Server {
         let mut server = Self { shared, inboxes, threads: Vec::new() };
         for (number, worker) in workers.into_iter().enumerate() {
             let name = format!("kv-{number}");
-            let thread = thread::Builder::new().name(name).spawn(move || worker.run())?;
+            let thread = thread::Builder::new().name(name).spawn(move || {
+                let ended = worker.run();
+                if let Err(error) = &ended {
+                    tracing::error!(%error, "a thread that serves connections has ended");
+                }
+                ended
+            })?;
             server.threads.push(thread);
         }
         Ok(server)

@@ -14,7 +14,7 @@ use std::io::{self, Write as _};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use towpath_base::{Nanos, Time};
 use towpath_clock::Clock;
@@ -26,18 +26,28 @@ const BELL: u64 = u64::MAX;
 /// Connections that were accepted for a worker, and what wakes it.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    arrived: Mutex<Vec<Connection>>,
+    /// None once the worker has ended.
+    arrived: Mutex<Option<Vec<Connection>>>,
     waker: Waker,
 }
 
 impl Inbox {
-    fn put(&self, connection: Connection) {
-        self.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+    fn arrived(&self) -> MutexGuard<'_, Option<Vec<Connection>>> {
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands a connection over; gives it back where the worker has ended and nobody would serve it.
+    fn put(&self, connection: Connection) -> Option<Connection> {
+        match &mut *self.arrived() {
+            Some(arrived) => arrived.push(connection),
+            None => return Some(connection),
+        }
         self.waker.wake_by_ref();
+        None
     }
 
     fn take(&self) -> Vec<Connection> {
-        std::mem::take(&mut *self.arrived.lock().unwrap_or_else(PoisonError::into_inner))
+        self.arrived().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Ends a wait.
@@ -72,10 +82,41 @@ pub(super) struct Worker {
 /// What the worker that accepts has more.
 struct Accepts {
     fronts: Vec<Front>,
-    inboxes: Vec<Arc<Inbox>>,
-    next: usize,
+    turns: Turns,
     /// Until when it does not, because the system had no descriptor.
     paused_until: Option<Time>,
+}
+
+/// Which worker gets the next connection.
+struct Turns {
+    inboxes: Vec<Arc<Inbox>>,
+    next: usize,
+}
+
+impl Turns {
+    /// Hands a connection to the next worker that has not ended; gives it back where all have.
+    fn put(&mut self, connection: Connection) -> Option<Connection> {
+        let mut left = connection;
+        for _ in 0..self.inboxes.len() {
+            let inbox = &self.inboxes[self.next];
+            self.next = (self.next + 1) % self.inboxes.len();
+            left = inbox.put(left)?;
+        }
+        Some(left)
+    }
+}
+
+impl Drop for Worker {
+    /// Also after a panic: nobody waits for a worker that has ended.
+    fn drop(&mut self) {
+        let arrived = self.inbox.arrived().take().unwrap_or_default();
+        let own = std::mem::take(&mut self.connections);
+        let left = own.into_iter().map(|(_, connection)| connection).chain(arrived);
+        for connection in left.filter(|connection| connection.is_counted) {
+            self.shared.hold(connection.counted_bytes, 0);
+            self.shared.counters.disconnect();
+        }
+    }
 }
 
 impl Worker {
@@ -83,7 +124,7 @@ impl Worker {
         let bell = Bell::new()?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN)?;
-        let inbox = Arc::new(Inbox { arrived: Mutex::default(), waker: bell.waker() });
+        let inbox = Arc::new(Inbox { arrived: Mutex::new(Some(Vec::new())), waker: bell.waker() });
         let scratch = Scratch { input: vec![0; READ_BYTES].into(), outputs: Vec::new() };
         Ok(Self {
             shared,
@@ -105,8 +146,9 @@ impl Worker {
 
     /// A thread's part that serves this connection alone.
     fn alone(shared: Arc<Shared>, clock: Clock, connection: Connection) -> io::Result<Self> {
-        let made = Self { is_alone: true, ..Self::new(shared, clock)? };
-        made.inbox.put(connection);
+        let mut made = Self::new(shared, clock)?;
+        made.is_alone = true;
+        made.enter(connection);
         Ok(made)
     }
 
@@ -120,7 +162,8 @@ impl Worker {
         fronts: Vec<Front>,
         inboxes: Vec<Arc<Inbox>>,
     ) -> io::Result<()> {
-        self.accepts = Some(Accepts { fronts, inboxes, next: 0, paused_until: None });
+        self.accepts =
+            Some(Accepts { fronts, turns: Turns { inboxes, next: 0 }, paused_until: None });
         self.listen(true)
     }
 
@@ -326,7 +369,8 @@ impl Worker {
                 if self.turned_away < TURNED_AWAY_MAX {
                     self.turned_away += 1;
                     let (dialogue, text) = ((front.dialogue)(), front.turned_away);
-                    self.inbox.put(Connection::turned_away(stream, dialogue, text));
+                    // It is this worker's own, which has not ended.
+                    let _ = self.inbox.put(Connection::turned_away(stream, dialogue, text));
                 } else {
                     say_and_close(&stream, front.turned_away);
                 }
@@ -338,15 +382,22 @@ impl Worker {
             }
             let connection = Connection::new(stream, (front.dialogue)());
             if self.shared.config.worker_per_client {
-                let alone = Self::alone(Arc::clone(&self.shared), self.clock.clone(), connection);
-                if let Err(error) = alone.and_then(|worker| self.shared.serve_alone(worker)) {
-                    tracing::warn!(%error, "a client has no thread of its own");
-                    self.shared.counters.disconnect();
+                match Self::alone(Arc::clone(&self.shared), self.clock.clone(), connection) {
+                    Ok(worker) => {
+                        if let Err(error) = self.shared.serve_alone(worker) {
+                            tracing::warn!(%error, "a client has no thread of its own");
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a client has no descriptors of its own");
+                        self.shared.counters.disconnect();
+                    }
                 }
                 continue;
             }
-            accepts.inboxes[accepts.next].put(connection);
-            accepts.next = (accepts.next + 1) % accepts.inboxes.len();
+            if accepts.turns.put(connection).is_some() {
+                self.shared.counters.disconnect();
+            }
         }
     }
 

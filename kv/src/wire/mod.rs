@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A client numbers its requests. One that repeats a request, because no reply came, repeats its
-//! number as well, and a change is made once ([`Sessions`](crate::Sessions)). Client 0 is nobody:
-//! what it repeats is done again.
+//! number as well, and a change is made once ([`Sessions`](crate::Sessions)). Before its first change
+//! it makes itself known by a PING. Client 0 is nobody: what it repeats is done again.
 
 mod listing;
 mod reply;
@@ -41,7 +41,7 @@ pub enum Method {
     Get = 2,
     /// Removes a key.
     Del = 3,
-    /// Is answered.
+    /// Is answered, and makes the client known: its changes are refused before.
     Ping = 4,
     /// Lists entries.
     Dump = 5,

@@ -39,8 +39,8 @@ pub enum Failure {
     /// The value, or the sum, is no number of 64 bits.
     #[error("the value or the sum is not a whole number of 64 bits")]
     NotANumber = 7,
-    /// The request is older than those whose replies are kept: nobody knows whether it was
-    /// carried out, and it was not now.
+    /// The request is older than those whose replies are kept, or its client is not known (any
+    /// more): nobody knows whether it was carried out, and it was not now.
     #[error("the request is too old to say whether it was carried out before")]
     Stale = 8,
     /// There are as many clients as are kept apart.

@@ -31,7 +31,7 @@ pub enum Ask<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// Nothing but an answer.
+    /// An answer, and to be known from now on.
     Ping,
     /// List entries.
     Dump,

@@ -235,6 +235,7 @@ fn a_request_of_a_queue_pair_that_was_made_anew_gives_no_slot_back() {
 fn a_client_stays_known_when_it_reads_beside_its_changes() {
     let (mut port, listener, service) = port();
     let mut sender = Sender::join(&mut port, &listener);
+    assert!(service.sessions().meet(5, Time::ZERO).is_some());
     // Both are to be taken in together.
     progress_until(&mut port, 2, || {
         sender.ask(1, Ask::Incr { key: b"n", by: 1 });
