@@ -37,8 +37,8 @@ pub const UNDER_WAY_MAX: usize = 32;
 /// some 1.5 KiB for the replies of each.
 pub const SESSIONS_MAX: usize = 1 << 16;
 
-/// Clients that one connection makes known: each has its own connection, as a rule, and one that has
-/// many at a time could have all others forgotten.
+/// Clients that one connection makes known: each has its own connection, as a rule, and one that
+/// has many could have all others forgotten.
 pub const CLIENTS_PER_CONNECTION_MAX: usize = 64;
 
 /// Words of one command: a client that asks for more keys asks twice.
@@ -95,8 +95,8 @@ pub const SLOW_BYTES_PER_SEC: u64 = 4 << 10;
 /// How often slow clients are looked for, where some client is waited for.
 pub const SLOW_CHECK_EVERY: Nanos = Nanos::from_secs(1);
 
-/// What still comes of a client whose connection ends is thrown away for so long, and so many bytes:
-/// a client that sends a value that is too long reads why not before it has sent it.
+/// What still comes of a client whose connection ends is thrown away for so long, and so many
+/// bytes: a client that sends a value that is too long reads why not before it has sent it.
 pub const LINGER_TIME: Nanos = Nanos::from_secs(5);
 
 /// See [`LINGER_TIME`].

@@ -1,5 +1,4 @@
-//! The tools and clients of others use our server as they are: `cargo xtask redis` installs and runs
-//! them.
+//! Others' tools and clients use our server as they are: `cargo xtask redis` runs them.
 
 mod common;
 

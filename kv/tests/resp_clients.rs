@@ -1,8 +1,8 @@
 //! What the libraries of others send when they connect, byte for byte, and what they are answered.
 //!
 //! All but go-redis were recorded between the library, with its defaults, and a server: redis-py
-//! 8.1.0, valkey-py 6.2.0, valkey-glide 2 (Python), node-redis 6.3.1, ioredis 6.0.0, iovalkey 0.4.0,
-//! redis-cli 7.0.15. What go-redis 9 sends was put together from its source.
+//! 8.1.0, valkey-py 6.2.0, valkey-glide for Python, node-redis 6.3.1, ioredis 6.0.0, iovalkey
+//! 0.4.0, redis-cli 7.0.15. What go-redis 9 sends was put together from its source.
 
 mod common;
 
@@ -247,8 +247,8 @@ fn commands_about_times_are_answered_as_other_servers_answer_them() {
     assert_eq!(ask(&mut dialogue, "PTTL k", Time(10_000_000)), ":-2\r\n");
 }
 
-/// A page of any site may have a browser send such a request to a server that the page itself cannot
-/// reach: the commands in its body must not be carried out.
+/// A page of any site may have a browser send such a request to a server that the page itself
+/// cannot reach: the commands in its body must not be carried out.
 #[test]
 fn a_request_of_http_ends_the_connection_before_its_body() {
     let (server, address) = serve(ServerConfig::default(), 100, 1 << 30);

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use towpath_base::{Prng, Time};
 use towpath_kv::limits::{
-    REPLY_BYTES_MAX, STORE_BYTES_MIN, TRANSACTION_COMMANDS_MAX, VALUE_BYTES_MAX, WATCHED_KEYS_MAX,
+    KEY_BYTES_MAX, REPLY_BYTES_MAX, STORE_BYTES_MIN, TRANSACTION_COMMANDS_MAX, VALUE_BYTES_MAX,
+    WATCHED_KEYS_MAX,
 };
 use towpath_kv::resp::RespDialogue;
 use towpath_kv::serve::Dialogue as _;
@@ -142,6 +143,10 @@ fn what_a_connection_queues_and_watches_is_bounded() {
     others.iter().for_each(|line| assert_eq!(ask(&mut dialogue, line, NOW), "+OK\r\n"));
     assert!(ask(&mut dialogue, last, NOW).starts_with("-ERR a connection watches at most"));
     assert_eq!(ask(&mut dialogue, "WATCH 0", NOW), "+OK\r\n", "one that is watched");
+    let long = "x".repeat(KEY_BYTES_MAX + 1);
+    let held = dialogue.held_bytes();
+    assert_eq!(ask(&mut dialogue, &format!("WATCH {long}"), NOW), "+OK\r\n");
+    assert_eq!(dialogue.held_bytes(), held, "it is never there");
     assert_eq!(ask(&mut dialogue, "UNWATCH", NOW), "+OK\r\n");
     assert_eq!(dialogue.held_bytes(), 0);
     assert_eq!(ask(&mut dialogue, "MULTI", NOW), "+OK\r\n");

@@ -81,19 +81,27 @@ mod tests {
 
     #[test]
     fn seeds_are_those_committed() {
-        let lines: [&[u8]; 8] = [
+        let lines: [&[u8]; 15] = [
             b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\n41\r\n",
             b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n",
             b"*3\r\n$4\r\nMGET\r\n$1\r\nk\r\n$1\r\nn\r\n",
             b"set k \"a\\x41 b\" EX 5 NX\r\n",
             b"del k\nexists k k\n",
             b"*1\r\n$4\r\nINFO\r\n*3\r\n$6\r\nCONFIG\r\n$3\r\nGET\r\n$4\r\nsave\r\n",
+            b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\nCLIENT SETINFO LIB-NAME x\r\nGET none\r\n",
+            b"WATCH k\r\nMULTI\r\nSET k v\r\nINCR k\r\nGETEX k EX 5\r\nEXEC\r\nUNWATCH\r\n",
+            b"MULTI\r\nHGETALL k\r\nEXEC\r\nMULTI\r\nDISCARD\r\nRESET\r\n",
+            b"MSET a 1 b 2\r\nINCRBY a 5\r\nAPPEND a x\r\nGETRANGE a 0 -1\r\nSTRLEN a\r\n",
+            b"EXPIRE a 5 NX\r\nTTL a\r\nPERSIST a\r\nTYPE a\r\nSET a v KEEPTTL GET\r\n",
+            b"hello 3 auth a b setname c\r\ncommand docs get\r\ncommand info get x\r\n",
             b"COMMAND COUNT\r\nSELECT 0\r\nPING 'x'\r\n*-1\r\n*0\r\n",
-            b"nothing\r\nQUIT\r\n",
+            b"nothing\r\nEVALSHA x 0\r\nFLUSHALL\r\nDBSIZE\r\n",
+            b"POST / HTTP/1.1\r\nHost: x\r\n",
         ];
         let all = [&[3][..], &lines.concat()].concat();
         let bad = [&[1][..], b"*1\r\n$4\r\nPING\r\n*1\r\n:4\r\n"].concat();
+        let quit = [&[4][..], b"PING\r\nQUIT\r\nPING\r\n"].concat();
         let half = [&[2][..], b"*2\r\n$3\r\nGET\r\n$500\r\nkey"].concat();
-        seeds::check("kv_resp", &[("all", all), ("bad", bad), ("half", half)]);
+        seeds::check("kv_resp", &[("all", all), ("bad", bad), ("half", half), ("quit", quit)]);
     }
 }

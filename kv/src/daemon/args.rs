@@ -103,7 +103,7 @@ Exit codes:
     after_help = AFTER_HELP
 )]
 pub struct Args {
-    /// Address and port for clients that speak RESP2
+    /// Address and port for clients that speak RESP2 or RESP3
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7500")]
     pub resp: SocketAddr,
     /// Address and port for clients that speak the store's own form over TCP, beside the others
@@ -177,8 +177,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS_MAX_DEFAULT as u32,
         value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub connections_max: u32,
-    /// Memory for requests that are not whole and replies that are not sent, of all connections
-    /// together, in MiB; one that needs more is closed
+    /// Memory for requests that are not whole, replies that are not sent and transactions that are
+    /// not carried out, of all connections together, in MiB: half in equal shares, half for those
+    /// that need more; one that needs more than there is left is closed
     #[arg(long, value_name = "MIB", default_value_t = BUFFERS_BYTES_DEFAULT / MIB,
         value_parser = clap::value_parser!(u64).range(32..=1 << 30))]
     pub buffers_mib: u64,

@@ -33,7 +33,7 @@ fn listen(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, Strin
     Ok((listener, at))
 }
 
-/// For clients that speak RESP2.
+/// For clients that speak RESP2 or RESP3.
 pub(super) fn resp(
     address: SocketAddr,
     store: &Arc<dyn Store>,

@@ -259,16 +259,21 @@ impl Served {
                 return Replies { out, form: state.form }.null_list();
             }
             Replies { out, form: state.form }.list(queue.count);
-            let (begin, mut at) = (out.len(), 0);
+            let (begin, mut at, mut read) = (out.len(), 0, 0);
             while let Ok(Parsed::Words { words, len }) = parse(&queue.bytes[at..]) {
                 at += len;
                 let before = out.len();
                 match Command::of(&words) {
+                    // All others wait: nothing is copied that is not sent.
+                    Ok(command) if command.only_reads() && read > REPLY_BYTES_MAX => {
+                        Replies { out, form: state.form }.error(&REPLY_TOO_LONG);
+                    }
                     Ok(command) => self.carry_out(&command, (&mut *state, pass, now), out),
                     Err(error) => Replies { out, form: state.form }.error(&error),
                 }
                 // It was done. A short reply tells so as well as the error would.
                 let len = out.len() - before;
+                read += len;
                 if len > SMALL_REPLY_BYTES && out.len() - begin > REPLY_BYTES_MAX {
                     out.truncate(before);
                     Replies { out, form: state.form }.error(&REPLY_TOO_LONG);

@@ -164,6 +164,11 @@ pub(super) fn shown(name: &[u8]) -> String {
 }
 
 impl<'a> Command<'a> {
+    /// Whether it tells of values and changes none.
+    pub(super) fn only_reads(&self) -> bool {
+        matches!(self, Self::Get(_) | Self::MGet(_) | Self::Range(..) | Self::Echo(_))
+    }
+
     /// Reads the words of a command, of which there is one at least.
     ///
     /// # Errors

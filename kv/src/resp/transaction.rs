@@ -1,6 +1,8 @@
 //! MULTI and WATCH: commands that wait for EXEC, and keys whose change forbids it.
 
-use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX};
+use crate::limits::{
+    KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_COMMANDS_MAX, WATCHED_KEYS_MAX,
+};
 use crate::store::Store;
 use std::fmt;
 use std::sync::Arc;
@@ -58,7 +60,9 @@ impl Watch {
 
     /// Adds a key; false where there are too many.
     pub(super) fn add(&mut self, key: &[u8], now: Time) -> bool {
-        if self.keys.iter().any(|watched| *watched.key == *key) {
+        // One that is longer than any is never there, and is not kept for that.
+        let is_watched = |watched: &Watched| *watched.key == *key;
+        if key.len() > KEY_BYTES_MAX || self.keys.iter().any(is_watched) {
             return true;
         }
         if self.keys.len() >= WATCHED_KEYS_MAX {

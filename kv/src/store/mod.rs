@@ -149,7 +149,8 @@ pub trait Store: Debug + Send + Sync {
         None
     }
 
-    /// By which several operations are one. Whoever serves requests enters it, for each or for some.
+    /// By which several operations are one. A thread that serves requests enters it, for each or
+    /// for some.
     fn gate(&self) -> &Gate;
 
     /// Bounds its bytes anew. What is there stays until room is needed.

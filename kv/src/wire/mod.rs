@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A client numbers its requests. One that repeats a request, because no reply came, repeats its
-//! number as well, and a change is made once ([`Sessions`](crate::Sessions)). Before its first change
-//! it makes itself known by a PING. Client 0 is nobody: what it repeats is done again.
+//! number as well, and a change is made once ([`Sessions`](crate::Sessions)). Before its first
+//! change it makes itself known by a PING. Client 0 is nobody: what it repeats is done again.
 
 mod listing;
 mod reply;
