@@ -20,7 +20,7 @@ use towpath_base::Prng;
 use towpath_chunkserver::daemon::{
     self, DaemonConfig, DaemonError, DriveDisk, Ready, Served, StopFlag,
 };
-use towpath_chunkserver::service::{ChunkServer, ServerStats, ServiceConfig};
+use towpath_chunkserver::service::{AllowedPeers, ChunkServer, ServerStats, ServiceConfig};
 use towpath_chunkserver::store::core::StoreDriver;
 use towpath_chunkserver::store::disks::Disks;
 use towpath_chunkserver::store::{ChunkId, FlushFailed};
@@ -56,6 +56,7 @@ pub fn config(dir: &Path) -> DaemonConfig {
         links_max: 8,
         stop_wait_ms: 60_000,
         log: "warn".into(),
+        peers: AllowedPeers::any(),
         ..DaemonConfig::default()
     }
 }

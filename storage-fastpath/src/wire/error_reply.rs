@@ -261,7 +261,8 @@ pub enum ErrorReply {
     },
     /// The server passes nothing on to another one that the request names.
     #[error(
-        "a server passes nothing on to the one of rank {rank}: name it in `peers` of its settings"
+        "a server may pass nothing on to the one of rank {rank}: start it with `--peers ADDRESSES` \
+         (docs/operations.md section 1)"
     )]
     PeerNotAllowed {
         /// The rank of the one that is not allowed.

@@ -9,12 +9,18 @@ use std::sync::Arc;
 const ENTRIES_MAX: usize = 256;
 
 /// The servers that a server may pass writes on to, or sums of parts that are made anew: any, or
-/// those of a list.
+/// those of a list. Default: none, since clients name the addresses.
 ///
 /// As a text: `any`, `none`, or addresses with commas between, with a port or for all ports, as in
 /// `10.0.0.2,10.0.0.3:7400,[2001:db8::1]:7400`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedPeers(Option<Arc<[Entry]>>);
+
+impl Default for AllowedPeers {
+    fn default() -> Self {
+        Self(Some(Arc::default()))
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
@@ -29,6 +35,12 @@ struct Entry {
 pub struct AllowedPeersError;
 
 impl AllowedPeers {
+    /// Whatever servers clients name.
+    #[must_use]
+    pub fn any() -> Self {
+        Self(None)
+    }
+
     /// Whether it is any server.
     #[must_use]
     pub fn is_any(&self) -> bool {
@@ -103,6 +115,7 @@ mod tests {
     fn a_list_allows_the_addresses_that_it_names_and_no_others() {
         assert!(allows("any", "10.0.0.1:7400"));
         assert!(!allows("none", "10.0.0.1:7400"));
+        assert_eq!(AllowedPeers::default(), "none".parse().expect("a list"));
         let list = "10.0.0.1, 10.0.0.2:7400,[2001:db8::1]:7400,2001:db8::2";
         for server in ["10.0.0.1:1", "[::ffff:10.0.0.1]:2", "10.0.0.2:7400", "[2001:db8::2]:9"] {
             assert!(allows(list, server), "{server}");

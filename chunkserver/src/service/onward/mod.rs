@@ -267,7 +267,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         Err(ErrorReply::PeerNotAllowed { rank: rank.into() })
     }
 
-    /// Passes things on to these servers alone. Default: to any.
+    /// Passes things on to these servers alone. Default: to none.
     #[must_use]
     pub fn peers(mut self, allowed: AllowedPeers) -> Self {
         self.onward.allowed = allowed;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, LogFormat, StopFlag};
+use towpath_chunkserver::service::AllowedPeers;
 
 use crate::child::end_with_parent;
 
@@ -53,6 +54,8 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), DaemonError> {
         qos_iops: args.qos_iops,
         tenants_file: args.tenants_file.clone(),
         time_handlers: args.time_handlers,
+        // It listens on loopback, for one bench.
+        peers: AllowedPeers::any(),
         ..DaemonConfig::default()
     };
     let ready = |ready: &_| daemon::print_ready(ready, true);

@@ -10,7 +10,7 @@ use towpath_rpc::Piece;
 use towpath_sim::{HostId, VirtualLink, World};
 use towpath_transport::{Endpoint, EndpointConfig, LinkId, Side};
 
-use super::super::Onward;
+use super::super::{AllowedPeers, Onward};
 use super::work::{COPIES, PARTS};
 use crate::service::server::ChunkServer;
 use crate::service::{ServiceConfig, StopReason, Stopped, StoppedKind};
@@ -104,7 +104,8 @@ impl Life {
         let (driver, mut holds, ()) = StoreDriver::open_here(1, config, open).expect("it opens");
         let hold = holds.pop().expect("one asks");
         let endpoint = endpoint(world, host, (prng.next_u64(), true));
-        let mut server = ChunkServer::new(endpoint, hold, &ServiceConfig::new());
+        let mut server =
+            ChunkServer::new(endpoint, hold, &ServiceConfig::new()).peers(AllowedPeers::any());
         server.onward.peers.join_by_hand();
         match bug {
             None => {}
