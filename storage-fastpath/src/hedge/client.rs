@@ -103,7 +103,7 @@ impl HedgedClient {
     }
 
     /// Goes on over a new link to the first server. All operations over the old one have ended.
-    pub(crate) fn replace_primary(&mut self, primary: ChunkClient) {
+    pub fn replace_primary(&mut self, primary: ChunkClient) {
         debug_assert!(self.primary.under_way() == 0, "their numbers would be nobody's");
         self.primary = primary.ids_from(self.primary.next_id());
     }

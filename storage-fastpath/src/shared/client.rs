@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use towpath_rpc::CallError;
 use towpath_rpc::limits::HEADER_BYTES;
@@ -393,17 +394,30 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn op_bytes_max(&self) -> Result<usize, ClientError> {
-        let server = match self.shared.server_bytes.get() {
-            Some(known) => *known,
-            None => {
-                let whole = self.info().wait()?.request_bytes_max;
-                let whole = usize::try_from(whole).unwrap_or(usize::MAX);
-                let most = io_bytes_max(whole.saturating_sub(HEADER_BYTES));
-                *self.shared.server_bytes.get_or_init(|| most)
-            }
-        };
+        match self.shared.server_bytes.get() {
+            Some(known) => Ok(self.op_bytes_of(*known)),
+            None => Ok(self.op_bytes_by(&self.info().wait()?)),
+        }
+    }
+
+    /// The same where the server [has said](Self::info) what it is.
+    #[must_use]
+    pub fn op_bytes_by(&self, info: &InfoReply) -> usize {
+        let whole = usize::try_from(info.request_bytes_max).unwrap_or(usize::MAX);
+        let most = io_bytes_max(whole.saturating_sub(HEADER_BYTES));
+        self.op_bytes_of(*self.shared.server_bytes.get_or_init(|| most))
+    }
+
+    fn op_bytes_of(&self, server: usize) -> usize {
         let links = self.shared.counters.io_bytes_max.load(Relaxed);
-        Ok(server.min(links).max(SLICE_BYTES))
+        server.min(links).max(SLICE_BYTES)
+    }
+
+    /// How long the server has been away: no link to it takes requests. None while one does.
+    #[must_use]
+    pub fn away_for(&self) -> Option<Duration> {
+        let since = self.shared.counters.away_since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map(|since| since.elapsed())
     }
 
     /// The counters.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -24,6 +25,8 @@ type Outcome = Result<Given, ClientError>;
 pub(super) struct Place {
     state: Mutex<State>,
     told: Condvar,
+    /// It is not asked for any more.
+    is_abandoned: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -33,6 +36,11 @@ struct State {
 }
 
 impl Place {
+    /// Whether nobody wants it done any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Relaxed)
+    }
+
     pub(super) fn put(&self, outcome: Outcome) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.outcome = Some(outcome);
@@ -79,6 +87,12 @@ impl<T> Pending<T> {
             }
             state = self.place.told.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Leaves it undone where it is not under way: it is not begun, nor asked for again over
+    /// another link. What is under way may still be done.
+    pub fn abandon(self) {
+        self.place.is_abandoned.store(true, Relaxed);
     }
 
     fn taken(&self, outcome: Outcome) -> Result<T, ClientError> {

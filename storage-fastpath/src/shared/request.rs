@@ -1,8 +1,9 @@
 //! What a client asks for, kept until it is answered.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use towpath_rpc::Fate;
 use towpath_transport::{Device, Endpoint, Region, Time};
@@ -239,6 +240,8 @@ pub(super) struct Counters {
     pub(super) links_made: AtomicU64,
     /// The most bytes of one operation that all links so far carry; 0 before the first.
     pub(super) io_bytes_max: AtomicUsize,
+    /// Since when no link takes requests; none while one does.
+    pub(super) away_since: Mutex<Option<Instant>>,
 }
 
 /// A request on its way to its answer.
@@ -277,6 +280,11 @@ impl Task {
         let answer = Some(Answer { place, counters });
         let (failed, unsure) = (None, None);
         Self { request, alone, deadline: Time::NEVER, tries: 0, failed, unsure, answer }
+    }
+
+    /// Whether nobody wants it done any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.place.is_abandoned())
     }
 
     /// It has come to its end.

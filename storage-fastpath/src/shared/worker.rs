@@ -1,10 +1,11 @@
 //! The thread that drives the endpoint of a shared client.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use towpath_base::Prng;
 use towpath_rpc::{CallError, Fate};
@@ -49,6 +50,8 @@ pub(super) struct Worker<D: Device<Memory = Region>> {
     open_error: Option<OpenError>,
     /// There was never any link.
     is_over: bool,
+    /// No link takes requests, and there was one before.
+    is_away: bool,
     prng: Prng,
     depth: usize,
     timeout: Nanos,
@@ -81,6 +84,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
             failed_seats: BTreeSet::new(),
             open_error: None,
             is_over: false,
+            is_away: false,
             depth: config.depth,
             timeout: config.timeout,
             spin: config.spin,
@@ -135,6 +139,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
             }
         }
         busy |= self.take_ended();
+        self.note_away();
         self.take_late();
         self.start_waiting();
         self.endpoint.flush();
@@ -158,6 +163,16 @@ impl<D: Device<Memory = Region>> Worker<D> {
                     return any;
                 }
             }
+        }
+    }
+
+    /// Tells whoever holds the client since when the server has been away.
+    fn note_away(&mut self) {
+        let is_away = self.opened.is_none() && !self.seats.iter().any(|seat| seat.takes(false));
+        if is_away != self.is_away {
+            self.is_away = is_away;
+            let mut since = self.counters.away_since.lock().unwrap_or_else(PoisonError::into_inner);
+            *since = is_away.then(Instant::now);
         }
     }
 
@@ -279,6 +294,10 @@ impl<D: Device<Memory = Region>> Worker<D> {
     fn start_waiting(&mut self) {
         for _ in 0..self.waiting.len() {
             let Some(task) = self.waiting.pop_front() else { return };
+            if task.is_abandoned() {
+                task.give_up(ErrorKind::PeerGone { fate: Fate::DidNotHappen });
+                continue;
+            }
             let is_for_replica = task.request.is_for_replica();
             let takes = |(_, seat): &(usize, &Seat)| {
                 seat.takes(is_for_replica) && seat.running() < self.depth
