@@ -190,6 +190,12 @@ pub enum PartError {
     /// It has not answered yet.
     #[error("it does not answer yet")]
     Gone,
+    /// There is no link to it, and the others are enough.
+    #[error("it has not answered for {seconds} s")]
+    Away {
+        /// For so long.
+        seconds: u64,
+    },
     /// It could not be reached, for that reason, now or a moment ago.
     #[error("{0}")]
     Told(String),
@@ -205,8 +211,13 @@ impl PartError {
     /// Whether the server has not answered an operation.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        let Self::Client(error) = self else { return false };
-        matches!(error.kind, ErrorKind::TimedOut { .. } | ErrorKind::PeerGone { .. })
+        match self {
+            Self::Client(error) => {
+                matches!(error.kind, ErrorKind::TimedOut { .. } | ErrorKind::PeerGone { .. })
+            }
+            Self::Away { .. } => true,
+            _ => false,
+        }
     }
 
     /// The same once more.
@@ -219,6 +230,7 @@ impl PartError {
             Self::NotWhole => Self::NotWhole,
             Self::Wrong => Self::Wrong,
             Self::Gone => Self::Gone,
+            &Self::Away { seconds } => Self::Away { seconds },
             Self::Told(text) => Self::Told(text.clone()),
         }
     }

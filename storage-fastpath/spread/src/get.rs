@@ -31,8 +31,11 @@ pub struct Got {
     pub bytes: u64,
     /// Stripes that were read without some of their data parts.
     pub decoded: u64,
-    /// Parts that were not whole, or late at least once.
+    /// Parts that are missing or damaged, or whose servers do not answer.
     pub without: ShardSet,
+    /// Parts that were late at least once, so that others were read in their place, and are whole
+    /// as far as is known.
+    pub late: ShardSet,
 }
 
 /// A unit that was asked for.
@@ -73,8 +76,14 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// With parts of which it is known what has become of them.
     pub(crate) fn with(servers: &'a Servers, layout: &'a Layout, parts: Vec<Part>) -> Self {
-        let lost = parts.iter().enumerate().filter(|(_, part)| part.is_err());
-        let got = Got { without: lost.map(|(part, _)| part).collect(), ..Got::default() };
+        // Of a server that takes long to connect nothing is known.
+        let is_late = |part: &Part| matches!(part, Err(PartError::Gone));
+        let set = |which: &dyn Fn(&Part) -> bool| {
+            let found = parts.iter().enumerate().filter(|(_, part)| which(part));
+            found.map(|(part, _)| part).collect()
+        };
+        let without = set(&|part| part.is_err() && !is_late(part));
+        let got = Got { without, late: set(&is_late), ..Got::default() };
         Self {
             servers,
             layout,
@@ -232,6 +241,9 @@ impl<'a> Reader<'a> {
         let clients = self.servers.clients(&places);
         let comes = clients.iter().any(Result::is_ok);
         for (part, client) in gone.into_iter().zip(clients) {
+            if client.is_err() {
+                self.got.without.insert(part);
+            }
             self.parts[part] = client;
         }
         comes
@@ -337,7 +349,7 @@ impl<'a> Reader<'a> {
         front.late_at = late_by;
         let late = front.asked.without(front.units.present()).without(front.failed);
         let missing = enough - front.units.present().len().min(enough);
-        self.got.without = self.got.without.with(late);
+        self.got.late = self.got.late.with(late);
         self.late = self.late.with(late);
         let Some(front) = self.fetches.front() else { return };
         let (number, mut more) = (front.number, self.spare(front));
@@ -400,6 +412,7 @@ impl Servers {
                     got.bytes = done;
                     got.decoded += read.decoded;
                     got.without = got.without.with(read.without);
+                    got.late = got.late.with(read.late).without(got.without);
                     break;
                 }
             }
@@ -429,6 +442,7 @@ mod tests {
             unit_bytes: 4_096,
             generation: 0,
             nodes: (0..2).map(node).collect(),
+            left: Vec::new(),
         };
         // No server is there: what stands for whole parts is another error.
         let parts = vec![Err(PartError::Gone), Err(PartError::Gone)];

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use towpath_base::crc::crc32c;
 use towpath_cap::Grant;
 use towpath_fastpath::{ChunkId, SLICE_BYTES};
 
@@ -52,6 +53,8 @@ pub struct Layout {
     pub generation: u64,
     /// Its parts, as many as the policy has: the data parts first.
     pub nodes: Vec<Node>,
+    /// Chunks that are no part of it any more, and that could not be deleted so far.
+    pub left: Vec<Node>,
 }
 
 /// Why a text is no layout.
@@ -87,6 +90,21 @@ pub enum LayoutError {
     /// It was repaired as often as can be counted.
     #[error("its generation is the last one that there can be: store the file again")]
     Generation,
+    /// It is not as it was written.
+    #[error(
+        "{}, and its fields have {expected}: it was changed or damaged since it was written. Use \
+         a copy of it; if it was changed on purpose, write \"checksum\": \"{expected}\" into it",
+        match found {
+            Some(found) => format!("its checksum is {found:?}"),
+            None => String::from("it has no checksum"),
+        }
+    )]
+    Checksum {
+        /// In the text, where there is one.
+        found: Option<String>,
+        /// Of its fields.
+        expected: String,
+    },
     /// A chunk's name that is none.
     #[error("{0:?} is no name of a chunk: it has 32 hexadecimal digits")]
     Chunk(String),
@@ -114,6 +132,10 @@ struct Text {
     unit_bytes: u32,
     generation: u64,
     nodes: Vec<NodeText>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left: Vec<NodeText>,
+    #[serde(default)]
+    checksum: Option<String>,
     signature: Option<String>,
 }
 
@@ -130,18 +152,22 @@ impl Layout {
     /// has that sees whether it was changed.
     #[must_use]
     pub fn to_text(&self, signer: Option<&Grant>) -> String {
-        let nodes = self.nodes.iter().map(|node| NodeText {
-            server: node.server,
-            chunk: node.chunk.to_string(),
-            version: node.version,
-        });
+        let texts = |nodes: &[Node]| {
+            let text = |&Node { server, chunk, version }: &Node| {
+                let chunk = chunk.to_string();
+                NodeText { server, chunk, version }
+            };
+            nodes.iter().map(text).collect()
+        };
         let text = Text {
             towpath_layout: FORM,
             bytes: self.bytes,
             policy: self.policy.to_string(),
             unit_bytes: self.unit_bytes,
             generation: self.generation,
-            nodes: nodes.collect(),
+            nodes: texts(&self.nodes),
+            left: texts(&self.left),
+            checksum: Some(self.checksum()),
             signature: signer.map(|grant| self.signature(grant)),
         };
         // Plain fields are always JSON.
@@ -150,7 +176,8 @@ impl Layout {
         json
     }
 
-    /// From its text. With a capability it must be signed by that one; without, not at all.
+    /// From its text, which must be as it was written: it has a checksum. With a capability it must
+    /// be signed by that one; without, not at all.
     ///
     /// # Errors
     /// [`LayoutError`].
@@ -163,16 +190,20 @@ impl Layout {
         if text.towpath_layout != FORM {
             return Err(LayoutError::Form(text.towpath_layout));
         }
-        let nodes = text.nodes.into_iter().map(|NodeText { server, chunk, version }| {
-            let chunk = chunk.parse().map_err(|_| LayoutError::Chunk(chunk))?;
-            Ok(Node { server, chunk, version })
-        });
+        let nodes = |texts: Vec<NodeText>| {
+            let node = |NodeText { server, chunk, version }| {
+                let chunk = chunk.parse().map_err(|_| LayoutError::Chunk(chunk))?;
+                Ok(Node { server, chunk, version })
+            };
+            texts.into_iter().map(node).collect::<Result<Vec<Node>, LayoutError>>()
+        };
         let layout = Self {
             bytes: text.bytes,
             policy: text.policy.parse()?,
             unit_bytes: text.unit_bytes,
             generation: text.generation,
-            nodes: nodes.collect::<Result<_, LayoutError>>()?,
+            nodes: nodes(text.nodes)?,
+            left: nodes(text.left)?,
         };
         layout.check()?;
         match (text.signature, signer) {
@@ -181,6 +212,10 @@ impl Layout {
             (Some(_), None) => return Err(LayoutError::NoCapability),
             (Some(shown), Some(grant)) if shown == layout.signature(grant) => {}
             (Some(_), Some(_)) => return Err(LayoutError::Signature),
+        }
+        let (found, expected) = (text.checksum, layout.checksum());
+        if found.as_ref() != Some(&expected) {
+            return Err(LayoutError::Checksum { found, expected });
         }
         Ok(layout)
     }
@@ -211,11 +246,17 @@ impl Layout {
         Stripes::new(self.bytes, self.policy.data(), self.unit_bytes as usize)
     }
 
+    /// Against damage and slips; whoever means to can make it anew.
+    fn checksum(&self) -> String {
+        format!("{:08x}", crc32c(&self.canonical()))
+    }
+
     fn signature(&self, grant: &Grant) -> String {
         format!("{:032x}", grant.sign(DOMAIN, &self.canonical()))
     }
 
-    /// What is signed: every field, in this order, little-endian, texts with their lengths.
+    /// What is signed and has the checksum: every field, in this order, little-endian, texts with
+    /// their lengths.
     fn canonical(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let text = |bytes: &mut Vec<u8>, text: String| {
@@ -226,7 +267,7 @@ impl Layout {
         text(&mut bytes, self.policy.to_string());
         bytes.extend(self.unit_bytes.to_le_bytes());
         bytes.extend(self.generation.to_le_bytes());
-        for Node { server, chunk, version } in &self.nodes {
+        for Node { server, chunk, version } in self.nodes.iter().chain(&self.left) {
             text(&mut bytes, server.to_string());
             bytes.extend(chunk.0.to_le_bytes());
             bytes.push(u8::from(version.is_some()));
@@ -253,6 +294,7 @@ mod tests {
             unit_bytes: 65_536,
             generation: 3,
             nodes: (1..4).map(node).collect(),
+            left: Vec::new(),
         }
     }
 
@@ -265,6 +307,8 @@ mod tests {
     fn a_layout_comes_back_from_its_text() {
         let layout = layout();
         assert_eq!(Layout::parse(&layout.to_text(None), None), Ok(layout.clone()));
+        let left = Layout { left: layout.nodes[..1].to_vec(), ..layout.clone() };
+        assert_eq!(Layout::parse(&left.to_text(None), None), Ok(left));
         let signed = layout.to_text(Some(&grant(1)));
         assert_eq!(Layout::parse(&signed, Some(&grant(1))), Ok(layout));
         assert_eq!(Layout::parse(&signed, Some(&grant(2))), Err(LayoutError::Signature));
@@ -294,6 +338,35 @@ mod tests {
             assert_ne!(changed, text, "{from} is there");
             assert_eq!(Layout::parse(&changed, Some(&grant(1))), Err(LayoutError::Signature));
         }
+    }
+
+    #[test]
+    fn a_layout_that_was_changed_is_refused_though_it_is_not_signed() {
+        let text = layout().to_text(None);
+        // Two parts in each other's place are a layout too, of other bytes.
+        let exchanged = text.replace("10.0.0.2", "x").replace("10.0.0.3", "10.0.0.2");
+        let exchanged = exchanged.replace('x', "10.0.0.3");
+        let one = |from: &str, to: &str| text.replacen(from, to, 1);
+        for changed in [
+            exchanged,
+            one("1000000", "1000001"),
+            one("1000000", "930000"),
+            one("65536", "69632"),
+            one("rs:2+1", "ring:3"),
+            one("\"generation\": 3", "\"generation\": 4"),
+            one("\"version\": 7", "\"version\": 8"),
+        ] {
+            let refused = Layout::parse(&changed, None);
+            let Err(LayoutError::Checksum { found: Some(found), expected }) = refused else {
+                panic!("{refused:?} of {changed}");
+            };
+            // On purpose it can be done, and the error says how.
+            let meant = changed.replace(&found, &expected);
+            assert!(Layout::parse(&meant, None).is_ok(), "{meant}");
+        }
+        let line = text.lines().find(|line| line.contains("checksum")).expect("it is there");
+        let without = Layout::parse(&text.replace(line, ""), None);
+        assert!(matches!(without, Err(LayoutError::Checksum { found: None, .. })), "{without:?}");
     }
 
     #[test]

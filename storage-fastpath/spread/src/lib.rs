@@ -30,8 +30,10 @@
 //! | `stripes` | how a file is cut |
 //! | `servers` | a client for each server |
 //! | `coder` | units of a stripe, made of others |
+//! | `notice` | what becomes of servers while a command goes on |
 //! | `race` | answers of several servers, in the order in which they come |
 //! | `put` | files stored |
+//! | `writer` | their chunks while they are written, also when servers are lost |
 //! | `get` | files read, whole or without some servers |
 //! | `state` | what has become of each part of a file |
 //! | `survey` | parts compared without moving them |
@@ -50,6 +52,7 @@ mod error;
 mod get;
 mod layout;
 mod mend;
+mod notice;
 mod policy;
 mod put;
 mod race;
@@ -61,10 +64,12 @@ mod state;
 mod stripes;
 mod survey;
 mod update;
+mod writer;
 
 pub use error::{PartError, SpreadError};
 pub use get::Got;
 pub use layout::{Layout, LayoutError, Node};
+pub use notice::Notice;
 pub use policy::{Acked, Policy, PolicyError};
 pub use put::PutOptions;
 pub use repair::{RepairOptions, Repaired};
@@ -73,4 +78,4 @@ pub use servers::Servers;
 pub use state::NodeState;
 pub use towpath_ec::ShardSet;
 pub use towpath_fastpath::choice::{Choice, Costs};
-pub use update::{ChangeError, Changed};
+pub use update::{ChangeError, Changed, RECORD_MAGIC};

@@ -63,6 +63,12 @@ impl<K, T> Race<K, T> {
         self.runs.iter().map(|run| &run.key)
     }
 
+    /// Forgets those whose keys are not `kept`: they are not asked for again where a link breaks.
+    pub(crate) fn retain(&mut self, mut kept: impl FnMut(&K) -> bool) {
+        let gone = self.runs.extract_if(.., |run| !kept(&run.key));
+        gone.for_each(|run| run.pending.abandon());
+    }
+
     /// The next one that has ended; none when there is none, or none by `until`.
     pub(crate) fn next(&mut self, until: Option<Instant>) -> Option<(K, Result<T, ClientError>)> {
         while !self.runs.is_empty() {

@@ -8,12 +8,12 @@ use crate::error::{PartError, SpreadError};
 use crate::get::Reader;
 use crate::layout::{Layout, LayoutError, Node};
 use crate::mend::{Mender, mostly_differing};
-use crate::put::Writer;
 use crate::ring::{Ring, fit};
 use crate::scrub::Scrubbed;
 use crate::servers::Servers;
 use crate::state::{Part, parts, patients};
 use crate::survey::Subject;
+use crate::writer::Writer;
 
 /// How a file is repaired.
 #[derive(Clone, Debug, Default)]
@@ -271,7 +271,7 @@ impl Servers {
                 Err(error) => repaired.not_by_servers = Some(error.to_string()),
             }
         }
-        let mut writer = Writer::create(self, &places, anew.len(), None)?;
+        let mut writer = Writer::create(self, &places, anew.len(), None).map_err(not_made)?;
         let (mut read, mut written, mut done, mut compared) = (0, 0, 0, 0);
         let readable = readable(layout, found, sources, options.odd);
         let whole = readable.iter().enumerate().filter(|(_, part)| part.is_ok());
@@ -314,7 +314,7 @@ impl Servers {
         (sources, anew, places): (ShardSet, &[usize], &[SocketAddr]),
         progress: &mut impl FnMut(u64),
     ) -> Result<ByServers, SpreadError> {
-        let mut writer = Writer::create(self, places, anew.len(), None)?;
+        let mut writer = Writer::create(self, places, anew.len(), None).map_err(not_made)?;
         let part_bytes = layout.stripes().part_bytes();
         let parts = anew.len() as u64;
         let mut made = || {
@@ -368,8 +368,10 @@ impl Servers {
         let mut given: Vec<SocketAddr> = Vec::new();
         let mut place = |part: usize| {
             let server = layout.nodes[part].server;
-            let is_there = !matches!(found[part], Err(PartError::Gone | PartError::Told(_)))
-                && self.client(server).is_ok();
+            let is_there = !matches!(
+                found[part],
+                Err(PartError::Gone | PartError::Away { .. } | PartError::Told(_))
+            ) && self.client(server).is_ok();
             if is_there {
                 return Ok(server);
             }

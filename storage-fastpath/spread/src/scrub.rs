@@ -29,8 +29,21 @@ pub struct Scrubbed {
     /// Stripes whose parts are each whole and do not belong together. Nothing tells which of them
     /// are wrong, so that no repair mends them.
     pub torn: u64,
+    /// Stripes that cannot be read, nor made anew: somewhere too few of their parts are there and
+    /// undamaged.
+    pub lost: u64,
+    /// The first byte of the file in the first of them.
+    pub lost_at: Option<u64>,
     /// Bytes of parts, or of sketches of them, that came for it.
     pub bytes_read: u64,
+}
+
+impl Scrubbed {
+    /// A stripe that begins there cannot be read.
+    fn lose(&mut self, at: u64) {
+        self.lost += 1;
+        self.lost_at.get_or_insert(at);
+    }
 }
 
 /// What becomes of the slices that lie at one place of all parts.
@@ -40,12 +53,14 @@ enum Verdict {
     Fit,
     Torn,
     Uncompared,
+    /// There is less than is enough to read them.
+    Lost,
 }
 
 /// Holds slices against each other; adds parts that are the only ones that are wrong to `odd`.
 fn judge(
     coder: &mut Coder,
-    marks: &Marks,
+    (marks, enough): (&Marks, usize),
     odd: &mut ShardSet,
 ) -> Result<Vec<Verdict>, SpreadError> {
     let mut verdicts = Vec::with_capacity(marks.slices());
@@ -54,6 +69,7 @@ fn judge(
         for slice in run {
             let units = || marks.units(&(slice..slice + 1), present);
             verdicts.push(match fits {
+                _ if present.len() < enough => Verdict::Lost,
                 None => Verdict::Uncompared,
                 Some(true) => Verdict::Fit,
                 Some(false) if coder.fits(MARK_BYTES, &units())? == Some(true) => Verdict::Fit,
@@ -113,11 +129,16 @@ impl Servers {
                     scrubbed.bad.insert(part);
                 }
             }
-            let verdicts = judge(&mut coder, &marks, &mut scrubbed.odd)?;
-            for stripe in verdicts.chunks(unit_slices) {
-                match stripe.contains(&Verdict::Uncompared) {
-                    true => scrubbed.uncompared += 1,
-                    false => scrubbed.stripes += 1,
+            let enough = layout.policy.enough();
+            let verdicts = judge(&mut coder, (&marks, enough), &mut scrubbed.odd)?;
+            for (number, stripe) in verdicts.chunks(unit_slices).enumerate() {
+                if stripe.contains(&Verdict::Lost) {
+                    let at = offset + number as u64 * u64::from(layout.unit_bytes);
+                    scrubbed.lose(layout.stripes().file_offset(at));
+                } else if stripe.contains(&Verdict::Uncompared) {
+                    scrubbed.uncompared += 1;
+                } else {
+                    scrubbed.stripes += 1;
                 }
                 scrubbed.torn += u64::from(stripe.contains(&Verdict::Torn));
             }
@@ -180,6 +201,9 @@ impl Servers {
             scrubbed.bytes_read += (present.len() * stripe.unit) as u64;
             scrubbed.bad = scrubbed.bad.with(all.without(present));
             match reader.coder.fits(stripe.unit, &units)? {
+                _ if present.len() < layout.policy.enough() => {
+                    scrubbed.lose(layout.stripes().file_offset(stripe.offset));
+                }
                 Some(fits) => {
                     scrubbed.stripes += 1;
                     match fits {

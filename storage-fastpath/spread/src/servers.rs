@@ -1,6 +1,7 @@
 //! A client for each server.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,20 +10,34 @@ use std::time::{Duration, Instant};
 use towpath_fastpath::{Client, ClientConfig};
 
 use crate::error::PartError;
+use crate::notice::Notice;
 
 /// A server that could not be reached is not tried again before that: to find out takes a timeout.
 const GONE_FOR: Duration = Duration::from_secs(5);
+
+/// How long a server may be away while a file is stored before it is done without, unless set: a
+/// server that is started again at once is back before.
+const LOST_AFTER: Duration = Duration::from_secs(5);
 
 /// How long a unit may take before its file is read without it, unless set.
 const LATE_AFTER: Duration = Duration::from_millis(100);
 
 /// Clients of chunk servers, each made when it is first needed, and what files on several of them
 /// are read and written with. Threads may share one.
-#[derive(Debug)]
 pub struct Servers {
     config: ClientConfig,
     known: Arc<Known>,
     late_after: Duration,
+    lost_after: Duration,
+    listener: Option<Listener>,
+}
+
+type Listener = Box<dyn Fn(&Notice) + Send + Sync>;
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Servers").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 /// What is known of each server.
@@ -56,7 +71,34 @@ impl Servers {
     /// Servers that are all talked to with these settings.
     #[must_use]
     pub fn new(config: ClientConfig) -> Self {
-        Self { config, known: Arc::default(), late_after: LATE_AFTER }
+        let (late_after, lost_after) = (LATE_AFTER, LOST_AFTER);
+        Self { config, known: Arc::default(), late_after, lost_after, listener: None }
+    }
+
+    /// How long a server may be away while a file is stored before it is done without, where the
+    /// others are enough. Default 5 s.
+    #[must_use]
+    pub fn lost_after(mut self, span: Duration) -> Self {
+        self.lost_after = span;
+        self
+    }
+
+    /// Has `listener` told what becomes of servers while a command goes on, as soon as it is known.
+    /// Default: nobody is told.
+    #[must_use]
+    pub fn on_notice(mut self, listener: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Box::new(listener));
+        self
+    }
+
+    pub(crate) fn lost_after_span(&self) -> Duration {
+        self.lost_after
+    }
+
+    pub(crate) fn tell(&self, notice: &Notice) {
+        if let Some(listener) = &self.listener {
+            listener(notice);
+        }
     }
 
     /// How long a read of one server, or a connection to it, may take before a file is read from
@@ -103,7 +145,24 @@ impl Servers {
         servers: &[SocketAddr],
         enough: usize,
     ) -> Vec<Result<Client, PartError>> {
-        let late_by = self.late_by();
+        self.clients_by(servers, enough, self.late_by())
+    }
+
+    /// The same for a file that is stored: others are waited for until they count as lost.
+    pub(crate) fn clients_to_write(
+        &self,
+        servers: &[SocketAddr],
+        enough: usize,
+    ) -> Vec<Result<Client, PartError>> {
+        self.clients_by(servers, enough, Instant::now() + self.lost_after)
+    }
+
+    fn clients_by(
+        &self,
+        servers: &[SocketAddr],
+        enough: usize,
+        late_by: Instant,
+    ) -> Vec<Result<Client, PartError>> {
         let mut states = self.known.lock();
         for server in servers {
             let is_due = match states.get(server) {

@@ -107,7 +107,7 @@ impl NodeState {
             Err(PartError::OtherLength { found, .. }) => Self::OtherLength(*found),
             Err(PartError::OtherVersion { found, .. }) => Self::Changed(*found),
             Err(PartError::Wrong) => Self::Refused,
-            Err(PartError::Gone | PartError::Told(_)) => Self::Unreachable,
+            Err(PartError::Gone | PartError::Away { .. } | PartError::Told(_)) => Self::Unreachable,
             Err(PartError::Client(error)) => match error.kind {
                 ErrorKind::Refused(
                     ErrorReply::NoSuchChunk { .. } | ErrorReply::Unfinished { .. },
@@ -136,7 +136,7 @@ impl Servers {
     /// [`SpreadError::Layout`].
     pub fn remove(&self, layout: &Layout) -> Result<Vec<Node>, SpreadError> {
         layout.check()?;
-        Ok(self.discard(&layout.nodes))
+        Ok(self.discard(&[&layout.nodes[..], &layout.left].concat()))
     }
 
     /// Deletes chunks that no layout needs any more, such as those that a

@@ -38,6 +38,10 @@ use crate::error::{PartError, SpreadError};
 use crate::layout::Layout;
 use crate::servers::Servers;
 
+/// What a chunk begins with in which a server remembers changes of a file: its name is that of the
+/// part beside it, with the lowest bit turned over.
+pub const RECORD_MAGIC: [u8; 8] = *record::MAGIC;
+
 /// What was changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -93,7 +93,7 @@ mod tests {
             version: Some(1),
         };
         let nodes = (0..policy.parts()).map(node).collect();
-        Layout { bytes, policy, unit_bytes, generation: 0, nodes }
+        Layout { bytes, policy, unit_bytes, generation: 0, nodes, left: Vec::new() }
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) const HEAD_BYTES: usize = SLICE_BYTES;
 /// The highest number of a change: nobody counts so far, and what is higher was made up.
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
-const MAGIC: &[u8; 8] = b"towpupd1";
+pub(super) const MAGIC: &[u8; 8] = b"towpupd1";
 const PARTS_MAX: usize = 32;
 const VERSIONS_AT: usize = 56;
 const BODY_CRC_AT: usize = VERSIONS_AT + 8 * PARTS_MAX;

@@ -283,7 +283,7 @@ pub(super) fn layout_of(policy: crate::Policy, bytes: u64) -> Layout {
         version: None,
     };
     let nodes = (0..policy.parts()).map(node).collect();
-    Layout { bytes, policy, unit_bytes: UNIT_BYTES, generation: 0, nodes }
+    Layout { bytes, policy, unit_bytes: UNIT_BYTES, generation: 0, nodes, left: Vec::new() }
 }
 
 pub(super) struct Nobody;

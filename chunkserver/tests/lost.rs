@@ -1,0 +1,247 @@
+//! Files that are stored while servers are killed and started again.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use common::{LONG, Process, Running, config, pattern};
+use tempfile::TempDir;
+use towpath_base::Prng;
+use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_chunkserver::service::AllowedPeers;
+use towpath_fastpath::ClientConfig;
+use towpath_spread::{Layout, NodeState, Notice, PutOptions, RepairOptions, Servers, SpreadError};
+
+/// Servers in processes of their own, some of which are killed.
+struct Fleet {
+    folders: TempDir,
+    places: Vec<SocketAddr>,
+    processes: Vec<Option<Process>>,
+}
+
+impl Fleet {
+    fn new(count: usize) -> Self {
+        let folders = tempfile::tempdir().expect("room for a folder");
+        let mut fleet = Self { folders, places: Vec::new(), processes: Vec::new() };
+        for number in 0..count {
+            let process = Process::start(&fleet.config(number, (Ipv4Addr::LOCALHOST, 0).into()));
+            fleet.places.push(process.addr);
+            fleet.processes.push(Some(process));
+        }
+        fleet
+    }
+
+    fn config(&self, number: usize, listen: SocketAddr) -> DaemonConfig {
+        let folder = self.folders.path().join(number.to_string());
+        let log = String::from("error");
+        DaemonConfig { listen, log, capacity_bytes: 256 << 20, links_max: 64, ..config(&folder) }
+    }
+
+    /// As `kill -9` does.
+    fn kill(&mut self, number: usize) {
+        self.processes[number] = None;
+    }
+
+    fn start(&mut self, number: usize) {
+        self.processes[number] = Some(Process::start(&self.config(number, self.places[number])));
+    }
+
+    fn is_alive(&self, number: usize) -> bool {
+        self.processes[number].is_some()
+    }
+}
+
+/// What was told.
+type Told = Arc<Mutex<Vec<Notice>>>;
+
+/// Clients that wait for so long for a server that is away, and what they tell.
+fn servers(lost_after: Duration) -> (Servers, Told) {
+    let told = Told::default();
+    let heard = Arc::clone(&told);
+    let servers = Servers::new(ClientConfig::new().timeout(LONG).depth(32))
+        .late_after(Duration::from_millis(300))
+        .lost_after(lost_after)
+        .on_notice(move |notice| {
+            println!("{notice}");
+            heard.lock().unwrap_or_else(PoisonError::into_inner).push(notice.clone());
+        });
+    (servers, told)
+}
+
+fn options(policy: &str) -> PutOptions {
+    PutOptions::new(policy.parse().expect("a policy")).unit_bytes(8_192)
+}
+
+fn get(servers: &Servers, layout: &Layout) -> Result<Vec<u8>, SpreadError> {
+    let mut read = Vec::new();
+    servers.get(layout, &mut read, |_| {}).map(|_| read)
+}
+
+fn missing(layout: &Layout) -> Vec<usize> {
+    let nodes = layout.nodes.iter().enumerate();
+    nodes.filter(|(_, node)| node.version.is_none()).map(|(part, _)| part).collect()
+}
+
+/// As many servers die in the middle of a put as the policy bears, wherever they stand.
+#[test]
+fn a_put_goes_on_without_servers_that_die_and_says_which_parts_are_missing() {
+    for (policy, victims) in [
+        ("ring:3", &[0, 2][..]),
+        ("ring:3", &[1]),
+        ("tree:3", &[0]),
+        ("flat:3", &[1, 2]),
+        ("rs:3+2", &[0, 4]),
+        ("rs:3+2,triec", &[1]),
+        ("rs:3+2,triec", &[3, 4]),
+    ] {
+        println!("{policy} without {victims:?}");
+        let mut fleet = Fleet::new(5);
+        let places = fleet.places.clone();
+        let (servers, told) = servers(Duration::from_secs(1));
+        let bytes = pattern(2 << 20, 3);
+        let mut killed = false;
+        let stored = servers.put(&places, &options(policy), &mut &bytes[..], |done| {
+            if done >= 1 << 20 && !std::mem::replace(&mut killed, true) {
+                victims.iter().for_each(|number| fleet.kill(*number));
+            }
+        });
+        let layout = stored.expect("enough are left");
+        assert_eq!(missing(&layout), victims, "{policy}");
+        let told = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for victim in victims {
+            let is_it = |notice: &Notice| {
+                matches!(notice, Notice::Lost { part, server, .. }
+                    if part == victim && *server == places[*victim])
+            };
+            assert!(told.iter().any(is_it), "{policy}: {victim} is not in {told:?}");
+        }
+        assert!(get(&servers, &layout).expect("enough are left") == bytes, "{policy}");
+        let states = servers.stat(&layout).expect("a layout");
+        let whole = states.iter().filter(|state| **state == NodeState::Whole).count();
+        assert_eq!(whole, layout.nodes.len() - victims.len());
+        victims.iter().for_each(|number| fleet.start(*number));
+        let servers = self::servers(LONG.into()).0;
+        let repaired = servers.repair(&layout, &RepairOptions::new(), |_| {}).expect("enough are");
+        assert_eq!(repaired.parts.iter().collect::<Vec<_>>(), victims);
+        let layout = repaired.layout;
+        assert_eq!(missing(&layout), [0; 0]);
+        let scrubbed = servers.scrub(&layout, |_| {}).expect("a layout");
+        assert!(scrubbed.bad.is_empty() && scrubbed.torn == 0, "{policy}: {scrubbed:?}");
+        assert!(get(&servers, &layout).expect("all are there") == bytes, "{policy}");
+    }
+}
+
+/// A server that is killed and started again within the time that it may be away has its part.
+#[test]
+fn a_put_waits_for_a_server_that_is_started_again() {
+    for policy in ["ring:3", "tree:3", "flat:3", "rs:2+1", "rs:2+1,triec", "rs:3+0"] {
+        println!("{policy}");
+        let mut fleet = Fleet::new(3);
+        let places = fleet.places.clone();
+        let (servers, _) = servers(LONG.into());
+        let bytes = pattern(2 << 20, 4);
+        let mut at = (1..=3).map(|part| part << 19).collect::<Vec<u64>>();
+        let stored = servers.put(&places, &options(policy), &mut &bytes[..], |done| {
+            if at.first().is_some_and(|at| done >= *at) {
+                at.remove(0);
+                let number = at.len();
+                fleet.kill(number);
+                fleet.start(number);
+            }
+        });
+        let layout = stored.expect("all are there again");
+        assert_eq!(missing(&layout), [0; 0], "{policy}");
+        let scrubbed = servers.scrub(&layout, |_| {}).expect("a layout");
+        assert!(scrubbed.bad.is_empty() && scrubbed.torn == 0, "{policy}: {scrubbed:?}");
+        assert!(get(&servers, &layout).expect("all are there") == bytes, "{policy}");
+    }
+}
+
+/// Servers that pass nothing on have their parts sent by the client, which says so.
+#[test]
+fn servers_that_pass_nothing_on_get_their_parts_from_the_client() {
+    let folders = tempfile::tempdir().expect("room for folders");
+    let start = |number: usize| {
+        let folder = folders.path().join(number.to_string());
+        Running::start(&DaemonConfig { peers: AllowedPeers::default(), ..config(&folder) })
+    };
+    let running: Vec<Running> = (0..3).map(start).collect();
+    let places: Vec<SocketAddr> = running.iter().map(|server| server.addr).collect();
+    for policy in ["ring:3", "tree:3", "rs:2+1,triec", "ring:3,ack:2"] {
+        let (servers, told) = servers(LONG.into());
+        let bytes = pattern(300_000, 5);
+        let stored = servers.put(&places, &options(policy), &mut &bytes[..], |_| {});
+        let layout = stored.expect("all are there");
+        assert_eq!(missing(&layout), [0; 0], "{policy}");
+        let told = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let is_it =
+            |notice: &Notice| matches!(notice, Notice::Direct { why } if why.contains("--peers"));
+        assert!(told.iter().any(is_it), "{policy}: {told:?}");
+        let scrubbed = servers.scrub(&layout, |_| {}).expect("a layout");
+        assert!(scrubbed.bad.is_empty() && scrubbed.torn == 0, "{policy}: {scrubbed:?}");
+        assert!(get(&servers, &layout).expect("all are there") == bytes, "{policy}");
+    }
+}
+
+/// Nine servers are killed and started again at random, in one put never more of them than the
+/// policy bears. `TOWPATH_PUTS` says how many files are stored, `TOWPATH_SEED` draws others.
+#[test]
+fn no_put_fails_while_as_many_servers_live_as_the_policy_needs() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let (seed, puts) = (number("TOWPATH_SEED").unwrap_or(21), number("TOWPATH_PUTS").unwrap_or(8));
+    println!("seed {seed}, {puts} files");
+    let mut prng = Prng::new(seed);
+    let mut fleet = Fleet::new(9);
+    let mut files: Vec<(Layout, Vec<u8>)> = Vec::new();
+    let (mut kills, mut degraded) = (0, 0);
+    for round in 0..puts {
+        let (policy, parts, bears) = [("rs:6+3", 9, 3), ("ring:3", 3, 2)][prng.below(2) as usize];
+        let first = prng.below(10 - parts) as usize;
+        let used = first..first + parts as usize;
+        for dead in used.clone().filter(|number| !fleet.is_alive(*number)).collect::<Vec<_>>() {
+            let left = used.clone().filter(|number| !fleet.is_alive(*number)).count();
+            if left > bears || prng.below(2) == 0 {
+                fleet.start(dead);
+            }
+        }
+        let mut victims: BTreeSet<usize> =
+            used.clone().filter(|number| !fleet.is_alive(*number)).collect();
+        let bytes = pattern(1 + prng.below(2 << 20) as usize, round);
+        let (servers, _) = servers(Duration::from_secs(1));
+        let (places, mut next) = (fleet.places[used].to_vec(), prng.below(bytes.len() as u64));
+        let stored = servers.put(&places, &options(policy), &mut &bytes[..], |done| {
+            while done >= next {
+                next += 1 + prng.below(bytes.len() as u64 / 2 + 1);
+                let number = first + prng.below(parts) as usize;
+                let may_die = victims.len() < bears || victims.contains(&number);
+                if !fleet.is_alive(number) {
+                    fleet.start(number);
+                } else if may_die {
+                    kills += 1;
+                    victims.insert(number);
+                    fleet.kill(number);
+                }
+            }
+        });
+        let layout = stored.unwrap_or_else(|error| panic!("round {round}, {policy}: {error}"));
+        let missing = missing(&layout);
+        assert!(missing.iter().all(|part| victims.contains(&(first + part))), "{missing:?}");
+        degraded += usize::from(!missing.is_empty());
+        let read = get(&servers, &layout).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert!(read == bytes, "round {round}");
+        files.push((layout, bytes));
+    }
+    println!("{kills} kills, {degraded} of {puts} files were stored without all parts");
+    for dead in (0..9).filter(|number| !fleet.is_alive(*number)).collect::<Vec<_>>() {
+        fleet.start(dead);
+    }
+    let (servers, _) = servers(LONG.into());
+    for (layout, bytes) in files {
+        let repaired = servers.repair(&layout, &RepairOptions::new(), |_| {}).expect("enough are");
+        assert_eq!(missing(&repaired.layout), [0; 0]);
+        assert!(get(&servers, &repaired.layout).expect("all are there") == bytes);
+    }
+}
