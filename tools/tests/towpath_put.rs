@@ -20,7 +20,8 @@ fn a_server_that_goes_away_mid_write_is_noticed() {
     // Sparse, so that it is endless for the network and nothing for the disk here.
     let endless = fs::File::create(bench.path("endless")).expect("made");
     endless.set_len(1 << 40).expect("sparse");
-    let mut put = bench.run(&["put", "endless", &server.addr, "--timeout-ms", "60000"]);
+    let mut put =
+        bench.run(&["put", "endless", &server.addr, "--timeout-ms", "60000", "--patience", "1"]);
     let put = put.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
     // Once info tells of writes, the put is in the middle of it.
     let written = || json(&mut towpath(["info", "--json", &server.addr]))["write_bytes"].as_u64();
@@ -178,7 +179,12 @@ fn stdin_is_stored_to_its_end_also_when_it_is_slow_or_empty() {
 #[test]
 fn a_server_that_is_full_is_told_from_one_that_is_not_there() {
     let mut bench = Bench::new();
-    let config = DaemonConfig { data_dir: bench.store(), workers: 1, ..DaemonConfig::default() };
+    let config = DaemonConfig {
+        data_dir: bench.store(),
+        workers: 1,
+        links_max: 4,
+        ..DaemonConfig::default()
+    };
     let daemon = Daemon::with(config);
     bench.server = daemon.addr.to_string();
     // As many clients as the test's server takes.

@@ -242,6 +242,14 @@ fn parts_that_do_not_belong_together_are_no_work_for_a_repair() {
     }
     let mut mixed = fleet.layout("one.layout");
     mixed["nodes"][1] = fleet.layout("other.layout")["nodes"][1].clone();
+    let mixed_up = mixed.to_string();
+    fleet.bench.file("mixed.layout", mixed_up.as_bytes());
+    // Nobody takes that for what it was.
+    let output = fleet.bench.run(&["get", "mixed.layout", "copy"]).output().expect("it runs");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    let (_, checksum) = said.split_once("its fields have ").expect("the right one");
+    mixed["checksum"] = checksum[..8].into();
     fleet.bench.file("mixed.layout", mixed.to_string().as_bytes());
     let chunks = fleet.chunks();
     for args in [&["scrub", "mixed.layout"][..], &["repair", "--scrub", "mixed.layout"]] {
@@ -249,4 +257,113 @@ fn parts_that_do_not_belong_together_are_no_work_for_a_repair() {
     }
     assert_eq!(fleet.layout("mixed.layout"), mixed);
     assert_eq!(fleet.chunks(), chunks);
+}
+
+/// The settings of a server that is started again.
+fn back(data_dir: std::path::PathBuf, listen: std::net::SocketAddr) -> DaemonConfig {
+    DaemonConfig { data_dir, listen, capacity_bytes: 64 << 20, ..Default::default() }
+}
+
+#[test]
+fn a_put_without_a_server_says_so_and_what_mends_it_and_that_mends_it() {
+    for policy in ["ring:3", "rs:2+1", "rs:2+1,triec"] {
+        let mut fleet = Fleet::new(3);
+        let bytes = pattern(500_000, 7);
+        fleet.bench.file("film", &bytes);
+        let gone = fleet.daemons.remove(1);
+        let (addr, data_dir) = (gone.addr, fleet.bench.path("1"));
+        gone.stop();
+        let output = fleet.put(policy, &["film"]).output().expect("it runs");
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert_eq!(output.stdout, b"film.layout\n");
+        for words in ["without part 1", &addr.to_string(), "`towpath repair film.layout`"] {
+            assert!(said.contains(words), "{policy}: {words:?} is not in {said:?}");
+        }
+        let run = |args: &[&str]| fleet.bench.run(args);
+        let text = fails(&mut run(&["stat", "film.layout"]), 10, &["Part 1 is missing", "repair"]);
+        assert!(text.contains("2 of 3 parts intact"), "{text}");
+        fails(&mut run(&["scrub", "film.layout"]), 1, &["--replacements"]);
+        succeeds(&mut run(&["get", "film.layout", "copy"]));
+        assert!(fleet.bench.read("copy") == bytes);
+        let all = fleet.put(policy, &["film", "--layout", "all", "--least", "3"]).output();
+        assert_ne!(all.expect("it runs").status.code(), Some(0), "all are wanted");
+        assert!(!fleet.bench.path("all").exists());
+        let _back = Daemon::on(back(data_dir, addr));
+        let repaired = succeeds(&mut run(&["repair", "film.layout"]));
+        assert!(repaired.starts_with("Rebuilt part 1. "), "{repaired}");
+        let text = succeeds(&mut run(&["stat", "film.layout"]));
+        assert!(text.contains("3 of 3 parts intact"), "{text}");
+        let text = succeeds(&mut run(&["scrub", "film.layout"]));
+        assert!(text.contains("No parts missing or damaged."), "{text}");
+        let text = succeeds(&mut run(&["repair", "film.layout"]));
+        assert!(text.starts_with("Nothing to repair"), "{text}");
+    }
+}
+
+#[test]
+fn damage_beyond_what_the_policy_bears_is_told_as_lost() {
+    let fleet = Fleet::new(3);
+    let bytes = pattern(500_000, 8);
+    fleet.bench.file("film", &bytes);
+    succeeds(&mut fleet.put("rs:2+1", &["film"]));
+    // Slices at one place of both data parts, in the second stripe.
+    fleet.damage(0, &bytes[131_072..][..4_096]);
+    fleet.damage(1, &bytes[131_072 + 65_536..][..4_096]);
+    for args in [
+        &["scrub", "film.layout"][..],
+        &["scrub", "--read", "film.layout"],
+        &["repair", "film.layout"],
+        &["repair", "--scrub", "film.layout"],
+    ] {
+        fails(&mut fleet.bench.run(args), 1, &["1 stripe is lost, at byte 131072 of the file"]);
+    }
+}
+
+#[test]
+fn what_a_repair_could_not_delete_is_deleted_by_the_next_command() {
+    let mut fleet = Fleet::new(4);
+    let bytes = pattern(300_000, 9);
+    fleet.bench.file("film", &bytes);
+    succeeds(&mut fleet.put("flat:3", &["film"]));
+    let spare = fleet.daemons[3].addr.to_string();
+    let gone = fleet.daemons.remove(1);
+    let (addr, data_dir) = (gone.addr, fleet.bench.path("1"));
+    gone.stop();
+    let run = |args: &[&str]| fleet.bench.run(args);
+    let repaired = succeeds(&mut run(&["repair", "film.layout", "--replacements", &spare]));
+    assert!(repaired.contains("not removed yet"), "{repaired}");
+    assert_eq!(fleet.layout("film.layout")["left"][0]["server"], addr.to_string());
+    succeeds(&mut run(&["scrub", "film.layout"]));
+    assert_eq!(fleet.layout("film.layout")["left"][0]["server"], addr.to_string(), "still gone");
+    let back = Daemon::on(back(data_dir, addr));
+    let chunks = || towpath_common::json(&mut run(&["info", "--json", &addr.to_string()]));
+    assert_eq!(chunks()["chunks"], 1);
+    succeeds(&mut run(&["scrub", "film.layout"]));
+    assert_eq!(chunks()["chunks"], 0);
+    assert!(fleet.layout("film.layout").get("left").is_none());
+    // Records of the repair are shown where somebody wants to see them.
+    let first = fleet.daemons[0].addr.to_string();
+    let output = run(&["ls", &first]).output().expect("it runs");
+    let (text, said) = (String::from_utf8_lossy(&output.stdout).into_owned(), stderr(&output));
+    assert_eq!(text.lines().count(), 2, "the head and the part: {text}");
+    assert!(said.contains("1 records") && said.contains("--all"), "{said}");
+    let text = succeeds(&mut run(&["ls", "--all", &first]));
+    assert!(text.contains("record of changes") && text.lines().count() == 3, "{text}");
+    let listed = towpath_common::json(&mut run(&["ls", "--json", &first]));
+    let records = listed["chunks"].as_array().expect("a list").iter();
+    assert_eq!(records.filter(|chunk| chunk["record"] == true).count(), 1, "{listed}");
+    drop(back);
+}
+
+#[test]
+fn a_pipe_is_refused_with_the_way_to_store_it() {
+    let fleet = Fleet::new(1);
+    let fifo = fleet.bench.path("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
+    assert!(made.success());
+    let words = ["not a regular file", "towpath put - <"];
+    let server = fleet.servers.clone();
+    fails(&mut fleet.bench.run(&["put", "fifo", "--server", &server]), 7, &words);
+    fails(&mut fleet.put("flat:1", &["fifo"]), 7, &words);
 }

@@ -8,6 +8,7 @@ use towpath_fastpath::{ChunkId, HedgeAfter};
 use super::bench::BenchArgs;
 use super::bytes::parse_size;
 use super::cap::CapArgs;
+use super::chunk::LsArgs;
 use super::qos::QosArgs;
 use super::sim::SimArgs;
 use super::spread::{RepairArgs, ScrubArgs, SpreadArgs};
@@ -36,6 +37,7 @@ Exit codes:
   7    a local file cannot be read or written
   8    this program got no sockets, memory or processes; sim: a run broke a promise
   9    sim, bench: a target was missed; the figures are printed all the same
+  10   stat of a layout: parts of the file are missing, and it can be read without them
   130  interrupted (Ctrl-C, SIGTERM, SIGHUP)";
 
 /// Seed of the losses of a trial unless told otherwise.
@@ -75,7 +77,7 @@ pub(crate) enum Command {
     /// Fetch a chunk into a file or to stdout
     Get(GetArgs),
     /// List the chunks of a server
-    Ls(ServerArgs),
+    Ls(LsArgs),
     /// Show one chunk
     Stat(ChunkArgs),
     /// Remove a chunk
@@ -249,6 +251,10 @@ pub(crate) struct LinkArgs {
     /// [default: $TOWPATH_CAPABILITY, or none]
     #[arg(long, value_name = "FILE")]
     pub(super) capability: Option<PathBuf>,
+    /// How long the server may be out of reach before the command gives up, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 300,
+          value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub(super) patience: u64,
     /// How long to wait for one answer, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
@@ -414,6 +420,9 @@ pub(crate) struct DemoServerArgs {
     pub(super) preallocate: bool,
     #[arg(long)]
     pub(super) temporary: bool,
+    /// On which port of loopback; 0 is any
+    #[arg(long, default_value_t = 0)]
+    pub(super) port: u16,
     #[arg(long)]
     pub(super) ipv6: bool,
     #[command(flatten)]

@@ -77,6 +77,15 @@ pub(crate) enum CliError {
         #[source]
         source: io::Error,
     },
+    /// A pipe, a device or a directory, where a file is to be stored.
+    #[error(
+        "{0} is not a regular file: `towpath put - < {0}` stores what comes out of a pipe",
+        path.display()
+    )]
+    NotRegular {
+        /// Its path.
+        path: PathBuf,
+    },
     /// The output is there.
     #[error("{} exists: choose another name, or replace it with --force", path.display())]
     FileExists {
@@ -186,10 +195,33 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Spread(#[from] SpreadFailed),
     /// A file on several servers has damage.
-    #[error("missing or damaged parts: {parts}: `towpath repair --scrub` makes them whole")]
+    #[error("{advice}")]
     BadParts {
-        /// Parts.
-        parts: usize,
+        /// Which, and what mends them.
+        advice: String,
+    },
+    /// A file on several servers can be read, and does not bear as much as its policy says.
+    #[error("the file can be read without them, but {advice}")]
+    Degraded {
+        /// Which parts are missing, and what makes them.
+        advice: String,
+    },
+    /// A file on several servers has places that nothing makes anew.
+    #[error(
+        "{} lost, {}at byte {at} of the file: too many of the parts are missing or damaged there. \
+         No repair mends that: store the file anew from another copy, or start servers that are \
+         away",
+        match stripes {
+            1 => String::from("1 stripe is"),
+            _ => format!("{stripes} stripes are"),
+        },
+        if *stripes == 1 { "" } else { "the first " }
+    )]
+    Lost {
+        /// Stripes.
+        stripes: u64,
+        /// Where the first begins.
+        at: u64,
     },
     /// A file on several servers has parts that do not belong together.
     #[error(
@@ -247,6 +279,14 @@ impl CliError {
         Self::File { verb, path: path.into(), source }
     }
 
+    /// Of a file that is to be stored.
+    pub(super) fn input(path: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::InvalidInput => Self::NotRegular { path: path.into() },
+            _ => Self::file(FileVerb::Read, path, source),
+        }
+    }
+
     /// The exit code; `towpath --help` lists them.
     #[must_use]
     pub(crate) fn exit_code(&self) -> u8 {
@@ -256,6 +296,7 @@ impl CliError {
             Self::Demo(error) => of_demo(error),
             Self::File { .. }
             | Self::FileExists { .. }
+            | Self::NotRegular { .. }
             | Self::Grant { .. }
             | Self::Layout { .. }
             | Self::Keys { .. }
@@ -263,7 +304,8 @@ impl CliError {
             Self::Interrupted(_) => EXIT_INTERRUPTED,
             Self::Session(error) => of_session(error),
             Self::Spread(SpreadFailed(error)) => of_spread(error),
-            Self::BadParts { .. } | Self::Torn { .. } => 1,
+            Self::BadParts { .. } | Self::Torn { .. } | Self::Lost { .. } => 1,
+            Self::Degraded { .. } => 10,
             Self::PartsLeft { .. } => 5,
             Self::ScrubShared { .. } | Self::NoReservations | Self::WouldBeRefused { .. } => 5,
             Self::Missed { .. } => 9,

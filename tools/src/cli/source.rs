@@ -14,6 +14,18 @@ const UNIT_BYTES: usize = 4096;
 /// that making input does not become the bottleneck of what is measured.
 const POOL_UNITS: usize = 128;
 
+/// Opens a regular file to read it.
+///
+/// # Errors
+/// What the system says; `InvalidInput` for a directory, a device or a pipe: nobody knows its
+/// length, and to open a pipe is to wait for whoever writes to it.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    File::open(path)
+}
+
 /// Bytes that can be had at any offset, any number of times.
 #[derive(Debug)]
 pub(crate) enum Source {
@@ -50,15 +62,11 @@ impl Source {
     /// The bytes of a file.
     ///
     /// # Errors
-    /// What the system says; `InvalidInput` for a directory or a device, whose length is not
-    /// known.
+    /// What [`open_regular`] says.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        Ok(Self::File { file, path: path.into(), byte_len: metadata.len() })
+        let file = open_regular(path)?;
+        let byte_len = file.metadata()?.len();
+        Ok(Self::File { file, path: path.into(), byte_len })
     }
 
     /// Its path, when it is a file.

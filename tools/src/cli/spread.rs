@@ -8,6 +8,7 @@ mod at;
 mod file;
 mod repair;
 mod wanted;
+mod words;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,15 +21,16 @@ use clap::Args as ClapArgs;
 use serde::Serialize;
 use towpath_fastpath::ClientConfig;
 use towpath_fastpath::cap::Grant;
-use towpath_spread::{Layout, NodeState, PutOptions, Servers};
+use towpath_spread::{Layout, NodeState, PutOptions, Scrubbed, Servers};
 use towpath_transport::Nanos;
 
 use super::args::{LinkArgs, PutArgs, ServerArgs};
-use super::bytes::{gbps, show_size};
+use super::bytes::{gbps, show_count, show_size};
 use super::chunk::{Output, capability};
 use super::error::{CliError, FileVerb, SpreadFailed};
 use super::progress::Progress;
 use super::session::Server;
+use super::source::open_regular;
 use super::{print_json, print_text};
 pub(crate) use at::put_at;
 use file::LayoutFile;
@@ -68,7 +70,7 @@ impl Opened {
         let (servers, signer) = servers(link)?;
         let read = |e| CliError::file(FileVerb::Read, path, e);
         let mut text = String::new();
-        let file = fs::File::open(path).map_err(read)?;
+        let file = open_regular(path).map_err(read)?;
         file.take(LAYOUT_BYTES_MAX + 1).read_to_string(&mut text).map_err(read)?;
         let layout = Layout::parse(&text, signer.as_ref());
         let layout = layout.map_err(|error| CliError::Layout { path: path.into(), error })?;
@@ -97,7 +99,8 @@ fn servers(link: &LinkArgs) -> Result<(Servers, Option<Grant>), CliError> {
     if let Some(grant) = signer {
         config = config.capability(grant);
     }
-    Ok((Servers::new(config), signer))
+    let servers = Servers::new(config).on_notice(|notice| eprintln!("towpath: {notice}"));
+    Ok((servers, signer))
 }
 
 fn addresses(names: &[String]) -> Result<Vec<SocketAddr>, CliError> {
@@ -121,8 +124,11 @@ struct Moved {
     bytes: u64,
     seconds: f64,
     gbps: f64,
-    /// Parts that are not whole, or were read around.
+    /// Parts that are not whole, or whose servers do not answer.
     without: Vec<usize>,
+    /// Parts that were late, so that others were read in their place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    late: Vec<usize>,
     /// Stripes that were made of others.
     decoded: u64,
     /// Why the policy is this one, where it was chosen.
@@ -145,6 +151,7 @@ impl Moved {
             seconds,
             gbps: gbps(bytes, seconds),
             without,
+            late: Vec::new(),
             decoded,
             chosen: None,
         }
@@ -204,7 +211,7 @@ fn input(file: &Path, has_layout: bool) -> Result<(u64, Box<dyn Read>), CliError
         }
         Some("-") => Ok((0, Box::new(io::stdin().lock()))),
         _ => {
-            let opened = fs::File::open(file).map_err(read)?;
+            let opened = open_regular(file).map_err(|e| CliError::input(file, e))?;
             Ok((opened.metadata().map_err(read)?.len(), Box::new(opened)))
         }
     }
@@ -218,16 +225,23 @@ fn show_put(
 ) -> Result<(), CliError> {
     let missing = (0..).zip(&layout.nodes).filter(|(_, node)| node.version.is_none());
     let without: Vec<usize> = missing.map(|(part, _)| part).collect();
+    if !without.is_empty() {
+        let path = place.display();
+        let servers = without.iter().map(|part| layout.nodes[*part].server.to_string());
+        let servers = servers.collect::<Vec<_>>().join(", ");
+        eprintln!(
+            "towpath: stored without {} ({servers}): `towpath repair {path}` makes what is missing \
+             when its server is back, and `towpath repair {path} --replacements SERVERS` makes it \
+             on others",
+            words::parts(&without)
+        );
+    }
     if args.link.json {
         let moved = Moved::of(place, layout, seconds, (without, 0));
         return print_json(&Moved { chosen, ..moved });
     }
     let mut text = format!("{}\n", place.display());
     text.extend(chosen.map(|chosen| chosen.text(layout.policy)));
-    if !without.is_empty() {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "parts {without:?} are not whole: `towpath repair` makes them");
-    }
     print_text(&text)
 }
 
@@ -274,12 +288,24 @@ pub(crate) fn get(path: &Path, file: &Path, force: bool, link: &LinkArgs) -> Res
         return Ok(());
     }
     let without: Vec<usize> = got.without.iter().collect();
+    let late: Vec<usize> = got.late.iter().collect();
     if link.json {
-        return print_json(&Moved::of(path, &layout, seconds, (without, got.decoded)));
+        let moved = Moved::of(path, &layout, seconds, (without, got.decoded));
+        return print_json(&Moved { late, ..moved });
     }
     let mut text = format!("{} in {seconds:.2} s\n", show_size(got.bytes));
     if !without.is_empty() {
-        let _ = writeln!(text, "without parts {without:?}: {} stripes were decoded", got.decoded);
+        let _ = writeln!(
+            text,
+            "All bytes are right, though {} could not be read: `towpath stat {}` says what is \
+             wrong.",
+            words::parts(&without),
+            path.display()
+        );
+    }
+    if got.decoded > 0 && !late.is_empty() {
+        let late = words::parts(&late);
+        let _ = writeln!(text, "Other parts were read where {late} came late.");
     }
     print_text(&text)
 }
@@ -292,7 +318,7 @@ struct Part {
     state: String,
 }
 
-fn words(state: NodeState) -> String {
+fn state_words(state: NodeState) -> String {
     match state {
         NodeState::Whole => "whole".into(),
         NodeState::Missing => "missing".into(),
@@ -307,37 +333,46 @@ fn words(state: NodeState) -> String {
 pub(crate) fn stat(path: &Path, link: &LinkArgs) -> Result<(), CliError> {
     let Opened { layout, servers, .. } = Opened::new(path, link)?;
     let states = servers.stat(&layout).map_err(SpreadFailed::from)?;
-    let parts = layout.nodes.iter().zip(states).enumerate().map(|(part, (node, state))| Part {
+    let parts = layout.nodes.iter().zip(&states).enumerate().map(|(part, (node, state))| Part {
         part,
         server: node.server.to_string(),
         chunk: node.chunk.to_string(),
-        state: words(state),
+        state: state_words(*state),
     });
     let parts: Vec<Part> = parts.collect();
     let whole = parts.iter().filter(|part| part.state == "whole").count();
+    let enough = layout.policy.enough();
     if link.json {
-        return print_json(&serde_json::json!({
+        print_json(&serde_json::json!({
             "bytes": layout.bytes,
             "policy": layout.policy.to_string(),
             "unit_bytes": layout.unit_bytes,
             "generation": layout.generation,
             "whole": whole,
-            "enough": layout.policy.enough(),
+            "enough": enough,
             "parts": parts,
-        }));
+        }))?;
+    } else {
+        let mut text = format!(
+            "bytes   {} ({})\npolicy  {}: {whole} of {} parts intact ({enough} needed to read)\n",
+            layout.bytes,
+            show_size(layout.bytes),
+            layout.policy,
+            parts.len(),
+        );
+        for Part { part, server, chunk, state } in &parts {
+            let _ = writeln!(text, "{part:>4}  {server:<24} {chunk}  {state}");
+        }
+        print_text(&text)?;
     }
-    let mut text = format!(
-        "bytes   {} ({})\npolicy  {}: {whole} of {} parts are whole, {} are enough\n",
-        layout.bytes,
-        show_size(layout.bytes),
-        layout.policy,
-        parts.len(),
-        layout.policy.enough()
-    );
-    for Part { part, server, chunk, state } in &parts {
-        let _ = writeln!(text, "{part:>4}  {server:<24} {chunk}  {state}");
+    let bad = states.iter().enumerate().filter(|(_, state)| **state != NodeState::Whole);
+    let bad: Vec<usize> = bad.map(|(part, _)| part).collect();
+    let advice = || words::advice(path, &layout, &bad, &states);
+    match whole {
+        _ if bad.is_empty() => Ok(()),
+        whole if whole >= enough => Err(CliError::Degraded { advice: advice() }),
+        _ => Err(CliError::BadParts { advice: advice() }),
     }
-    print_text(&text)
 }
 
 /// Removes a file and its layout.
@@ -360,7 +395,8 @@ pub(crate) fn scrub(args: &ScrubArgs) -> Result<(), CliError> {
     let Some(path) = args.server.layout() else {
         return Err(CliError::Put("--read is for a layout: a server reads every slice anyway"));
     };
-    let Opened { layout, servers, .. } = Opened::new(path, link)?;
+    let Opened { mut layout, servers, signer } = Opened::new(path, link)?;
+    sweep(path, &mut layout, &servers, signer.as_ref());
     let mut progress = Progress::bytes("scrub", layout.bytes);
     let found = match *read {
         true => servers.scrub_by_reading(&layout, |done| progress.at(done)),
@@ -372,21 +408,62 @@ pub(crate) fn scrub(args: &ScrubArgs) -> Result<(), CliError> {
     if link.json {
         print_json(&serde_json::json!({
             "stripes": found.stripes, "uncompared_stripes": found.uncompared, "bad_parts": bad,
-            "torn_stripes": found.torn, "bytes_read": found.bytes_read,
+            "torn_stripes": found.torn, "lost_stripes": found.lost, "bytes_read": found.bytes_read,
         }))?;
     } else {
-        print_text(&format!(
-            "{} stripes compared, {} of them do not belong together; {} stripes have nothing to \
-             compare with; parts that are damaged, missing or wrong: {bad:?}; {} came for it\n",
-            found.stripes,
-            found.torn,
-            found.uncompared,
-            show_size(found.bytes_read)
-        ))?;
+        print_text(&scrub_text(&found))?;
+    }
+    if let Some(at) = found.lost_at {
+        return Err(CliError::Lost { stripes: found.lost, at });
     }
     match (bad.len(), found.torn) {
         (0, 0) => Ok(()),
-        (parts, 0) => Err(CliError::BadParts { parts }),
+        (_, 0) => {
+            let states = servers.stat(&layout).map_err(SpreadFailed::from)?;
+            Err(CliError::BadParts { advice: words::advice(path, &layout, &bad, &states) })
+        }
         (parts, stripes) => Err(CliError::Torn { stripes, parts }),
+    }
+}
+
+fn scrub_text(found: &Scrubbed) -> String {
+    let Scrubbed { stripes, uncompared, torn, lost, bytes_read, .. } = found;
+    let mut text = match torn {
+        0 => format!("All {} stripes that could be compared match.", show_count(*stripes)),
+        torn => format!("{} of {} stripes do not match.", show_count(*torn), show_count(*stripes)),
+    };
+    // Writing to a string does not fail.
+    if *uncompared > 0 {
+        let _ = write!(text, " {} have no spare part to compare.", show_count(*uncompared));
+    }
+    if *lost > 0 {
+        let _ = write!(text, " {} cannot be read.", show_count(*lost));
+    }
+    let bad: Vec<usize> = found.bad.iter().collect();
+    let _ = match &bad[..] {
+        [] => write!(text, " No parts missing or damaged."),
+        [_] => write!(text, " {} is missing or damaged.", words::parts_first(&bad)),
+        _ => write!(text, " {} are missing or damaged.", words::parts_first(&bad)),
+    };
+    let _ = writeln!(text, " {} transferred.", show_size(*bytes_read));
+    text
+}
+
+/// Deletes chunks that earlier repairs replaced and could not delete, and keeps a layout without
+/// them.
+fn sweep(path: &Path, layout: &mut Layout, servers: &Servers, signer: Option<&Grant>) {
+    if layout.left.is_empty() {
+        return;
+    }
+    let left = servers.discard(&layout.left);
+    if left.len() == layout.left.len() {
+        return;
+    }
+    layout.left = left;
+    let kept = LayoutFile::instead_of(path)
+        .and_then(|kept| kept.keep(&layout.to_text(signer)).map_err(|unkept| *unkept.error));
+    if let Err(error) = kept {
+        // They are deleted all the same, and deleted once more the next time.
+        eprintln!("towpath: {}", error.chain());
     }
 }

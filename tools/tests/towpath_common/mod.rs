@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Served, StopFlag};
+use towpath_chunkserver::service::AllowedPeers;
 
 /// The program, to be given arguments.
 pub fn towpath<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
@@ -100,15 +101,20 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(dir: &Path) -> Self {
-        Self::with(DaemonConfig { data_dir: dir.into(), ..DaemonConfig::default() })
+        Self::with(DaemonConfig { data_dir: dir.into(), links_max: 4, ..DaemonConfig::default() })
     }
 
     pub fn with(config: DaemonConfig) -> Self {
+        Self::on(DaemonConfig { listen: ([127, 0, 0, 1], 0).into(), ..config })
+    }
+
+    /// At the address that the settings name.
+    pub fn on(config: DaemonConfig) -> Self {
         let config = DaemonConfig {
-            listen: ([127, 0, 0, 1], 0).into(),
             log_bytes: 4 << 20,
             capacity_bytes: config.capacity_bytes.min(1 << 30),
-            links_max: 4,
+            links_max: config.links_max.min(16),
+            peers: AllowedPeers::any(),
             ..config
         };
         let stop = StopFlag::new();
@@ -149,9 +155,15 @@ pub struct Process {
 
 impl Process {
     pub fn start(dir: &Path) -> Self {
+        Self::start_on(dir, 0)
+    }
+
+    /// On a port of loopback.
+    pub fn start_on(dir: &Path, port: u16) -> Self {
         let args = ["demo-server", "--loss=0", "--seed=1", "--mtu=4096", "--dir"];
         let mut child = towpath(args)
             .arg(dir)
+            .arg(format!("--port={port}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -47,7 +47,8 @@ impl From<DamagedSlice> for DamagedReport {
 /// Has the server check every slice once.
 pub(crate) fn scrub(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliError> {
     let mut session = open(args, None, interrupt)?;
-    let before = session.info()?;
+    let mut before = session.info()?;
+    let mut links = session.links_again();
     let mut progress = Progress::bytes("scrub", before.live_bytes);
     let mut total = ScrubTotal::default();
     // The server goes round and round: what was left of an earlier round comes first, then one
@@ -55,6 +56,12 @@ pub(crate) fn scrub(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliE
     let mut rounds = 0;
     while rounds < 2 {
         let step = session.scrub_step(0)?;
+        if links != session.links_again() {
+            // A server that was started again begins anew as well.
+            (links, rounds, total) = (session.links_again(), 0, ScrubTotal::default());
+            before = session.info()?;
+            continue;
+        }
         if rounds == 0 && step.pass_done {
             rounds = 1;
             total = ScrubTotal::default();

@@ -39,7 +39,7 @@ impl Input {
             return Ok(Self::Stdin(Blocks::default()));
         }
         let source = Source::open(path);
-        let source = source.map_err(|source| CliError::file(FileVerb::Read, path, source))?;
+        let source = source.map_err(|source| CliError::input(path, source))?;
         Ok(Self::File { source, path: path.into() })
     }
 

@@ -110,7 +110,11 @@ impl HealthReport {
                 show_count(link.chunks_sent),
                 show_count(link.chunks_retransmitted),
                 show_count(link.timeouts),
-                format!("{}/{}", link.paths_good, link.paths),
+                // A link that was made a moment ago was not looked at yet.
+                match link.paths {
+                    0 => String::from("-"),
+                    paths => format!("{}/{paths}", link.paths_good),
+                },
                 show_count(link.slow),
             ]
         };

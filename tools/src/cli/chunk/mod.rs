@@ -33,7 +33,7 @@ use crate::faults::swallow_after;
 pub(crate) use get::get;
 pub(crate) use health::{info, scrub};
 pub(crate) use links::health;
-pub(crate) use list::{ls, rm, stat};
+pub(crate) use list::{LsArgs, ls, rm, stat};
 pub(super) use output::Output;
 pub(crate) use put::put;
 
@@ -90,14 +90,9 @@ fn open_with_room(
     let config = config.class(link.class).paths(usize::from(link.paths));
     let pace = WallClock::new(interrupt.clone());
     let timeout = Nanos::from_millis(link.timeout_ms);
-    let mut session = Session::connect(device, config, pace, server, timeout)?;
-    if let Some(grant) = capability(link)? {
-        session = session.show(grant);
-    }
-    if let Some(tenant) = &link.tenant {
-        session.join(tenant)?;
-    }
-    Ok(session)
+    let session = Session::connect(device, config, pace, server, timeout)?;
+    let patience = Nanos::from_secs(link.patience);
+    Ok(session.begin(server, patience, capability(link)?, link.tenant.as_deref())?)
 }
 
 /// The capability that is shown, where one is.

@@ -41,11 +41,12 @@ pub(crate) fn put(args: &PutArgs, interrupt: &Interrupt) -> Result<(), CliError>
     if let [file] = &files[..] {
         let stored = run.store(&mut Input::open(file)?, args.chunk)?;
         run.session.close()?;
-        if !args.link.json {
-            return print_text(&format!("{}\n", stored.chunk));
-        }
         let measured = (stored.bytes, stored.seconds);
-        return print_json(&TransferReport::of(&run.session, stored.id, measured, None));
+        let printed = match args.link.json {
+            false => print_text(&format!("{}\n", stored.chunk)),
+            true => print_json(&TransferReport::of(&run.session, stored.id, measured, None)),
+        };
+        return printed.inspect_err(|_| stored.tell_on_stderr());
     }
     let inputs = files.iter().map(|file| Input::open(file));
     run.store_all(inputs, args.link.json)
@@ -93,6 +94,21 @@ struct Stored {
     id: ChunkId,
 }
 
+impl Stored {
+    /// Where stdout takes no name: nobody finds the chunk without it.
+    fn tell_on_stderr(&self) {
+        eprintln!("towpath: {} is stored as chunk {}", shown(&self.file), self.chunk);
+    }
+}
+
+/// A name on one line of text, whatever is in it.
+fn shown(name: &str) -> String {
+    match name.contains(char::is_control) {
+        true => name.escape_debug().to_string(),
+        false => name.to_owned(),
+    }
+}
+
 /// The JSON object of several files.
 #[derive(Debug, Serialize)]
 struct PutReport {
@@ -135,15 +151,20 @@ impl Told {
     /// Those that were stored though one before them was not.
     fn rest(&mut self) -> Result<(), CliError> {
         let rest = std::mem::take(&mut self.early);
-        rest.into_values().try_for_each(|file| self.tell(file))
+        // Each of them, also where stdout takes none.
+        rest.into_values().map(|file| self.tell(file)).fold(Ok(()), Result::and)
     }
 
     fn tell(&mut self, file: Stored) -> Result<(), CliError> {
-        if !self.as_json {
-            print_text(&format!("{}  {}\n", file.chunk, file.file))?;
+        let told = match self.as_json {
+            true => Ok(()),
+            false => print_text(&format!("{}  {}\n", file.chunk, shown(&file.file))),
+        };
+        if told.is_err() {
+            file.tell_on_stderr();
         }
         self.files.push(file);
-        Ok(())
+        told
     }
 }
 
@@ -187,7 +208,7 @@ impl Run {
         if as_json {
             let (bytes, stats) = (self.before, self.session.stats());
             // What is stored is told, also where the next file could not be.
-            print_json(&PutReport {
+            let report = PutReport {
                 files,
                 bytes,
                 seconds,
@@ -195,7 +216,9 @@ impl Run {
                 chunks_retransmitted: stats.chunks_retransmitted,
                 reroutes: stats.reroutes(),
                 port_changes: stats.path_moves,
-            })?;
+            };
+            let printed = print_json(&report);
+            printed.inspect_err(|_| report.files.iter().for_each(Stored::tell_on_stderr))?;
         }
         stored?;
         Ok(closed?)

@@ -54,7 +54,7 @@ pub(crate) fn serve(args: &DemoServerArgs) -> Result<(), DaemonError> {
     stop.on_signals().map_err(DaemonError::Signals)?;
     let orphaned = end_with_parent();
     let config = DaemonConfig {
-        listen: (loopback(args.ipv6), 0).into(),
+        listen: (loopback(args.ipv6), args.port).into(),
         mtu_bytes: args.mtu,
         data_dir: args.dir.clone(),
         links_max: LINKS_MAX,

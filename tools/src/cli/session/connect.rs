@@ -9,6 +9,7 @@ use towpath_transport::{
     ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, Nanos, Region, Time,
 };
 
+use super::again::Way;
 use super::{Pace, Session, SessionError};
 
 /// Where chunk servers listen unless told otherwise.
@@ -95,7 +96,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         chunk: ChunkId,
     ) -> Result<Self, SessionError> {
         let wanted = self.stat(chunk)?.byte_len;
-        let Self { mut endpoint, client, mut pace } = self;
+        let Self { mut endpoint, client, mut pace, way } = self;
         let timeout = client.primary().op_timeout();
         let link = join(&mut endpoint, &mut pace, replica)?;
         let channel = open(&mut endpoint, &mut pace, link, replica.0)?;
@@ -104,7 +105,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
             second = second.capability(*grant);
         }
         let client = HedgedClient::new(client.into_primary(), second, config);
-        let mut session = Self { endpoint, client, pace };
+        let mut session = Self { endpoint, client, pace, way };
         let found = session.stat_replica(chunk)?.map_or(0, |info| info.byte_len);
         if found != wanted {
             return Err(SessionError::ReplicaDiffers { replica: replica.0, wanted, found });
@@ -112,12 +113,27 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         Ok(session)
     }
 
-    /// From now on each request shows a capability.
-    #[must_use]
-    pub(crate) fn show(self, grant: Grant) -> Self {
-        let Self { endpoint, client, pace } = self;
-        let client = HedgedClient::alone(client.into_primary().capability(grant));
-        Self { endpoint, client, pace }
+    /// Says by which capability requests come, and whose they are, before the first of them. From
+    /// now on the link to `server` is made again where it breaks.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn begin(
+        self,
+        server: Server,
+        patience: Nanos,
+        grant: Option<Grant>,
+        tenant: Option<&str>,
+    ) -> Result<Self, SessionError> {
+        let Self { endpoint, client, pace, .. } = self;
+        let way = Way::new(server, (client.primary().op_timeout(), patience), grant, tenant);
+        let client = match grant {
+            Some(grant) => HedgedClient::alone(client.into_primary().capability(grant)),
+            None => client,
+        };
+        let mut session = Self { endpoint, client, pace, way: Some(way) };
+        session.enter()?;
+        Ok(session)
     }
 
     /// Opens a channel on a link that is up.
@@ -133,12 +149,12 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     ) -> Result<Self, SessionError> {
         let channel = open(&mut endpoint, &mut pace, link, server)?;
         let client = HedgedClient::alone(ChunkClient::new(link, channel).timeout(timeout));
-        Ok(Self { endpoint, client, pace })
+        Ok(Self { endpoint, client, pace, way: None })
     }
 }
 
 /// A link with a server.
-fn join<D: Device<Memory = Region>, P: Pace<D>>(
+pub(super) fn join<D: Device<Memory = Region>, P: Pace<D>>(
     endpoint: &mut Endpoint<D>,
     pace: &mut P,
     Server(server): Server,
@@ -155,7 +171,7 @@ fn join<D: Device<Memory = Region>, P: Pace<D>>(
 }
 
 /// A channel on a link that is up.
-fn open<D: Device<Memory = Region>, P: Pace<D>>(
+pub(super) fn open<D: Device<Memory = Region>, P: Pace<D>>(
     endpoint: &mut Endpoint<D>,
     pace: &mut P,
     of: LinkId,

@@ -2,6 +2,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
+//! | `again` | makes a link again that broke, for what was asked for over it |
 //! | `connect` | finds a server, and joins a link and a channel with it |
 //! | `transfer` | many reads or writes under way at a time |
 //! | `whole` | many small chunks under way at a time |
@@ -11,6 +12,7 @@
 //! The caller's thread does everything, so that it can stop at any time, and so that the same
 //! code runs in virtual time.
 
+mod again;
 mod connect;
 mod error;
 mod pace;
@@ -21,11 +23,12 @@ use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::qos::wire::QosReply;
 use towpath_fastpath::{
-    ChunkClient, ChunkId, ClientError, Done, HedgeStats, HedgedClient, NewChunk, OpId, Output,
-    ResidentStats, SLICE_BYTES,
+    ChunkClient, ChunkId, ClientError, Done, ErrorKind, ErrorReply, HedgeStats, HedgedClient,
+    NewChunk, OpId, Output, ResidentStats, SLICE_BYTES,
 };
 use towpath_transport::{Device, Endpoint, LinkStats, Mtu, Nanos, Region, Time};
 
+use again::{Way, is_lost};
 pub(crate) use connect::{Server, device_ip};
 pub(crate) use error::SessionError;
 pub(crate) use pace::{Pace, WallClock};
@@ -37,6 +40,8 @@ pub(crate) struct Session<D: Device<Memory = Region>, P> {
     endpoint: Endpoint<D>,
     client: HedgedClient,
     pace: P,
+    /// How its link is made again; none where that breaks for good.
+    way: Option<Way>,
 }
 
 impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
@@ -88,7 +93,10 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     /// [`SessionError`].
     pub(crate) fn create(&mut self, chunk: ChunkId, resident: bool) -> Result<(), SessionError> {
         let kind = NewChunk { unfinished: true, resident, chain: 0 };
-        self.one(|client, endpoint| client.start_create_as(endpoint, chunk, None, kind)).map(drop)
+        // The server knows one that it has made already.
+        let stamp = (ChunkId::random().0 as u64).max(1);
+        self.one(|client, endpoint| client.start_create_stamped(endpoint, chunk, None, kind, stamp))
+            .map(drop)
     }
 
     /// What became of reads of resident chunks.
@@ -110,7 +118,17 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     /// # Errors
     /// [`SessionError`].
     pub(crate) fn delete(&mut self, chunk: ChunkId) -> Result<(), SessionError> {
-        self.one(|client, endpoint| client.start_delete(endpoint, chunk)).map(drop)
+        let links = self.links_again();
+        match self.one(|client, endpoint| client.start_delete(endpoint, chunk)) {
+            // It was deleted over the link before, or nobody has it any more.
+            Err(SessionError::Client(error))
+                if links != self.links_again()
+                    && matches!(error.kind, ErrorKind::Refused(ErrorReply::NoSuchChunk { .. })) =>
+            {
+                Ok(())
+            }
+            deleted => deleted.map(drop),
+        }
     }
 
     /// The state of a chunk.
@@ -181,14 +199,6 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         self.one(revoked).map(drop)
     }
 
-    /// Says that the requests of the link are those of a tenant.
-    ///
-    /// # Errors
-    /// [`SessionError`].
-    pub(crate) fn join(&mut self, tenant: &str) -> Result<(), SessionError> {
-        self.one(|client, endpoint| client.start_join(endpoint, tenant, false)).map(drop)
-    }
-
     /// How reservations are kept.
     ///
     /// # Errors
@@ -231,13 +241,19 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         Ok(())
     }
 
-    /// Starts one operation and waits for its end.
+    /// Starts one operation and waits for its end; over another link where the link breaks: what
+    /// it changes nobody else does.
     fn one(
         &mut self,
-        start: impl FnOnce(&mut ChunkClient, &mut Endpoint<D>) -> Result<OpId, ClientError>,
+        start: impl Fn(&mut ChunkClient, &mut Endpoint<D>) -> Result<OpId, ClientError>,
     ) -> Result<Output, SessionError> {
-        let op = start(self.client.primary_mut(), &mut self.endpoint)?;
-        self.end_of(op)
+        loop {
+            let op = start(self.client.primary_mut(), &mut self.endpoint);
+            match op.map_err(SessionError::from).and_then(|op| self.end_of(op)) {
+                Err(error) if is_lost(&error) => self.again(error)?,
+                ended => return ended,
+            }
+        }
     }
 
     /// Waits for the end of one operation.

@@ -1,8 +1,9 @@
 //! Many reads or writes under way at a time.
 
-use towpath_fastpath::{ChunkId, ErrorKind, ErrorReply, Output, ReadData};
+use towpath_fastpath::{ChunkId, ClientError, ErrorKind, ErrorReply, OpId, Output, ReadData};
 use towpath_transport::{Buf, Device, Endpoint, Nanos, Region, Time};
 
+use super::again::is_gone;
 use super::{Pace, Session, SessionError};
 
 /// How often one request is made again when nothing is wrong with it: the server was busy, or a
@@ -132,7 +133,42 @@ impl<Op: PartialEq> Parts<Op> {
     }
 }
 
+impl Parts<OpId> {
+    /// A part is under way, or is to be asked for again over another link: then the link is lost.
+    fn begun(
+        &mut self,
+        part: Part,
+        op: Result<OpId, ClientError>,
+        lost: &mut Option<SessionError>,
+    ) -> Result<(), SessionError> {
+        match op {
+            Ok(op) => self.under_way.push((op, part)),
+            Err(error) if is_gone(&error.kind) => {
+                self.put_back(part);
+                lost.get_or_insert(error.into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
 impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
+    /// Makes the link again, where it is lost and all that was under way over it has ended.
+    fn again_where_lost(
+        &mut self,
+        lost: &mut Option<SessionError>,
+        parts: &Parts<OpId>,
+    ) -> Result<(), SessionError> {
+        match lost.take() {
+            Some(error) if parts.under_way.is_empty() => self.again(error),
+            still => {
+                *lost = still;
+                Ok(())
+            }
+        }
+    }
+
     /// Writes `range` of a chunk. `fill` is asked for the bytes at an offset, once for each
     /// request; `progress` is told how many bytes are durable.
     ///
@@ -147,9 +183,10 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         mut progress: impl FnMut(u64),
     ) -> Result<(), E> {
         let mut parts = Parts::new(range, pipeline);
-        let mut durable = 0;
+        let (mut durable, mut lost) = (0, None);
         while !parts.is_done() {
-            while parts.under_way.len() < pipeline.depth {
+            self.again_where_lost(&mut lost, &parts)?;
+            while lost.is_none() && parts.under_way.len() < pipeline.depth {
                 let Some(part) = parts.take(self.now()) else { break };
                 let Some(mut data) = take_buf(&self.endpoint, part.byte_len) else {
                     parts.put_back(part);
@@ -158,7 +195,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
                 fill(part.offset, &mut data)?;
                 let client = self.client.primary_mut();
                 let op = client.start_write(&mut self.endpoint, chunk, part.offset, data);
-                parts.under_way.push((op.map_err(SessionError::from)?, part));
+                parts.begun(part, op, &mut lost)?;
             }
             self.step()?;
             while let Some(done) = self.client.poll(&mut self.endpoint) {
@@ -172,7 +209,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
                         progress(durable);
                     }
                     Err(error) if parts.retry(part, &error.kind, self.now()) => {}
-                    Err(error) => return Err(SessionError::from(error).into()),
+                    Err(error) => parts.begun(part, Err(error), &mut lost)?,
                 }
             }
         }
@@ -193,8 +230,10 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     ) -> Result<(), E> {
         let mut parts = Parts::new(range, pipeline);
         let ahead = READ_AHEAD_DEPTHS * pipeline.depth as u64 * pipeline.op_bytes;
+        let mut lost = None;
         while !parts.is_done() {
-            while parts.under_way.len() < pipeline.depth {
+            self.again_where_lost(&mut lost, &parts)?;
+            while lost.is_none() && parts.under_way.len() < pipeline.depth {
                 let Some(part) = parts.take_near(self.now(), ahead) else { break };
                 let Part { offset, byte_len, .. } = part;
                 let Self { client, endpoint, .. } = self;
@@ -205,7 +244,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
                     }
                     false => client.start_read(endpoint, chunk, offset, byte_len),
                 };
-                parts.under_way.push((op.map_err(SessionError::from)?, part));
+                parts.begun(part, op, &mut lost)?;
             }
             self.step()?;
             while let Some(done) = self.client.poll(&mut self.endpoint) {
@@ -221,7 +260,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
                     }
                     Ok(_) => return Err(SessionError::OtherOutput.into()),
                     Err(error) if parts.retry(part, &error.kind, self.now()) => {}
-                    Err(error) => return Err(SessionError::from(error).into()),
+                    Err(error) => parts.begun(part, Err(error), &mut lost)?,
                 }
             }
         }

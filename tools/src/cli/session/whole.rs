@@ -4,6 +4,7 @@ use towpath_fastpath::{ChunkId, ClientError, NewChunk, OpId};
 use towpath_rpc::Fate;
 use towpath_transport::{Device, Region, Time};
 
+use super::again::is_gone;
 use super::transfer::{BUSY_WAIT, TRIES_MAX, is_passing, take_buf};
 use super::{Pace, Session, SessionError};
 
@@ -43,12 +44,16 @@ struct Storing<T> {
     op: Option<OpId>,
     tries: u32,
     not_before: Time,
+    /// Of its creation: the server knows one that it has made already.
+    stamp: u64,
 }
 
 /// Chunks that are being stored, and how it goes.
 struct Run<T, E> {
     storing: Vec<Storing<T>>,
     resident: bool,
+    /// The link over which they were asked for is gone.
+    lost: Option<SessionError>,
     /// After this no more are begun.
     failed: Option<E>,
     /// Chunks that were made, and that are not whole.
@@ -71,7 +76,8 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         mut stored: impl FnMut(Whole<T>) -> Result<(), E>,
         broken: &mut Vec<ChunkId>,
     ) -> Result<(), E> {
-        let mut run = Run { storing: Vec::new(), resident, failed: None, broken: Vec::new() };
+        let mut run =
+            Run { storing: Vec::new(), resident, lost: None, failed: None, broken: Vec::new() };
         let ended = self.store_on(depth, &mut run, &mut next, &mut stored);
         let made = run.storing.iter().map(|storing| storing.whole.chunk);
         broken.extend(made.chain(run.broken));
@@ -96,6 +102,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
                         op: None,
                         tries: 0,
                         not_before: Time::ZERO,
+                        stamp: (ChunkId::random().0 as u64).max(1),
                     }),
                     Ok(None) => is_last = true,
                     Err(error) => run.failed = Some(error),
@@ -104,7 +111,13 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
             if run.storing.is_empty() {
                 return Ok(());
             }
-            self.ask_for_all(run);
+            if run.lost.is_some() && run.storing.iter().all(|storing| storing.op.is_none()) {
+                let lost = run.lost.take();
+                lost.map_or(Ok(()), |lost| self.again(lost))?;
+            }
+            if run.lost.is_none() {
+                self.ask_for_all(run);
+            }
             self.step()?;
             while let Some(done) = self.client.poll(&mut self.endpoint) {
                 let place = run.storing.iter().position(|storing| storing.op == Some(done.op));
@@ -136,6 +149,9 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
                 // What could not even be asked for leaves its place to the last.
                 Some(Err(error)) => {
                     run.ended(place, Err(error), now);
+                    if run.lost.is_some() {
+                        return;
+                    }
                     continue;
                 }
             }
@@ -153,7 +169,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         Some(match storing.step {
             Step::Create => {
                 let kind = NewChunk { unfinished: true, resident, chain: 0 };
-                client.start_create_as(endpoint, *chunk, None, kind)
+                client.start_create_stamped(endpoint, *chunk, None, kind, storing.stamp)
             }
             Step::Write => {
                 let mut data = take_buf(endpoint, bytes.len())?;
@@ -180,6 +196,10 @@ impl<T, E: From<SessionError>> Run<T, E> {
                 Some(step) => (storing.step, storing.tries) = (step, 0),
                 None => return Some(self.storing.swap_remove(place).whole),
             },
+            // The same step once more, over another link.
+            Err(error) if is_gone(&error.kind) => {
+                self.lost.get_or_insert(error.into());
+            }
             Err(error) if is_passing(&error.kind) && storing.tries < TRIES_MAX => {
                 storing.tries += 1;
                 storing.not_before = now + BUSY_WAIT;

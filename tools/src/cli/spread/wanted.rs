@@ -26,7 +26,9 @@ pub(crate) struct SpreadArgs {
     /// 1,024 bytes, nanoseconds of a step from server to server, and of a fork
     #[arg(long, value_name = "PS,NS,NS", requires = "policy")]
     pub(in crate::cli) costs: Option<Costs>,
-    /// On how many servers it must be durable [default: all]
+    /// On how many servers it must be durable. A server that is lost meanwhile is done without as
+    /// long as so many are left [default: as many as are needed to read the file: DATA of
+    /// rs:DATA+PARITY, 1 of copies, A of copies with ,ack:A]
     #[arg(long, value_name = "N", requires = "servers")]
     pub(in crate::cli) least: Option<usize>,
     /// File to make of the layout [default: FILE.layout]; with --at that of the file to change
