@@ -160,6 +160,53 @@ fn a_put_waits_for_a_server_that_is_started_again() {
     }
 }
 
+/// Whatever is done with a stored file goes on when a server that it needs is killed and started
+/// again.
+#[test]
+fn a_file_is_read_scrubbed_and_repaired_while_servers_are_started_again() {
+    let mut fleet = Fleet::new(4);
+    let places = fleet.places.clone();
+    let bytes = pattern(12 << 20, 6);
+    let first = servers(LONG.into()).0;
+    let put = |policy: &str| {
+        let options = PutOptions::new(policy.parse().expect("a policy"));
+        first.put(&places, &options, &mut &bytes[..], |_| {}).expect("all are there")
+    };
+    let (all_needed, mut spare) = (put("rs:3+0"), put("rs:2+1"));
+    let servers = servers(LONG.into()).0;
+    let mut read = Vec::new();
+    let mut once = Some(1);
+    let got = servers.get(&all_needed, &mut read, |_| {
+        if let Some(number) = once.take() {
+            fleet.kill(number);
+            fleet.start(number);
+        }
+    });
+    assert!(got.is_ok_and(|got| got.without.is_empty()) && read == bytes);
+    let mut once = Some(2);
+    let scrubbed = servers.scrub(&spare, |_| {
+        if let Some(number) = once.take() {
+            fleet.kill(number);
+            fleet.start(number);
+        }
+    });
+    let scrubbed = scrubbed.expect("a layout");
+    assert!(scrubbed.bad.is_empty() && scrubbed.torn + scrubbed.lost == 0, "{scrubbed:?}");
+    for (by_client, number) in [(false, 1), (true, 2), (true, 0)] {
+        let mut once = Some(number);
+        let options = RepairOptions::new().anew([0].into_iter().collect()).by_client(by_client);
+        let repaired = servers.repair(&spare, &options, |_| {
+            if let Some(number) = once.take() {
+                fleet.kill(number);
+                fleet.start(number);
+            }
+        });
+        let repaired = repaired.unwrap_or_else(|error| panic!("{by_client} {number}: {error}"));
+        spare = repaired.layout;
+        assert!(get(&servers, &spare).expect("all are there") == bytes);
+    }
+}
+
 /// Servers that pass nothing on have their parts sent by the client, which says so.
 #[test]
 fn servers_that_pass_nothing_on_get_their_parts_from_the_client() {
@@ -210,7 +257,7 @@ fn no_put_fails_while_as_many_servers_live_as_the_policy_needs() {
         let mut victims: BTreeSet<usize> =
             used.clone().filter(|number| !fleet.is_alive(*number)).collect();
         let bytes = pattern(1 + prng.below(2 << 20) as usize, round);
-        let (servers, _) = servers(Duration::from_secs(1));
+        let (servers, _) = servers(Duration::from_secs(3));
         let (places, mut next) = (fleet.places[used].to_vec(), prng.below(bytes.len() as u64));
         let stored = servers.put(&places, &options(policy), &mut &bytes[..], |done| {
             while done >= next {
@@ -223,6 +270,10 @@ fn no_put_fails_while_as_many_servers_live_as_the_policy_needs() {
                     kills += 1;
                     victims.insert(number);
                     fleet.kill(number);
+                    // At once, or after the put has waited for it in vain.
+                    if prng.below(2) == 0 {
+                        fleet.start(number);
+                    }
                 }
             }
         });
