@@ -1,6 +1,7 @@
 //! Writes to a chunk server against what network and store could do each alone, in one run.
 //!
-//! `cargo run --release -p towpath-chunkserver --example write_bench -- [--dir DIR] [--rounds N]`
+//! `cargo run --profile dist -p towpath-chunkserver --example write_bench -- [--dir DIR]
+//! [--rounds N]`
 //!
 //! Each round measures, one after the other and over two processes where there is a network:
 //! writes to a server that checks the data and drops it (network), the same writes handed to a

@@ -1,6 +1,6 @@
 //! What the checks of a 4 KiB write cost: that of its capability, and that of its data.
 //!
-//! `cargo run --release -p towpath-fastpath --example cap_bench`
+//! `cargo run --profile dist -p towpath-fastpath --example cap_bench`
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! What a slice costs: a pass of CRC32C over it, or its share of a CRC that follows from checksums.
 //!
-//! `cargo run --release -p towpath-fastpath --example crc_bench`. The bytes stay in the cache,
+//! `cargo run --profile dist -p towpath-fastpath --example crc_bench`. The bytes stay in the cache,
 //! which flatters the pass. Medians of the rounds, and the least and most.
 #![allow(clippy::print_stdout)]
 

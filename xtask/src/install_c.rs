@@ -36,10 +36,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .map_err(|source| Failure::File { path: args.prefix.clone(), source })?;
     let mut build = process::cargo();
     // Of these kinds alone, so that it is optimised as a whole: a library for Rust forbids that.
-    build.args(["rustc", "--release", "-p", "towpath-capi", "--lib"]);
+    build.args(["rustc", "--profile", process::DIST, "-p", "towpath-capi", "--lib"]);
     build.args(["--crate-type", "cdylib,staticlib"]).current_dir(&root);
     process::run(&mut build)?;
-    let target = workspace::target_directory(&root)?.join("release");
+    let target = workspace::target_directory(&root)?.join(process::DIST);
     let version = env!("CARGO_PKG_VERSION");
     for Copied { from, to } in copies(&root.join(FOLDER), &target, version) {
         let to = prefix.join(to);

@@ -5,6 +5,9 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 
+/// The profile of what is measured and of what is installed.
+pub(crate) const DIST: &str = "dist";
+
 /// The cargo that started us, so that no step changes the toolchain.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))

@@ -74,7 +74,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     process::run(Command::new(&install).args(SERVER))?;
     let mut build = process::cargo();
-    process::run(build.args(["build", "--release", "-p", "towpath-kv"]).current_dir(&root))?;
+    build.args(["build", "--profile", process::DIST, "-p", "towpath-kv"]);
+    process::run(build.current_dir(&root))?;
     compare(args, &root)
 }
 
@@ -91,7 +92,7 @@ fn install_if_known(install: &Path, package: &str) -> Result<bool, Failure> {
 
 fn compare(args: &Args, root: &Path) -> Result<(), Failure> {
     let (ours, theirs) = (process::free_port()?, process::free_port()?);
-    let mut command = Command::new(root.join("target/release/towpath-kv"));
+    let mut command = Command::new(root.join("target").join(process::DIST).join("towpath-kv"));
     command.args(["--resp", &format!("127.0.0.1:{ours}")]);
     command.args(args.workers.iter().flat_map(|n| [String::from("--workers"), n.to_string()]));
     let _ours = start(command, ours)?;

@@ -1,8 +1,8 @@
 //! How many 4 KiB reads and writes a disk does a second: by io_uring, by threads, and by fio.
 //!
-//! `cargo run --release -p towpath-disk --example disk_bench -- FILE`, where FILE is made (1 GiB)
-//! or was made by an earlier run; `--rounds 5 --seconds 2 --pages 262144` are the defaults. The
-//! three are run in turns, so that the machine's moods meet all of them alike. fio is left out
+//! `cargo run --profile dist -p towpath-disk --example disk_bench -- FILE`, where FILE is made
+//! (1 GiB) or was made by an earlier run; `--rounds 5 --seconds 2 --pages 262144` are the defaults.
+//! The three are run in turns, so that the machine's moods meet all of them alike. fio is left out
 //! where there is none. A line gives the median of the rounds, the least and the most, and the
 //! processor time of an operation (of all threads of the process; fio says it of its one). `--only
 //! "read, depth 32"` leaves the other cases out. Results are in docs/bench-log.md.

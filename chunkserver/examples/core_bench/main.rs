@@ -2,8 +2,8 @@
 //! thread, behind a chunk server whose store has a thread and one whose network thread drives it, a
 //! server without a store, and fio on a file beside it.
 //!
-//! `cargo run --release -p towpath-chunkserver --example core_bench -- FOLDER`, where a store of
-//! 1 GiB is made, or was by an earlier run; `--rounds 5 --seconds 2 --pages 262144` are the
+//! `cargo run --profile dist -p towpath-chunkserver --example core_bench -- FOLDER`, where a store
+//! of 1 GiB is made, or was by an earlier run; `--rounds 5 --seconds 2 --pages 262144` are the
 //! defaults. They take turns, so that the machine's moods meet all of them alike; fio is left
 //! out where there is none. fio's durable writes are `fdatasync=1` at depth 1, and have no flush at
 //! depth 32. A line gives the median of the rounds, the least and the most. Results are in

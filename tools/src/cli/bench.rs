@@ -84,8 +84,8 @@ impl Family for Fastpath {
     const AFTER_HELP: &'static str = "\
 Client and server are processes of their own, over loopback; points take turns, round by round. It
 needs a program that was built with what is compared with:
-`cargo run --release --features baseline --bin towpath -- bench fastpath write`. docs/fastpath.md
-says what is compared, and what came out.";
+`cargo run --profile dist --features baseline --bin towpath -- bench fastpath write`.
+docs/fastpath.md says what is compared, and what came out.";
     const TAKES: &'static str = "within two minutes";
     const STUDIES: &'static [&'static Study] = fastpath::ALL;
 

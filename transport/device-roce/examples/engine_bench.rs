@@ -1,6 +1,6 @@
 //! What the device itself costs: each side alone, over a link that costs nothing.
 //!
-//! `cargo run --release -p towpath-device-roce --example engine_bench`
+//! `cargo run --profile dist -p towpath-device-roce --example engine_bench`
 //!
 //! The sender's link takes every packet and forgets it; the receiver's link hands over packets that
 //! were recorded before. So a figure is post, progress and poll of one side, ICRC and (on the

@@ -1,7 +1,7 @@
 //! Two devices over UDP sockets of this machine, driven in turn by one thread: what both ends and
 //! the kernel between them cost together.
 //!
-//! `cargo run --release -p towpath-device-roce --example udp_device_bench`
+//! `cargo run --profile dist -p towpath-device-roce --example udp_device_bench`
 //!
 //! UC has no flow control, so the sender counts what the receiver took. A message that is lost
 //! shows as the run standing still; it is reported then.

@@ -4,7 +4,7 @@
 //! Messages that are given up and messages that are delivered take turns, one by one, over one
 //! link. The window lets through a third of a message before the first ack.
 //!
-//! `cargo run --release -p towpath-transport --features mem --example cancel_cost`
+//! `cargo run --profile dist -p towpath-transport --features mem --example cancel_cost`
 
 use clap::Parser;
 use std::error::Error;

@@ -1,6 +1,7 @@
 //! Two endpoints on two threads over loopback: messages per second and what each costs.
 //!
-//! `cargo run --release -p towpath-transport --example endpoint_bench -- [bytes] [depth] [seconds]`
+//! `cargo run --profile dist -p towpath-transport --example endpoint_bench -- [bytes] [depth]
+//! [seconds]`
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};

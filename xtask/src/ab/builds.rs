@@ -1,4 +1,4 @@
-//! Release builds of the current files and of another revision, side by side.
+//! Builds to measure of the current files and of another revision, side by side.
 
 use crate::failure::Failure;
 use crate::process;
@@ -40,10 +40,14 @@ impl Build {
     }
 
     fn compile(tree: &Path, target: &Path) -> Result<Self, Failure> {
+        let manifest = tree.join("Cargo.toml");
+        let text = std::fs::read_to_string(&manifest)
+            .map_err(|source| Failure::File { path: manifest, source })?;
+        let profile = profile(&text);
         let mut command = process::cargo();
-        command.args(["build", "--quiet", "--release", "--workspace", "--bins", "--target-dir"]);
+        command.args(["build", "--profile", profile, "--workspace", "--bins", "--target-dir"]);
         process::run(command.arg(target).current_dir(tree))?;
-        Ok(Self { programs: target.join("release") })
+        Ok(Self { programs: target.join(profile) })
     }
 
     /// The PATH with the programs of this build first.
@@ -57,8 +61,27 @@ impl Build {
     }
 }
 
+/// The profile to measure with. A revision without one of its own for that has made whole programs
+/// of its release builds.
+fn profile(manifest: &str) -> &'static str {
+    let wanted = format!("[profile.{}]", process::DIST);
+    if manifest.lines().any(|line| line.trim() == wanted) { process::DIST } else { "release" }
+}
+
 fn git(root: &Path) -> Command {
     let mut command = Command::new("git");
     command.current_dir(root);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_before_the_profile_are_built_as_they_were_measured() {
+        let ours = crate::workspace::root().join("Cargo.toml");
+        assert_eq!(profile(&std::fs::read_to_string(ours).unwrap()), process::DIST);
+        assert_eq!(profile("[profile.release]\nlto = \"fat\"\n"), "release");
+    }
 }

@@ -42,7 +42,7 @@ two ends that poll take both of two cores. Only loopback is used. In a virtual m
 host took of the processors meanwhile: where that is a tenth, the figures are the host's.
 
   cargo xtask bench --only latency --rounds 21
-  cargo xtask bench --only network --programs target/pgo/build/x86_64-unknown-linux-gnu/release
+  cargo xtask bench --only network --programs target/pgo/build/x86_64-unknown-linux-gnu/dist
   cargo xtask bench --only sizes --rounds 9 --svg sizes.svg --against DIR
   cargo xtask bench --only wire --case jitter-20us --case tbf-100-30k-1500")]
 pub(crate) struct Args {

@@ -17,7 +17,7 @@ impl Programs {
     /// Builds what `parts` need; not the tools where they are in a folder that was named.
     pub(super) fn build(parts: &[Part], tools: Option<&Path>) -> Result<Self, Failure> {
         let root = workspace::root();
-        let built = workspace::target_directory(&root)?.join("release");
+        let built = workspace::target_directory(&root)?.join(process::DIST);
         let has = |part| parts.contains(&part);
         if tools.is_none() && parts.iter().any(|part| part.runs_tools()) {
             let bins = ["--bin", "tow_write_bw", "--bin", "tow_write_lat"];
@@ -69,7 +69,7 @@ impl Programs {
 
 fn cargo_build(package: &str, what: &[&str], root: &Path) -> Result<(), Failure> {
     let mut command = process::cargo();
-    command.args(["build", "--quiet", "--release", "--package", package]).args(what);
+    command.args(["build", "--profile", process::DIST, "--package", package]).args(what);
     eprintln!("xtask: {}", process::line(&command));
     process::run(command.current_dir(root))
 }

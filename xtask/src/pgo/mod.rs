@@ -22,7 +22,7 @@ const FLAG_SEPARATOR: char = '\x1f';
 #[derive(clap::Args)]
 #[command(after_help = "\
 Three steps: programs that count what they execute, training runs over loopback, and the programs \
-that are wanted, which come to lie in target/pgo/build/HOST/release. Each program takes minutes to \
+that are wanted, which come to lie in target/pgo/build/HOST/dist. Each program takes minutes to \
 build. Needs llvm-profdata, which rustup has as the component llvm-tools; it is installed if it is \
 not there.
 
@@ -75,7 +75,7 @@ fn build(
     flag: &OsString,
 ) -> Result<PathBuf, Failure> {
     let mut command = process::cargo();
-    command.args(["build", "--release", "--package", "towpath-tools"]);
+    command.args(["build", "--profile", process::DIST, "--package", "towpath-tools"]);
     command.args(["--package", "towpath-chunkserver"]);
     if bins.is_empty() {
         command.arg("--bins");
@@ -87,7 +87,7 @@ fn build(
     command.args(["--target", &toolchain.host, "--target-dir"]).arg(target);
     add_flag(&mut command, flag);
     process::run(command.current_dir(workspace::root()))?;
-    Ok(target.join(&toolchain.host).join("release"))
+    Ok(target.join(&toolchain.host).join(process::DIST))
 }
 
 /// Adds a flag to those that the user has set.

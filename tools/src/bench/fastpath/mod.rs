@@ -167,6 +167,6 @@ fn run(study: &'static Study, params: &Params, runner: &Runner<'_>) -> Result<Re
 #[cfg(not(feature = "baseline"))]
 fn run(study: &'static Study, _: &Params, _: &Runner<'_>) -> Result<Report, StudyError> {
     let problem = "this program was built without what is compared with: \
-                   cargo run --release --features baseline --bin towpath -- bench fastpath";
+                   cargo run --profile dist --features baseline --bin towpath -- bench fastpath";
     Err(StudyError::run(study.name, problem))
 }

@@ -4,7 +4,7 @@
 //! medians and their spread over the rounds. How to read it: `docs/bench-method.md`, "The cost of
 //! the software".
 //!
-//! `cargo run --release -p towpath-transport --features mem --example software_cost`
+//! `cargo run --profile dist -p towpath-transport --features mem --example software_cost`
 
 mod case;
 mod controllers;

@@ -358,8 +358,8 @@ pub(super) const FULL: u64 = 2_048 - HEADER;
 pub(super) const CRC_PS_PER_KIB: Ps = 23_500;
 
 /// What was measured on the machine of docs/bench-method.md, which was busy with other things: a
-/// check of a capability 224 ns and the CRC32C of 2 KiB 47 ns (`cargo run --release -p
-/// towpath-fastpath --example cap_bench`), a message handed to the device 213 ns
+/// check of a capability 224 ns and the CRC32C of 2 KiB 47 ns (`cargo run --profile dist
+/// -p towpath-fastpath --example cap_bench`), a message handed to the device 213 ns
 /// (docs/bench-log.md), contributions of one data shard 7.4 to 8.9 GB/s and a copy 10 GB/s
 /// (docs/erasure-coding.md, section 8).
 fn host(task: Task) -> Handlers {
