@@ -9,8 +9,8 @@ use std::time::Instant;
 /// look; `.ci/run` goes on for longer.
 const FUZZ_SECONDS: u64 = 3;
 
-/// What is built with the feature `baseline`, which is off elsewhere.
-const BASELINE: &str = "-p towpath-fastpath -p towpath-tools --features towpath-tools/baseline";
+/// The packages that have the feature `baseline`, which is off but in the gate.
+const BASELINE: &str = "-p towpath-fastpath -p towpath-tools";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -88,12 +88,15 @@ fn check_arrows() -> Result<(), Failure> {
 }
 
 fn clippy() -> Result<(), Failure> {
-    process::run(&mut cargo("clippy --quiet --workspace --all-targets -- -D warnings"))?;
-    let baseline = format!("clippy --quiet {BASELINE} --all-targets -- -D warnings");
+    process::run(&mut cargo("clippy --workspace --all-targets -- -D warnings"))?;
+    let baseline = format!(
+        "clippy {BASELINE} --features {} --all-targets -- -D warnings",
+        process::GATE_FEATURES
+    );
     process::run(&mut cargo(&baseline))?;
     no_std::copy_lock(&workspace::root(), "fuzz")?;
     process::run(&mut cargo(
-        "clippy --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --all-targets \
+        "clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --all-targets \
          -- -D warnings",
     ))
 }
@@ -102,7 +105,7 @@ fn clippy() -> Result<(), Failure> {
 /// only the private pages show a broken link on a private item.
 fn docs() -> Result<(), Failure> {
     for private in ["", "--document-private-items"] {
-        let mut command = cargo("doc --quiet --workspace --no-deps");
+        let mut command = cargo("doc --workspace --no-deps");
         command.args(private.split_whitespace()).env("RUSTDOCFLAGS", "-D warnings");
         process::run(&mut command)?;
     }
@@ -110,13 +113,12 @@ fn docs() -> Result<(), Failure> {
 }
 
 fn test() -> Result<(), Failure> {
-    process::run(&mut cargo("test --workspace"))?;
-    let baseline = "--lib --test baseline --test towpath_fastpath";
-    process::run(&mut cargo(&format!("test {BASELINE} {baseline}")))?;
+    // With what is off elsewhere: one build, where a second with it would make all libraries anew.
+    process::run(&mut cargo(&format!("test --workspace --features {}", process::GATE_FEATURES)))?;
     no_std::copy_lock(&workspace::root(), "fuzz")?;
     // In release, like the driver itself, so that the two share one build.
     process::run(&mut cargo(
-        "test --quiet --release --manifest-path fuzz/Cargo.toml --target-dir target/fuzz",
+        "test --release --manifest-path fuzz/Cargo.toml --target-dir target/fuzz",
     ))
 }
 

@@ -11,8 +11,7 @@ const PACKAGES: [&str; 2] = ["tshark", "python3-scapy"];
 pub(crate) fn run() -> Result<(), Failure> {
     let root = workspace::root();
     process::run(Command::new(root.join("tests/install.sh")).args(PACKAGES))?;
-    let mut command = process::cargo();
-    command.args(["test", "-p", "towpath-tests", "--test", "dissector"]);
+    let mut command = process::test("dissector");
     command.args(["--", "--ignored", "--show-output"]);
     process::run(command.current_dir(root))
 }

@@ -77,7 +77,7 @@ fn build(root: &Path) -> Result<PathBuf, Failure> {
     copy_lock(root, "fuzz")?;
     let target = root.join("target/fuzz");
     let mut command = process::cargo();
-    command.args(["build", "--quiet", "--release", "--bin", "drive"]).current_dir(root);
+    command.args(["build", "--release", "--bin", "drive"]).current_dir(root);
     command.args(["--manifest-path", "fuzz/Cargo.toml", "--target-dir"]).arg(&target);
     process::run(&mut command)?;
     Ok(target.join("release/drive"))

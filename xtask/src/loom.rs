@@ -11,7 +11,7 @@ const PACKAGES: [&str; 2] = ["towpath-memory", "towpath-wake"];
 /// Runs all models.
 pub(crate) fn run() -> Result<(), Failure> {
     let mut command = process::cargo();
-    command.args(["test", "--quiet", "--lib", "--target-dir", "target/loom"]);
+    command.args(["test", "--lib", "--target-dir", "target/loom"]);
     for package in PACKAGES {
         command.args(["--package", package]);
     }

@@ -16,7 +16,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let root = workspace::root();
     copy_lock(&root, PROOF)?;
     let mut command = process::cargo();
-    command.args(["build", "--quiet", "--manifest-path", "xtask/no-std-proof/Cargo.toml"]);
+    command.args(["build", "--manifest-path", "xtask/no-std-proof/Cargo.toml"]);
     command.args(["--target-dir", "target/no-std-proof"]).current_dir(&root);
     process::run(&mut command)?;
     println!("no-std: base, cc, verbs, proto, qos and ec link without std");

@@ -13,6 +13,17 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
 }
 
+/// The features that the gate tests with. Whoever names the whole workspace and these shares all
+/// that the gate has built: of fewer packages, libraries have other features and are built again.
+pub(crate) const GATE_FEATURES: &str = "towpath-tools/baseline";
+
+/// Runs one of the test programs of the gate.
+pub(crate) fn test(name: &str) -> Command {
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--features", GATE_FEATURES, "--test", name]);
+    command
+}
+
 /// The same program, before it has arguments, with only the processors that nobody else wants.
 pub(crate) fn yielding(command: &Command) -> Command {
     let mut nice = Command::new("nice");

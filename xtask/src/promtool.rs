@@ -15,8 +15,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let tool = tool()?;
     let rules = root.join("chunkserver/operations/alerts.yml");
     process::run(Command::new(&tool).args(["check", "rules"]).arg(rules))?;
-    let mut command = process::cargo();
-    command.args(["test", "-p", "towpath-chunkserver", "--test", "metrics"]);
+    let mut command = process::test("metrics");
     command.args(["--", "--ignored"]).env("TOWPATH_PROMTOOL", tool);
     process::run(command.current_dir(root))
 }

@@ -62,8 +62,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     process::run(Command::new(&install).args(TOOLS))?;
     let clients = root.join("target/kv-clients");
     process::run(Command::new(root.join("tests/kv-clients.sh")).arg(&clients))?;
-    let mut tests = process::cargo();
-    tests.args(["test", "-p", "towpath-kv", "--test", "redis_tools", "--", "--ignored"]);
+    let mut tests = process::test("redis_tools");
+    tests.args(["--", "--ignored"]);
     if !install_if_known(&install, VALKEY)? {
         println!("no {VALKEY} here: valkey-cli is left out");
         tests.args(["--skip", "valkey_cli"]);

@@ -8,12 +8,17 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Real devices, in all that runs there.
+const FEATURES: &str = "towpath-tests/verbs,towpath-tools/verbs,towpath-chunkserver/verbs";
+
+/// Any test: where one is built along, libraries have the features that tests have.
+const A_TEST: &str = "device_contract";
+
 /// What goes into the guest beside its system, as `FILE=PLACE`.
 pub(super) fn files(root: &Path, needs: &Needs) -> Result<Vec<String>, Failure> {
     let mut files = Vec::new();
     if !needs.tests.is_empty() {
-        let mut command = process::cargo();
-        command.args(["test", "--no-run", "-p", "towpath-tests", "--features", "verbs"]);
+        let mut command = shared(process::cargo());
         command.args(needs.tests.iter().flat_map(|name| ["--test", name]));
         files.extend(built(root, &mut command, &needs.tests, "/tests")?);
     }
@@ -27,16 +32,27 @@ pub(super) fn files(root: &Path, needs: &Needs) -> Result<Vec<String>, Failure> 
     if !needs.bins.is_empty() {
         // Beside a guest, which takes as long as all of this and would only wait for it.
         let mut command = process::yielding(&process::cargo());
-        // What only has to work is built as tests are, which takes a fraction of the time.
-        let profile = if needs.suite == Suite::Quick { "dev" } else { "guest" };
-        command.args(["build", "--profile", profile, "-p", "towpath-tools"]);
-        command.args(["-p", "towpath-chunkserver", "--features"]);
-        command.arg("towpath-tools/verbs,towpath-chunkserver/verbs");
+        if needs.suite == Suite::Quick {
+            // What only has to work is built as tests are, which takes a fraction of the time.
+            command = shared(command);
+            command.args(["--test", A_TEST]);
+        } else {
+            command.args(["build", "--profile", "guest", "-p", "towpath-tools"]);
+            command.args(["-p", "towpath-chunkserver", "--features"]);
+            command.arg("towpath-tools/verbs,towpath-chunkserver/verbs");
+        }
         command.args(needs.bins.iter().flat_map(|name| ["--bin", name]));
         files.extend(built(root, &mut command, &needs.bins, "/usr/bin")?);
     }
     files.extend(needs.commands.iter().map(|name| format!("{name}=/usr/bin/{name}")));
     Ok(files)
+}
+
+/// A build that shares what the gate has built, but for what is above real devices.
+fn shared(mut cargo: Command) -> Command {
+    let features = format!("{},{FEATURES}", process::GATE_FEATURES);
+    cargo.args(["build", "--workspace", "--features", &features]);
+    cargo
 }
 
 /// Builds what is named, and says where it lies and where it shall.
