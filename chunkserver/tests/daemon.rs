@@ -46,6 +46,45 @@ fn the_service_manager_is_told_when_clients_can_connect() {
 }
 
 #[test]
+fn a_log_that_cannot_be_written_stops_nothing_and_changes_no_exit_code() {
+    let unwritable = || {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        // As if who reads the log had died.
+        drop(reader);
+        let full = File::options().write(true).open("/dev/full").expect("a device of Linux");
+        [Stdio::from(full), Stdio::from(writer)]
+    };
+    for (stderr, log_format) in unwritable().into_iter().zip([LogFormat::Text, LogFormat::Json]) {
+        let dir = tempfile::tempdir().expect("room for a directory");
+        let log = String::from("debug");
+        let config = DaemonConfig { log, log_format, ..config(&dir.path().join("store")) };
+        let mut server = Process::of(command(&config).stderr(stderr));
+        let mut client = Client::connect(server.addr);
+        client.create(CHUNK, None).expect("a fresh name");
+        client.write(CHUNK, 0, &pattern(10_000, 1)).expect("there is room");
+        server.signal("TERM");
+        while client.endpoint.links().next().is_some() {
+            client.turn();
+        }
+        assert_eq!(server.child.wait().expect("it ends").code(), Some(0));
+    }
+    let program = || Command::new(env!("CARGO_BIN_EXE_towpath-chunkserver"));
+    for stderr in unwritable() {
+        let wrong = program().args(["--log", "ifno"]).stderr(stderr).status();
+        assert_eq!(wrong.expect("it starts").code(), Some(2));
+    }
+    for stdout in unwritable() {
+        let mut unprinted = program();
+        unprinted.arg("--print-config").stdout(stdout).stderr(Stdio::piped());
+        let child = unprinted.spawn().expect("it starts");
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{said}");
+        assert!(said.contains("cannot write to stdout"), "{said}");
+    }
+}
+
+#[test]
 fn sigterm_ends_it_cleanly_and_a_restart_has_all_that_was_acknowledged() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let config = config(&dir.path().join("store"));

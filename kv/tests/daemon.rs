@@ -5,7 +5,7 @@ mod common;
 use common::process::Process;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use towpath_kv::client::{
     ChannelTransport, Client, ClientConfig, OneSided, RawClientConfig, RawTransport, TcpTransport,
@@ -126,4 +126,21 @@ fn what_is_published_is_read_over_links_and_raw_queue_pairs() {
     }
     let (code, end) = process.stop();
     assert_eq!((code, &end["published"]["put"]), (Some(0), &1.into()), "{end}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_nothing() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    // As if who reads the log had died.
+    drop(reader);
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a device of Linux");
+    for stderr in [Stdio::from(full), Stdio::from(writer)] {
+        let mut command = Command::new("sh");
+        // With so few descriptors it has something to log.
+        command.args(["-c", "ulimit -n 200 && exec \"$@\"", "sh"]);
+        command.arg(env!("CARGO_BIN_EXE_towpath-kv")).args(["--json", "--resp", "127.0.0.1:0"]);
+        let process = Process::of(command.stderr(stderr));
+        assert_eq!(ask(&process.address("resp"), "SET k v\r\nGET k\r\n"), "+OK\r\n$1\r\nv\r\n");
+        assert_eq!(process.stop().0, Some(0));
+    }
 }

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 use towpath_chunkserver::daemon::{self, DaemonError};
+use towpath_status::say;
 
 fn main() -> ExitCode {
     match daemon::main(std::env::args_os()) {
@@ -12,7 +13,7 @@ fn main() -> ExitCode {
             match &error {
                 // It is also how help is printed, with colours where a terminal has them.
                 DaemonError::Flags(flags) => drop(flags.print()),
-                error => eprintln!("towpath-chunkserver: {}", error.chain()),
+                error => say(format_args!("towpath-chunkserver: {}", error.chain())),
             }
             ExitCode::from(error.exit_code())
         }

@@ -46,11 +46,6 @@ pub enum DaemonError {
         #[source]
         source: io::Error,
     },
-    /// The log filter is invalid.
-    #[error(
-        "`log` is not a valid filter: use error, warn, info, debug or trace, or part=level pairs"
-    )]
-    LogFilter(#[source] tracing_subscriber::filter::ParseError),
     /// A part of the log filter is not a level.
     #[error(
         "`log` (--log) has `{part}`, which is not a level: use off, error, warn, info, debug or \
@@ -248,8 +243,8 @@ pub enum DaemonError {
     /// The signals cannot be caught.
     #[error("cannot catch SIGTERM, SIGINT and SIGHUP")]
     Signals(#[source] io::Error),
-    /// The ready line could not be written.
-    #[error("cannot write the ready line to stdout; start the server with an open stdout")]
+    /// The ready line, or what a command prints, could not be written.
+    #[error("cannot write to stdout; start the program with a stdout that takes what it prints")]
     Ready(#[source] io::Error),
     /// The store's thread panicked; changes that were not acknowledged may have been done or not.
     #[error("the store in {} failed: read the log, then restart", .0.display())]
@@ -281,7 +276,6 @@ impl DaemonError {
             Self::Flags(_)
             | Self::Flag { .. }
             | Self::ConfigFile(_)
-            | Self::LogFilter(_)
             | Self::LogLevel { .. }
             | Self::Sizes(_)
             | Self::SameDisk(_)

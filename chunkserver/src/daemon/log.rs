@@ -1,17 +1,19 @@
 //! The log: what is written, and how.
 
 use std::fmt;
-use std::io;
 
 use serde_json::{Map, Value};
+use towpath_status::Stderr;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::config::LogFormat;
 use super::error::DaemonError;
@@ -42,28 +44,35 @@ pub(super) const FORMAT_KEY: Key = Key {
 /// Sends what the libraries log to stderr.
 ///
 /// # Errors
-/// [`DaemonError::LogFilter`], [`DaemonError::LogLevel`].
+/// [`DaemonError::LogLevel`].
 pub fn log_to_stderr(filter: &str, format: LogFormat) -> Result<(), DaemonError> {
-    let filter = log_filter(filter)?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let filtered = tracing_subscriber::registry().with(log_filter(filter)?);
+    // It would tell of lines that it cannot write by a macro that panics where stderr is gone.
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| Stderr).log_internal_errors(false);
     // Whoever set a subscriber up before keeps it.
     let _ = match format {
-        LogFormat::Text => log.with_ansi(false).try_init(),
-        LogFormat::Json => log.event_format(JsonLines).try_init(),
+        LogFormat::Text => filtered.with(lines.with_ansi(false)).try_init(),
+        LogFormat::Json => filtered.with(lines.event_format(JsonLines)).try_init(),
     };
     Ok(())
 }
 
-/// What a filter lets through. A word alone must be a level: the parser would take any other for
-/// the name of a part, of which everything is logged, and of all other parts nothing.
-pub(super) fn log_filter(filter: &str) -> Result<EnvFilter, DaemonError> {
-    for part in filter.split(',').map(str::trim) {
-        let is_pair = part.contains('=') || part.contains('[');
-        if !is_pair && (part.is_empty() || part.parse::<LevelFilter>().is_err()) {
-            return Err(DaemonError::LogLevel { part: part.chars().take(64).collect() });
+/// What a filter lets through: a level for all parts that it does not name, and one for each that
+/// it names.
+pub(super) fn log_filter(filter: &str) -> Result<Targets, DaemonError> {
+    filter.split(',').map(str::trim).try_fold(Targets::new(), |targets, part| {
+        let (name, level) = part.split_once('=').unwrap_or(("", part));
+        match (name.trim(), level.trim().parse::<LevelFilter>()) {
+            (_, Ok(_)) if level.trim().is_empty() => Err(no_level(part)),
+            ("", Ok(level)) => Ok(targets.with_default(level)),
+            (name, Ok(level)) => Ok(targets.with_target(name, level)),
+            (_, Err(_)) => Err(no_level(part)),
         }
-    }
-    EnvFilter::try_new(filter).map_err(DaemonError::LogFilter)
+    })
+}
+
+fn no_level(part: &str) -> DaemonError {
+    DaemonError::LogLevel { part: part.chars().take(64).collect() }
 }
 
 /// One JSON object on a line: `time` (UTC), `level`, `part`, `message`, then the fields of the
@@ -131,16 +140,35 @@ impl Visit for Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tracing::Level;
 
     #[test]
     fn a_word_that_is_no_level_is_refused_and_named() {
         for good in ["info", "WARN", "off", "warn,towpath_chunkserver=debug", "a=trace, error"] {
             assert!(log_filter(good).is_ok(), "{good}");
         }
-        for (wrong, part) in [("ifno", "ifno"), ("warn,towpath_rpc", "towpath_rpc"), ("", "")] {
+        for (wrong, part) in [
+            ("ifno", "ifno"),
+            ("warn,towpath_rpc", "towpath_rpc"),
+            ("", ""),
+            ("a=loud", "a=loud"),
+            ("info, b=", "b="),
+        ] {
             let error = log_filter(wrong).expect_err("no level");
             assert!(matches!(error, DaemonError::LogLevel { part: of } if of == part), "{wrong}");
         }
-        assert!(matches!(log_filter("a=loud"), Err(DaemonError::LogFilter(_))));
+    }
+
+    #[test]
+    fn a_part_that_is_named_has_its_own_level_and_others_have_that_of_all() {
+        let filter = log_filter("warn,towpath_chunkserver=debug").expect("valid");
+        for (target, level, passes) in [
+            ("towpath_chunkserver::store", Level::DEBUG, true),
+            ("towpath_chunkserver", Level::TRACE, false),
+            ("towpath_rpc", Level::WARN, true),
+            ("towpath_rpc", Level::INFO, false),
+        ] {
+            assert_eq!(filter.would_enable(target, &level), passes, "{target} {level}");
+        }
     }
 }

@@ -52,6 +52,7 @@ mod upgrade;
 mod value;
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 
 pub use args::{Action, Invocation, command};
 pub use check::StoreCheck;
@@ -82,9 +83,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError>
         Action::UpgradeStore(upgrade) => upgrade.run()?,
         Action::Check => {
             check(&config)?;
-            println!("configuration is valid");
+            print("configuration is valid\n")?;
         }
-        Action::PrintConfig => print!("{}", config.to_file_text()),
+        Action::PrintConfig => print(&config.to_file_text())?,
         Action::Serve => {
             log_to_stderr(&config.log, config.log_format)?;
             let stop = StopFlag::new();
@@ -96,4 +97,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError>
         }
     }
     Ok(())
+}
+
+/// Prints what a command is asked for.
+fn print(text: &str) -> Result<(), DaemonError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(DaemonError::Ready)
 }

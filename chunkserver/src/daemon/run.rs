@@ -224,8 +224,8 @@ fn log_end(served: &Served) {
 /// for a moment, on any free port; nothing else is touched.
 ///
 /// # Errors
-/// [`DaemonError::DeviceIp`], [`DaemonError::NotOurs`], [`DaemonError::LogFilter`],
-/// [`DaemonError::LogLevel`], [`DaemonError::Sizes`].
+/// [`DaemonError::DeviceIp`], [`DaemonError::NotOurs`], [`DaemonError::LogLevel`],
+/// [`DaemonError::Sizes`].
 pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     let ip: IpAddr = config.effective_device_ip();
     let is_ours = config.device.target().is_none();

@@ -132,11 +132,13 @@ fn copy(old: &Path, new: &DaemonConfig) -> Result<(), DaemonError> {
 
 fn say(done: &Upgraded, (old, new): (&Path, &Path)) -> Result<(), DaemonError> {
     let Upgraded { chunks, bytes, left_out } = done;
+    let mut text = String::new();
     for (chunk, why) in left_out {
-        println!("left out: chunk {chunk}: {why}");
+        text += &format!("left out: chunk {chunk}: {why}\n");
     }
     let (old, new) = (old.display(), new.display());
-    println!("{chunks} chunks with {bytes} bytes of {old} are in {new}");
+    text += &format!("{chunks} chunks with {bytes} bytes of {old} are in {new}\n");
+    super::print(&text)?;
     match left_out.is_empty() {
         true => Ok(()),
         false => Err(DaemonError::LeftOut(left_out.len())),

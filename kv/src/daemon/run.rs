@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use towpath_base::Nanos;
 use towpath_clock::Clock;
+use towpath_status::{Stderr, say};
 use towpath_transport::EndpointError;
 
 /// How often what has expired is removed, where nobody asks for it.
@@ -83,11 +84,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    tracing_subscriber::fmt().with_writer(io::stderr).init();
+    // A log that cannot be written is lost, and stops nothing.
+    tracing_subscriber::fmt().with_writer(|| Stderr).log_internal_errors(false).init();
     match serve(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("towpath-kv: {error}");
+            say(format_args!("towpath-kv: {error}"));
             ExitCode::from(error.exit_code())
         }
     }

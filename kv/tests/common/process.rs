@@ -14,9 +14,12 @@ pub struct Process {
 impl Process {
     /// Starts it with `--json` and these flags, and waits until it is ready.
     pub fn start(flags: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_towpath-kv"));
-        command.arg("--json").args(flags).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("it was built");
+        Self::of(Command::new(env!("CARGO_BIN_EXE_towpath-kv")).arg("--json").args(flags))
+    }
+
+    /// What `command` starts, which is to be that with `--json`.
+    pub fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it was built");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
         stdout.read_line(&mut line).expect("text");

@@ -41,6 +41,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use serde::Serialize;
 use towpath_fastpath::ChunkId;
+use towpath_status::say;
 
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
@@ -65,7 +66,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             // A reader that went away, like `head`, is not worth a word.
             if !error.is_broken_pipe() {
-                eprintln!("towpath: {}", error.chain());
+                say(format_args!("towpath: {}", error.chain()));
             }
             ExitCode::from(error.exit_code())
         }

@@ -22,6 +22,7 @@ use serde::Serialize;
 use towpath_fastpath::ClientConfig;
 use towpath_fastpath::cap::Grant;
 use towpath_spread::{Layout, NodeState, PutOptions, Scrubbed, Servers};
+use towpath_status::say;
 use towpath_transport::Nanos;
 
 use super::args::{LinkArgs, PutArgs, ServerArgs};
@@ -194,8 +195,10 @@ pub(crate) fn put(args: &PutArgs) -> Result<(), CliError> {
         // Nobody could ever find what is stored.
         let left = servers.remove(&layout).map_err(SpreadFailed::from)?;
         if !left.is_empty() {
-            eprintln!("towpath: parts are left on servers; `towpath rm` takes their layout:");
-            eprint!("{text}");
+            say(format_args!(
+                "towpath: parts are left on servers; `towpath rm` takes their layout:"
+            ));
+            say(format_args!("{}", text.trim_end()));
         }
         return Err(*unkept.error);
     }

@@ -19,6 +19,7 @@ use clap::Parser;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use towpath_status::say;
 
 /// Shows the devices that Towpath can use, and what it will do on each: by capabilities, never by
 /// names. Exit status: 0 when every device was asked, 1 when not, 2 for a wrong command line.
@@ -52,14 +53,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let report = match found::all(args.device.as_deref()) {
         Ok(report) => report,
         Err(unknown) => {
-            eprintln!("tow_devinfo: {unknown}");
+            say(format_args!("tow_devinfo: {unknown}"));
             return ExitCode::FAILURE;
         }
     };
     match print(&args, &report) {
         // A reader that went away, like `head`, is not worth a word.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("tow_devinfo: cannot write: {error}");
+            say(format_args!("tow_devinfo: cannot write: {error}"));
             ExitCode::FAILURE
         }
         _ if report.has_failed() => ExitCode::FAILURE,

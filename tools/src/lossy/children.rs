@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{
     Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
 };
+use towpath_status::say;
 
 /// The hidden flag by which this program starts a command for itself.
 pub(super) const EXEC_FLAG: &str = "--exec-for";
@@ -45,7 +46,7 @@ pub(super) fn shell(text: &str) -> Command {
 pub(super) fn exec(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let parent = args.next().and_then(|text| text.to_str()?.parse().ok());
     let (Some(parent), Some(program)) = (parent, args.next()) else {
-        eprintln!("towpath-lossy: {EXEC_FLAG} is for this program itself; see --help");
+        say(format_args!("towpath-lossy: {EXEC_FLAG} is for this program itself; see --help"));
         return ExitCode::from(2);
     };
     let told = set_parent_process_death_signal(Some(Signal::KILL));
@@ -55,7 +56,7 @@ pub(super) fn exec(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(EXIT_CANNOT_RUN);
     }
     let error = Command::new(&program).args(args).exec();
-    eprintln!("towpath-lossy: {} cannot be run: {error}", program.display());
+    say(format_args!("towpath-lossy: {} cannot be run: {error}", program.display()));
     let is_missing = error.kind() == io::ErrorKind::NotFound;
     ExitCode::from(if is_missing { EXIT_NOT_FOUND } else { EXIT_CANNOT_RUN })
 }

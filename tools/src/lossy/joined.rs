@@ -5,6 +5,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use towpath_status::say;
+
 use super::error::LossyError;
 use super::netlink::{LinkChange, Netlink};
 use super::side::{TAP_QUEUE_FRAMES, dropped_frames};
@@ -86,7 +88,10 @@ impl Drop for Made {
             netlink.delete(index)
         });
         if let Err(error) = deleted {
-            eprintln!("towpath-lossy: the bridge {} stays: {error}; `ip link del {0}`", self.0);
+            say(format_args!(
+                "towpath-lossy: the bridge {} stays: {error}; `ip link del {0}`",
+                self.0
+            ));
         }
     }
 }

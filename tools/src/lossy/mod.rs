@@ -31,6 +31,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use towpath_status::say;
 
 use args::LossyArgs;
 
@@ -54,7 +55,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run::run(&args) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("towpath-lossy: {error}");
+            say(format_args!("towpath-lossy: {error}"));
             ExitCode::from(error.exit_code())
         }
     }

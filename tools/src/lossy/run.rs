@@ -6,6 +6,8 @@ use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use towpath_status::say;
+
 use super::args::{LossyArgs, MTU_DEFAULT};
 use super::bridge::{Bridge, Tally};
 use super::children::{self, LOOK, Remains};
@@ -135,7 +137,7 @@ impl<'a> Run<'a> {
             let failed = |source| LossyError::Spawn { side: "this namespace", source };
             self.main = Some(started.map_err(failed)?);
         } else if !self.args.quiet {
-            eprintln!("The wire is there until Ctrl-C.");
+            say(format_args!("The wire is there until Ctrl-C."));
         }
         self.wait()
     }
@@ -186,7 +188,7 @@ impl<'a> Run<'a> {
         {
             self.a_status = a.try_wait().ok().flatten();
             if let Some(status) = self.a_status.filter(|status| !status.success()) {
-                eprintln!("towpath-lossy: the command in a ended: {status}");
+                say(format_args!("towpath-lossy: the command in a ended: {status}"));
             }
         }
         if self.interrupt.check().is_err() {
@@ -226,7 +228,7 @@ impl<'a> Run<'a> {
             exit: exits,
         };
         if !self.args.quiet {
-            eprint!("{}", report.table());
+            say(format_args!("{}", report.table().trim_end()));
         }
         if let Some(file) = &self.args.json {
             report.write_json(file.as_deref())?;
@@ -247,10 +249,13 @@ impl<'a> Run<'a> {
 /// Nobody asked for a command: whoever wants to can come in.
 fn tell_how_to_enter(sides: [&Side; 2], is_user: bool) {
     let user = if is_user { "--preserve-credentials --user " } else { "" };
-    eprintln!("The wire is there until Ctrl-C. To run a command on a side:");
+    say(format_args!("The wire is there until Ctrl-C. To run a command on a side:"));
     for side in sides {
         let thread = side.thread.as_raw_nonzero();
-        eprintln!("  {}:  nsenter {user}--mount --net --target {thread} COMMAND", side.name);
+        say(format_args!(
+            "  {}:  nsenter {user}--mount --net --target {thread} COMMAND",
+            side.name
+        ));
     }
 }
 

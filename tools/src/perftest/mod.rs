@@ -45,6 +45,7 @@ use error::RunError;
 use report::Report;
 use settings::Settings;
 use std::process::ExitCode;
+use towpath_status::say;
 
 /// The whole program: parses the command line, runs, and says how it ended.
 ///
@@ -66,7 +67,7 @@ pub fn main(tool: Tool) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}: {error}", tool.name());
+            say(format_args!("{}: {error}", tool.name()));
             error.exit_code()
         }
     }

@@ -1,4 +1,4 @@
-//! The status socket: a running process reports the state of its links over a local socket.
+//! What a running process reports: the state of its links over a local socket, messages on stderr.
 //!
 //! A process that has a [`StatusSocket`] can be asked at any time about its links and their paths,
 //! with [`ask`](ask()) or with `towpath paths`. The thread that owns the endpoint checks a flag
@@ -32,6 +32,7 @@
 //! | `worker` | the report on a thread that owns an endpoint |
 //! | `socket` | the socket of the process that reports |
 //! | `ask` | the function that asks such a process |
+//! | `stderr` | standard error for messages and logs, whose failure stops nothing |
 //! | `limits` | bounds and their reasons |
 
 #![forbid(unsafe_code)]
@@ -40,11 +41,13 @@ mod ask;
 pub mod limits;
 mod report;
 mod socket;
+mod stderr;
 mod worker;
 
 pub use ask::{AskError, ask};
 pub use report::{LinkStatus, PathStatus, ProcessStatus, ServedStatus};
 pub use socket::{SocketError, StatusDesk, StatusSocket};
+pub use stderr::{Stderr, say};
 pub use worker::WorkerStatus;
 
 /// One answer on the wire.

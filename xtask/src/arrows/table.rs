@@ -130,7 +130,7 @@ pub(super) const TABLE: &[Row] = &[
         name: "status",
         folder: "transport/status",
         may_use: MayUse::Only(&["base", "verbs", "memory", "transport"]),
-        what: "what a running process tells of its links, over a local socket",
+        what: "what a running process reports: its links over a local socket, messages on stderr",
     },
     Row {
         name: "plot",
@@ -242,6 +242,7 @@ pub(super) const TABLE: &[Row] = &[
             "memory",
             "device-roce",
             "transport",
+            "status",
             "rpc",
         ]),
         what: "a key-value store in memory, on every transport: store, fronts, clients, daemon",

@@ -3,6 +3,7 @@
 use crate::finding::Finding;
 use crate::source::{Code, find_words, line_of};
 use crate::tree::{File, Tree};
+use std::collections::HashSet;
 
 /// The crates that read no clock, do no I/O and have one order of events.
 const SANS_IO: [&str; 6] = [
@@ -25,13 +26,23 @@ const IN_SANS_IO: &[Ban] = &[
     Ban { word: "Instant::now", instead: "`now: Time` is an argument" },
     Ban { word: "SystemTime", instead: "`now: Time` is an argument" },
     Ban { word: "thread_rng", instead: "take a seed and use `towpath_base::Prng`" },
-    Ban { word: "println!", instead: "return a value; whoever calls may print it" },
-    Ban { word: "eprintln!", instead: "return a value; whoever calls may print it" },
     Ban { word: "std::", instead: "use `core` or `alloc`: the crate is `no_std`" },
     Ban { word: "extern crate std", instead: "the crate is `no_std`" },
     Ban { word: "HashMap", instead: "its order is random: use a slab, a ring or a `BTreeMap`" },
     Ban { word: "HashSet", instead: "its order is random: use a bitmap or a `BTreeSet`" },
 ];
+
+/// Not in what users run: each of these panics where stdout or stderr cannot be written, as on a
+/// full disk or a closed pipe, and takes a server or an exit code with it.
+const IN_PRODUCTION: &[Ban] = &[
+    Ban { word: "println!", instead: "write to stdout and return its error" },
+    Ban { word: "print!", instead: "write to stdout and return its error" },
+    Ban { word: "eprintln!", instead: "use `towpath_status::say`, which never fails" },
+    Ban { word: "eprint!", instead: "use `towpath_status::say`, which never fails" },
+];
+
+/// Programs about the repository itself, which may end where they cannot print.
+const ABOUT_THE_REPOSITORY: [&str; 2] = ["xtask/", "fuzz/"];
 
 /// Not in any Rust code.
 const IN_CODE: &[Ban] = &[
@@ -59,16 +70,17 @@ const PLACES: &[Ban] = &[
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let in_sans_io = |file: &&File| SANS_IO.iter().any(|folder| file.path.starts_with(folder));
-    let sans_io: Vec<_> = tree.rust().filter(in_sans_io).collect();
     let declared =
-        sans_io.iter().flat_map(|file| Code::read(&file.path, &file.text).test_modules(&file.path));
-    let test_modules: Vec<String> = declared.collect();
-    for file in sans_io {
-        let stem = file.path.strip_suffix(".rs").unwrap_or(&file.path);
-        let is_below = |module: &String| stem.starts_with(&format!("{module}/"));
-        if !test_modules.iter().any(|module| stem == module || is_below(module)) {
-            check_sans_io(file, &mut findings);
+        tree.rust().flat_map(|file| Code::read(&file.path, &file.text).test_modules(&file.path));
+    let test_modules: HashSet<String> = declared.collect();
+    for file in tree.rust().filter(|file| !is_in_module(&file.path, &test_modules)) {
+        let is_below = |folder: &&str| file.path.starts_with(folder);
+        if SANS_IO.iter().any(|folder| is_below(folder)) {
+            check_outside_tests(file, IN_SANS_IO, &mut findings);
+        }
+        if file.path.contains("src/") && !ABOUT_THE_REPOSITORY.iter().any(|folder| is_below(folder))
+        {
+            check_outside_tests(file, IN_PRODUCTION, &mut findings);
         }
     }
     for file in &tree.files {
@@ -98,9 +110,16 @@ fn check_code(file: &File, findings: &mut Vec<Finding>) {
     }
 }
 
-fn check_sans_io(file: &File, findings: &mut Vec<Finding>) {
+/// Whether a file is one of these modules, or below one.
+fn is_in_module(path: &str, modules: &HashSet<String>) -> bool {
+    let stem = path.strip_suffix(".rs").unwrap_or(path);
+    let ends = stem.match_indices('/').map(|(at, _)| at).chain([stem.len()]);
+    ends.into_iter().any(|end| modules.contains(&stem[..end]))
+}
+
+fn check_outside_tests(file: &File, bans: &[Ban], findings: &mut Vec<Finding>) {
     let code = Code::read(&file.path, &file.text);
-    for ban in IN_SANS_IO {
+    for ban in bans {
         let outside_tests = code.find(ban.word).filter(|&at| !code.is_test(at));
         findings.extend(outside_tests.map(|at| refuse(file, at, ban)));
     }
@@ -128,6 +147,20 @@ mod tests {
                 assert_eq!(found, [2], "{} in {folder}", ban.word);
             }
             assert_eq!(lines("tools/src/lib.rs", &text), [0; 0], "{}", ban.word);
+        }
+    }
+
+    #[test]
+    fn what_users_run_prints_by_what_cannot_panic() {
+        for ban in IN_PRODUCTION {
+            let text = format!("//! A.\n{}(\"x\");\n", ban.word);
+            for path in ["tools/src/cli/mod.rs", "kv/src/bin/a.rs", "cc/src/lib.rs"] {
+                assert_eq!(lines(path, &text), [2], "{} in {path}", ban.word);
+            }
+            let others = ["xtask/src/a.rs", "fuzz/src/a.rs", "kv/build.rs", "kv/src/a/tests.rs"];
+            for path in others.into_iter().chain(["kv/examples/a.rs", "kv/tests/a.rs"]) {
+                assert_eq!(lines(path, &text), [0; 0], "{} in {path}", ban.word);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use towpath_fastpath::ChunkId;
+use towpath_status::say;
 
 use super::input::{Blocks, Input};
 use super::{ClientSession, TransferReport, open};
@@ -269,13 +270,13 @@ impl Run {
         let left = broken.iter().filter(|chunk| self.session.delete(**chunk).is_err()).count();
         let removed = broken.len() - left;
         if removed > 0 {
-            eprintln!("towpath: {removed} incomplete chunks were removed again");
+            say(format_args!("towpath: {removed} incomplete chunks were removed again"));
         }
         if left > 0 {
-            eprintln!(
+            say(format_args!(
                 "towpath: {left} incomplete chunks could not be removed: the server removes them \
                  when nobody writes to them for a while; store the files again that are not listed"
-            );
+            ));
         }
     }
 
@@ -353,15 +354,15 @@ impl Run {
         let of =
             input.byte_len().map_or_else(String::new, |whole| format!(" of {}", show_size(whole)));
         match self.session.delete(chunk) {
-            Ok(()) => eprintln!(
+            Ok(()) => say(format_args!(
                 "towpath: {stored}{of} of {input} were stored; the incomplete chunk {chunk} was \
                  removed again"
-            ),
-            Err(_) => eprintln!(
+            )),
+            Err(_) => say(format_args!(
                 "towpath: {stored}{of} of {input} were stored; the chunk {chunk} is incomplete and \
                  could not be removed: the server removes it when nobody writes to it for a while; \
                  store the file again"
-            ),
+            )),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use towpath_fastpath::cap::Grant;
 use towpath_spread::{Layout, Node, RepairOptions, Repaired, Scrubbed, Servers};
+use towpath_status::say;
 
 use super::file::LayoutFile;
 use super::{Opened, addresses, sweep, words};
@@ -165,7 +166,7 @@ fn keep_repaired(
             false => servers.discard(&repaired.made),
         };
         for node in left {
-            eprintln!("towpath: no longer needed, and left: chunk {node}");
+            say(format_args!("towpath: no longer needed, and left: chunk {node}"));
         }
         *unkept.error
     })

@@ -7,11 +7,13 @@ use std::str::FromStr;
 use clap::Args as ClapArgs;
 use serde::Serialize;
 use towpath_spread::{Choice, Costs, Policy, PolicyError, Servers, SpreadError};
+use towpath_status::say;
 
 use crate::cli::error::{CliError, SpreadFailed};
 
 /// How a file is stored on several servers.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Several servers")]
 pub(crate) struct SpreadArgs {
     /// Store one file on several servers, with commas between, by --policy; its layout is written
     /// to a file, which `get`, `stat`, `rm`, `scrub` and `repair` take
@@ -144,7 +146,7 @@ impl Wanted {
                 // Copies that the client writes need nothing of servers but to be there.
                 Err(error) => {
                     let policy = Policy::Flat(copies);
-                    eprintln!("towpath: the file is stored by {policy}: {error}");
+                    say(format_args!("towpath: the file is stored by {policy}: {error}"));
                     return Ok((policy, None));
                 }
             },
