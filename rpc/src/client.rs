@@ -162,8 +162,8 @@ impl RpcClient {
     /// How long a request that was given up waits to learn what became of it. Default
     /// [`OUTCOME_GRACE`]; longer where the host of the server may be busy for longer.
     #[must_use]
-    pub fn outcome_grace(mut self, span: Nanos) -> Self {
-        self.outcome_grace = span;
+    pub fn outcome_grace(mut self, span: impl Into<Nanos>) -> Self {
+        self.outcome_grace = span.into();
         self
     }
 

@@ -112,14 +112,14 @@ impl ChunkClient {
     /// How long each operation may take. Default 10 s. One that changes something and is given up
     /// may take a grace more, to learn what became of it.
     #[must_use]
-    pub fn timeout(mut self, timeout: Nanos) -> Self {
-        self.timeout = timeout;
+    pub fn timeout(mut self, timeout: impl Into<Nanos>) -> Self {
+        self.timeout = timeout.into();
         self
     }
 
     /// How long an operation that was given up waits to learn what became of it. Default 100 ms.
     #[must_use]
-    pub fn outcome_grace(mut self, span: Nanos) -> Self {
+    pub fn outcome_grace(mut self, span: impl Into<Nanos>) -> Self {
         self.rpc = self.rpc.outcome_grace(span);
         self
     }

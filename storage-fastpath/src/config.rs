@@ -105,23 +105,23 @@ impl ClientConfig {
     /// How long each operation may take. Default 10 s. One that changes something and is given up
     /// may take a grace more, to learn what became of it.
     #[must_use]
-    pub fn timeout(mut self, timeout: Nanos) -> Self {
-        self.timeout = timeout;
+    pub fn timeout(mut self, timeout: impl Into<Nanos>) -> Self {
+        self.timeout = timeout.into();
         self
     }
 
     /// How long an operation that was given up waits to learn what became of it. Default 100 ms;
     /// longer where the host of the server may be busy for longer.
     #[must_use]
-    pub fn outcome_grace(mut self, span: Nanos) -> Self {
-        self.outcome_grace = span;
+    pub fn outcome_grace(mut self, span: impl Into<Nanos>) -> Self {
+        self.outcome_grace = span.into();
         self
     }
 
     /// How long to poll without work before blocking. Default 50 us.
     #[must_use]
-    pub fn spin(mut self, span: Nanos) -> Self {
-        self.spin = span;
+    pub fn spin(mut self, span: impl Into<Nanos>) -> Self {
+        self.spin = span.into();
         self
     }
 

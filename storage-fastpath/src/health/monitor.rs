@@ -59,15 +59,15 @@ impl HealthConfig {
 
     /// An I/O without an answer for this long is slow. Default 1 s.
     #[must_use]
-    pub fn slow_after(mut self, span: Nanos) -> Self {
-        self.slow_after = span.max(Nanos(1));
+    pub fn slow_after(mut self, span: impl Into<Nanos>) -> Self {
+        self.slow_after = span.into().max(Nanos(1));
         self
     }
 
     /// How often links are judged, by what they did since the last time. Default 100 ms.
     #[must_use]
-    pub fn window(mut self, span: Nanos) -> Self {
-        self.window = span.max(Nanos(1));
+    pub fn window(mut self, span: impl Into<Nanos>) -> Self {
+        self.window = span.into().max(Nanos(1));
         self
     }
 

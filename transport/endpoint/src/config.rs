@@ -216,8 +216,8 @@ impl EndpointConfig {
     /// free again soon after. Default 1 s, so that a load that comes and goes many times a second
     /// pays for its pages once. 64 free buffers keep theirs.
     #[must_use]
-    pub fn memory_quiet(mut self, span: Nanos) -> Self {
-        self.memory_quiet = span.max(Nanos::from_millis(1));
+    pub fn memory_quiet(mut self, span: impl Into<Nanos>) -> Self {
+        self.memory_quiet = span.into().max(Nanos::from_millis(1));
         self
     }
 
@@ -287,8 +287,8 @@ impl EndpointConfig {
 
     /// How long a connection may take to be set up, either way. Default 5 s.
     #[must_use]
-    pub fn connect_timeout(mut self, span: Nanos) -> Self {
-        self.connect_timeout = span;
+    pub fn connect_timeout(mut self, span: impl Into<Nanos>) -> Self {
+        self.connect_timeout = span.into();
         self
     }
 
@@ -309,8 +309,8 @@ impl EndpointConfig {
 
     /// How long the worker of a handle polls without work before it blocks. Default 50 us.
     #[must_use]
-    pub fn spin(mut self, span: Nanos) -> Self {
-        self.spin = span;
+    pub fn spin(mut self, span: impl Into<Nanos>) -> Self {
+        self.spin = span.into();
         self
     }
 
@@ -350,8 +350,8 @@ impl EndpointConfig {
     /// How long a peer is on the [blacklist](crate::Endpoint::blacklist) the first time. Default
     /// 1 s; each time soon after doubles it, up to 64 times as long.
     #[must_use]
-    pub fn blacklist_span(mut self, span: Nanos) -> Self {
-        self.blacklist_span = span;
+    pub fn blacklist_span(mut self, span: impl Into<Nanos>) -> Self {
+        self.blacklist_span = span.into();
         self
     }
 

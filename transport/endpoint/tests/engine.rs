@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(60);
 const BYTES: usize = 64 << 10;
 
 fn config() -> EndpointConfig {
-    EndpointConfig::new().connect_timeout(LONG.into()).links_max(4)
+    EndpointConfig::new().connect_timeout(LONG).links_max(4)
 }
 
 fn udp() -> UdpConfig {

@@ -16,7 +16,7 @@ use towpath_transport::{
 const LONG: Duration = Duration::from_secs(60);
 
 fn spawn(config: EndpointConfig) -> EndpointHandle {
-    let config = config.connect_timeout(LONG.into());
+    let config = config.connect_timeout(LONG);
     EndpointHandle::spawn_udp(UdpConfig::new(LOOPBACK.into()), config).expect("loopback UDP")
 }
 

@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(60);
 const MESSAGES: u64 = 300;
 
 fn spawn() -> EndpointHandle {
-    let config = EndpointConfig::new().links_max(8).connect_timeout(LONG.into());
+    let config = EndpointConfig::new().links_max(8).connect_timeout(LONG);
     EndpointHandle::spawn_udp(UdpConfig::new(LOOPBACK.into()), config).expect("loopback UDP")
 }
 

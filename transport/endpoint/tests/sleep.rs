@@ -118,7 +118,7 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let log = Log::default();
-        let config = || EndpointConfig::new().spin(Nanos::ZERO).connect_timeout(LONG.into());
+        let config = || EndpointConfig::new().spin(Nanos::ZERO).connect_timeout(LONG);
         let noting = log.clone();
         let device = move || {
             let inner = UdpLink::bind(UdpConfig::new(LOOPBACK.into())).expect("loopback UDP");

@@ -169,7 +169,7 @@ fn what_was_assembled_of_a_message_that_is_given_up_goes_home() {
 
 fn handles(server: EndpointConfig) -> (Vec<EndpointHandle>, ChannelHandle, ChannelHandle) {
     let spawn = |config: EndpointConfig| {
-        let config = config.connect_timeout(LONG.into());
+        let config = config.connect_timeout(LONG);
         EndpointHandle::spawn_udp(UdpConfig::new(LOOPBACK.into()), config).expect("loopback")
     };
     let (client, server) = (spawn(config(Mtu::Mtu1024)), spawn(server));

@@ -38,7 +38,7 @@ fn config(seed: u64) -> EndpointConfig {
         .links_max(16)
         .receives_ready(64)
         .send_pools(&[BUFFERS])
-        .connect_timeout(LONG.into())
+        .connect_timeout(LONG)
         .tune_links(|link| link.peer_timeout(LONG.into()))
         .seed(seed)
 }

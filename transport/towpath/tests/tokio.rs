@@ -23,7 +23,7 @@ fn runtimes() -> [Runtime; 2] {
 
 fn endpoint() -> EndpointHandle {
     let udp = UdpConfig::new(Ipv4Addr::LOCALHOST.into());
-    let config = EndpointConfig::new().connect_timeout(LONG.into());
+    let config = EndpointConfig::new().connect_timeout(LONG);
     EndpointHandle::spawn_udp(udp, config).expect("loopback UDP")
 }
 
@@ -58,7 +58,7 @@ fn number(incoming: Result<Incoming, RecvError>) -> u64 {
 
 async fn send(channel: &ChannelHandle, number: u64) {
     let message = channel.copy_async(&number.to_le_bytes()).await.expect("it fits");
-    channel.send_async(message, SendOptions::new()).await.expect("an open channel");
+    drop(channel.send_async(message, SendOptions::new()).await.expect("an open channel"));
 }
 
 #[test]
