@@ -95,6 +95,6 @@ fn answer(channel: &ChannelHandle) {
         // Before the answer, so that the buffer and its credit are back.
         drop(message);
         let Ok(buf) = channel.copy(&bytes) else { return };
-        channel.send(buf, SendOptions::new());
+        drop(channel.send(buf, SendOptions::new()));
     }
 }

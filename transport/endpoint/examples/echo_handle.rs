@@ -97,6 +97,6 @@ fn echo(channel: &ChannelHandle) -> Result<(), Box<dyn Error>> {
 
 fn reply(channel: &ChannelHandle, payload: impl Into<Payload>) -> Result<(), Box<dyn Error>> {
     // A client that never reads does not hold this thread for longer than that.
-    channel.send_timeout(payload, SendOptions::new().timeout(SOON), SOON)?;
+    drop(channel.send_timeout(payload, SendOptions::new().timeout(SOON), SOON)?);
     Ok(())
 }

@@ -149,12 +149,14 @@
 //! let link = client.connect(addr)?;
 //! let channel = link.open_channel(true)?;
 //! let hello = channel.copy(b"hello").expect("a free buffer");
-//! channel.send(hello, SendOptions::new());
+//! let sent = channel.send(hello, SendOptions::new());
 //! match channel.recv(soon)? {
 //!     Incoming::Message(message) => assert_eq!(message.as_slice(), Some(&b"hello"[..])),
 //!     other => panic!("an echo was due, not {other:?}"),
 //! }
 //! echo.join().expect("the server thread");
+//! // Only its ticket tells that a message was refused, as one is that is too long for the peer.
+//! sent.wait(soon).expect("it was taken");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -238,7 +238,7 @@ fn messages_go_both_ways_between_handles_that_sleep() {
     for round in 0..100_u32 {
         for (from, to) in [(&mine, &theirs), (&theirs, &mine)] {
             let buf = from.copy(&round.to_ne_bytes()).expect("a free buffer");
-            from.send(buf, SendOptions::new());
+            drop(from.send(buf, SendOptions::new()));
             match to.recv(LONG) {
                 Ok(Incoming::Message(message)) => {
                     assert_eq!(message.to_vec(), round.to_ne_bytes());

@@ -56,7 +56,7 @@ fn threads_share_a_link_and_each_gets_its_own_answers() {
                 for _ in 0..50 {
                     let bytes = take(&theirs);
                     let buf = theirs.copy(&bytes).expect("a free buffer");
-                    theirs.send(buf, SendOptions::new());
+                    drop(theirs.send(buf, SendOptions::new()));
                 }
             });
             let asking = std::thread::spawn(move || {
@@ -82,7 +82,7 @@ fn threads_share_a_link_and_each_gets_its_own_answers() {
 fn closing_is_seen_at_the_other_end_after_everything_that_was_sent() {
     let (client, _server, near, far) = pair();
     let (mine, theirs) = channel(&near, &far, true);
-    mine.send(mine.copy(b"last words").expect("a free buffer"), SendOptions::new());
+    drop(mine.send(mine.copy(b"last words").expect("a free buffer"), SendOptions::new()));
     near.close();
     assert_eq!(take(&theirs), b"last words");
     assert_eq!(theirs.recv(LONG).err(), Some(RecvError::Down(DownReason::Goodbye)));
@@ -139,12 +139,14 @@ fn a_worker_that_always_blocks_is_woken_by_each_post() {
     let echo = std::thread::spawn(move || {
         for _ in 0..ROUNDS {
             let bytes = take(&theirs);
-            theirs.send(theirs.copy(&bytes).expect("a free buffer"), SendOptions::new());
+            drop(theirs.send(theirs.copy(&bytes).expect("a free buffer"), SendOptions::new()));
         }
         theirs
     });
     for round in 0..ROUNDS {
-        mine.send(mine.copy(&round.to_le_bytes()).expect("a free buffer"), SendOptions::new());
+        drop(
+            mine.send(mine.copy(&round.to_le_bytes()).expect("a free buffer"), SendOptions::new()),
+        );
         assert_eq!(take(&mine), round.to_le_bytes());
     }
     drop(echo.join().expect("the echo thread"));
@@ -166,7 +168,9 @@ fn who_floods_a_channel_that_nobody_reads_leaves_the_others_alone() {
     };
     assert_eq!((full.error, full.payload.byte_len()), (SubmitError::QueueFull, 500));
     for round in 0..100u32 {
-        mine.send(mine.copy(&round.to_le_bytes()).expect("a free buffer"), SendOptions::new());
+        drop(
+            mine.send(mine.copy(&round.to_le_bytes()).expect("a free buffer"), SendOptions::new()),
+        );
         assert_eq!(take(&theirs), round.to_le_bytes());
     }
     // And nothing of the flood is lost, once it is read.
@@ -202,12 +206,14 @@ fn a_thread_that_dies_with_a_handle_leaves_the_others_alone_and_its_channel_is_c
     let (other, unread) = channel(&near, &far, true);
     let dies = std::thread::spawn(move || {
         for _ in 0..10 {
-            other.send(other.copy(b"then it died").expect("a free buffer"), SendOptions::new());
+            drop(
+                other.send(other.copy(b"then it died").expect("a free buffer"), SendOptions::new()),
+            );
         }
         std::panic::resume_unwind(Box::new("on purpose"));
     });
     assert!(dies.join().is_err());
-    mine.send(mine.copy(b"alive").expect("a free buffer"), SendOptions::new());
+    drop(mine.send(mine.copy(b"alive").expect("a free buffer"), SendOptions::new()));
     assert_eq!(take(&theirs), b"alive");
     (0..10).for_each(|_| assert_eq!(take(&unread), b"then it died"));
     assert_eq!(unread.recv(LONG).err(), Some(RecvError::Closed(CloseReason::Peer)));
@@ -233,14 +239,14 @@ fn channels_whose_handles_were_dropped_leave_room_for_others() {
             opened => Some(opened.expect("a channel")),
         };
         let other = (0..60_000).find_map(|_| open()).expect("the place is free some time");
-        other.send(other.copy(&round.to_le_bytes()).expect("a buffer"), SendOptions::new());
+        drop(other.send(other.copy(&round.to_le_bytes()).expect("a buffer"), SendOptions::new()));
         drop(other);
         let unread = far.accept_channel(LONG).expect("a channel");
         assert_eq!(take(&unread), round.to_le_bytes());
         assert_eq!(unread.recv(LONG).err(), Some(RecvError::Closed(CloseReason::Peer)));
     }
     drop(mine);
-    clone.send(clone.copy(b"a clone").expect("a free buffer"), SendOptions::new());
+    drop(clone.send(clone.copy(b"a clone").expect("a free buffer"), SendOptions::new()));
     assert_eq!(take(&theirs), b"a clone", "it is open while one handle is left");
 }
 

@@ -201,7 +201,7 @@ fn a_sender_learns_that_a_handle_takes_no_streams() {
 fn a_handle_that_asked_for_streams_gets_them() {
     let (_ends, mine, theirs) = handles(config(Mtu::Mtu1024).streams(true));
     let bytes = pattern(WHOLE + 1, 6);
-    mine.send(mine.copy(&bytes).expect("a buffer"), SendOptions::new());
+    drop(mine.send(mine.copy(&bytes).expect("a buffer"), SendOptions::new()));
     let mut got = Vec::new();
     loop {
         match theirs.recv(LONG).expect("the next piece") {

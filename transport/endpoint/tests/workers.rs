@@ -320,7 +320,7 @@ fn echo(link: &LinkHandle) {
             while let Ok(Incoming::Message(message)) = channel.recv(LONG) {
                 let reply = channel.copy(&message.to_vec()).expect("a free buffer");
                 drop(message);
-                channel.send(reply, SendOptions::new());
+                drop(channel.send(reply, SendOptions::new()));
             }
         });
     }
@@ -342,7 +342,7 @@ fn ask(links: &[LinkHandle]) {
                 for number in 0..MESSAGES {
                     let bytes = message_of(name as u64, true, number);
                     let buf = channel.copy(&bytes).expect("a free buffer");
-                    channel.send(buf, SendOptions::new());
+                    drop(channel.send(buf, SendOptions::new()));
                     match channel.recv(LONG) {
                         Ok(Incoming::Message(message)) => assert!(message.to_vec() == bytes),
                         other => panic!("an answer was due, not {other:?}"),

@@ -33,7 +33,7 @@ fn ask(client: &EndpointHandle, addr: SocketAddr) -> Result<u32, Box<dyn Error>>
         while !unanswered.is_empty() {
             for number in requests.by_ref().take(UNDER_WAY - under_way) {
                 let request = channel.copy_timeout(&number.to_le_bytes(), SOON)?;
-                channel.send(request, SendOptions::new().timeout(SOON));
+                drop(channel.send(request, SendOptions::new().timeout(SOON))); // the answer tells
                 under_way += 1;
             }
             match channel.recv(SOON) {

@@ -19,7 +19,8 @@ async fn serve(server: EndpointHandle) -> Result<(), Failure> {
     let channel = server.accept_async().await?.accept_channel_async().await?;
     while let Ok(Incoming::Message(request)) = channel.recv_async().await {
         let answer = request.into_payload().map_err(|_| "a request of many pieces")?;
-        channel.send_async(answer, SendOptions::new()).await?; // waits while the queue is full
+        // Waits while the queue is full.
+        drop(channel.send_async(answer, SendOptions::new()).await?);
     }
     Ok(())
 }
@@ -35,7 +36,7 @@ impl Client {
         let (tell, answer) = oneshot::channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(number, tell);
         let request = self.channel.copy_async(&number.to_le_bytes()).await?;
-        self.channel.send_async(request, SendOptions::new().timeout(SOON)).await?;
+        drop(self.channel.send_async(request, SendOptions::new().timeout(SOON)).await?);
         Ok(timeout(SOON, answer).await??) // tokio's clock: futures of handles have none
     }
 

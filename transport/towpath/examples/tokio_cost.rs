@@ -1,7 +1,7 @@
 //! What tokio costs: requests a second of one client that keeps 64 under way, by calls that block,
 //! by futures in one task, and by 64 tasks that each await an answer.
 //!
-//! `cargo run --release -p towpath --example tokio_cost -- [ROUNDS [REQUESTS [BYTES]]]`
+//! `cargo run --profile dist -p towpath --example tokio_cost -- [ROUNDS [REQUESTS [BYTES]]]`
 //!
 //! The clients take turns within each round, over one server. Prints one line of JSON: medians and
 //! extremes, in requests a second, and the median ratio within a round to the client that blocks.
@@ -29,7 +29,7 @@ fn serve(server: &EndpointHandle) -> Outcome<()> {
     while let Ok(channel) = link.accept_channel(SOON) {
         while let Ok(Incoming::Message(request)) = channel.recv(SOON) {
             let answer = request.into_payload().map_err(|_| "a request of many pieces")?;
-            channel.send(answer, SendOptions::new());
+            drop(channel.send(answer, SendOptions::new()));
         }
     }
     Ok(())
@@ -39,7 +39,7 @@ fn blocking(channel: &ChannelHandle, requests: usize, body: &[u8]) -> Outcome<()
     let (mut asked, mut answered) = (0, 0);
     while answered < requests {
         while asked < requests && asked - answered < UNDER_WAY {
-            channel.send(channel.copy_timeout(body, SOON)?, SendOptions::new());
+            drop(channel.send(channel.copy_timeout(body, SOON)?, SendOptions::new()));
             asked += 1;
         }
         let Incoming::Message(_) = channel.recv(SOON)? else { return Err("pieces".into()) };
@@ -52,7 +52,7 @@ async fn one_task(channel: &ChannelHandle, requests: usize, body: &[u8]) -> Outc
     let (mut asked, mut answered) = (0, 0);
     while answered < requests {
         while asked < requests && asked - answered < UNDER_WAY {
-            channel.send_async(channel.copy_async(body).await?, SendOptions::new()).await?;
+            drop(channel.send_async(channel.copy_async(body).await?, SendOptions::new()).await?);
             asked += 1;
         }
         let Incoming::Message(_) = channel.recv_async().await? else { return Err("pieces".into()) };
@@ -74,7 +74,9 @@ async fn tasks(channel: &ChannelHandle, requests: usize, body: &[u8]) -> Outcome
                 let request = channel.copy_async(&body).await.expect("it fits");
                 let (tell, answer) = oneshot::channel();
                 waiting.borrow_mut().push_back(tell);
-                channel.send_async(request, SendOptions::new()).await.expect("an open channel");
+                drop(
+                    channel.send_async(request, SendOptions::new()).await.expect("an open channel"),
+                );
                 answer.await.expect("an answer");
             }
         });

@@ -47,7 +47,7 @@
 //!
 //! let client = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
 //! let channel = client.connect(addr)?.open_channel(true)?;
-//! channel.send(channel.copy(b"hello")?, SendOptions::new());
+//! let sent = channel.send(channel.copy(b"hello")?, SendOptions::new());
 //! let Incoming::Message(message) = channel.recv(soon)? else { panic!("a short message") };
 //! assert_eq!(message.as_slice(), Some(&b"hello"[..]));
 //! echo.join().expect("the server thread");
@@ -55,6 +55,8 @@
 //! ```
 //!
 //! A message that is sent has one [`Outcome`]; [`Ticket::wait`] gives it. `Delivered` means that
+//! // Only its ticket tells that a message was refused, as one is that is too long for the peer.
+//! sent.wait(soon).expect("it was taken");
 //! the peer's transport holds the whole message, not that its application has read it: for that
 //! let the application answer.
 //!
@@ -143,7 +145,7 @@
 //!         let channel = link.accept_channel_async().await.expect("a channel");
 //!         while let Ok(Incoming::Message(message)) = channel.recv_async().await {
 //!             let reply = message.into_payload().expect("a short message is one piece");
-//!             channel.send_async(reply, SendOptions::new()).await.expect("an open channel");
+//!             drop(channel.send_async(reply, SendOptions::new()).await.expect("an open channel"));
 //!         }
 //!     });
 //!

@@ -97,7 +97,7 @@ fn measure(channels: u64, seconds: u64, pauses: u64) -> Result<Point, StudyError
         scope.spawn(move || {
             while let Ok(Incoming::Message(message)) = echo.recv(Duration::from_secs(3600)) {
                 if let Ok(reply) = echo.copy(&message.to_vec()) {
-                    echo.send(reply, SendOptions::new());
+                    drop(echo.send(reply, SendOptions::new()));
                 }
             }
         });
@@ -105,7 +105,8 @@ fn measure(channels: u64, seconds: u64, pauses: u64) -> Result<Point, StudyError
             let ask = || {
                 let posted = Instant::now();
                 let none = || StudyError::run("asking", "no buffer or no answer");
-                channel.send(channel.copy(&[7; 64]).map_err(|_| none())?, SendOptions::new());
+                let request = channel.copy(&[7; 64]).map_err(|_| none())?;
+                drop(channel.send(request, SendOptions::new()));
                 channel.recv(soon).map_err(|_| none())?;
                 Ok(posted.elapsed().as_secs_f64() * 1e6)
             };

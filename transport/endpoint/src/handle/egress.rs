@@ -69,10 +69,14 @@ impl Reply {
         }
     }
 
-    /// Whoever asked may not wait for the answer: then it is dropped.
+    /// Whoever asked may not wait for the answer: then a refusal is logged, and the rest dropped.
     pub(super) fn tell(self, answer: Result<SentMessage, Rejected>) {
         match self {
-            Self::Ticket(reply, _) => drop(reply.send(answer)),
+            Self::Ticket(reply, _) => {
+                if let Err(Err(unseen)) = reply.send(answer) {
+                    unseen.log_unseen();
+                }
+            }
             Self::Queue(place) => place.tell(answer),
         }
     }

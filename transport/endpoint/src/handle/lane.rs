@@ -5,6 +5,7 @@ use super::link::{LinkHandle, WaitError};
 use super::ops::{Asked, Operation};
 use super::queue::{Closed, RecvTimeoutError, bounded};
 use super::ticket::Answer;
+use super::unseen;
 use super::waiters::{Awaited, Take, Taking, Waiters};
 use crate::lane::{LaneError, OpOptions, Place};
 use crate::park;
@@ -188,9 +189,12 @@ impl LinkHandle {
 }
 
 /// A handle for one one-sided operation: waits for its outcome. Dropping it does not stop the
-/// operation, whose buffer then returns to its pool.
+/// operation, whose buffer then returns to its pool. That an operation was refused, or denied by
+/// the peer, its ticket alone says; of a ticket that was dropped, a refusal is logged, as of a
+/// [`Ticket`](super::Ticket).
 ///
 /// As a future it is the outcome, once there is one; never, if [`wait`](Self::wait) returned it.
+#[must_use = "an operation may be refused, which only its ticket tells: wait for the outcome"]
 pub struct OpTicket {
     answer: Answer<OpDone>,
     token: u64,
@@ -205,6 +209,24 @@ impl OpTicket {
 
     pub(super) fn awaited(&self) -> &impl Awaited {
         self.answer.awaited()
+    }
+}
+
+impl Drop for OpTicket {
+    fn drop(&mut self) {
+        if let Some(done) = self.answer.take() {
+            done.log_unseen();
+        }
+    }
+}
+
+impl OpDone {
+    /// Nobody has the ticket any more.
+    pub(super) fn log_unseen(&self) {
+        match &self.outcome {
+            Ok(_) | Err(LaneError::NoSuchLink | LaneError::ShutDown) => {}
+            Err(error) => unseen::refused("a one-sided operation", error),
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `group` | several workers behind one listener |
 //! | `reconnect` | a channel that is made anew when it breaks |
 //! | `waiters`, `queue` | how threads and tasks wait, and what most of them wait for |
+//! | `unseen` | refusals that nobody waits for, in the log |
 //! | `wait` | for whichever comes first of several things |
 //! | `link`, `channel`, `ticket` | handles of links and channels, and tickets of sends |
 
@@ -35,6 +36,7 @@ mod queue;
 mod reconnect;
 mod room;
 mod ticket;
+mod unseen;
 mod wait;
 mod waiters;
 mod worker;

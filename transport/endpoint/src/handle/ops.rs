@@ -44,9 +44,14 @@ impl Asked {
             _ => None,
         };
         let outcome = Err(error);
-        let done = OpDone { token: self.options.token, outcome, word: None, buf };
-        // Whoever asked may not wait for the answer.
-        drop(self.reply.send(done));
+        tell(&self.reply, OpDone { token: self.options.token, outcome, word: None, buf });
+    }
+}
+
+/// Whoever asked may not wait for the answer: then a refusal is logged, and the rest dropped.
+fn tell(reply: &Sender<OpDone>, done: OpDone) {
+    if let Err(unseen) = reply.send(done) {
+        unseen.log_unseen();
     }
 }
 
@@ -83,7 +88,7 @@ impl Ops {
             Ok(_) => self.under_way.put((reply, options.token)),
             Err((buf, error)) => {
                 let token = options.token;
-                drop(reply.send(OpDone { token, outcome: Err(error), word: None, buf }));
+                tell(&reply, OpDone { token, outcome: Err(error), word: None, buf });
             }
         }
     }
@@ -97,7 +102,7 @@ impl Ops {
         buf: Option<Buf>,
     ) {
         if let Some((reply, token)) = self.under_way.take(place) {
-            drop(reply.send(OpDone { token, outcome: Ok(outcome), word, buf }));
+            tell(&reply, OpDone { token, outcome: Ok(outcome), word, buf });
         }
     }
 
@@ -105,7 +110,7 @@ impl Ops {
     pub(super) fn give_up_all(&mut self) {
         for (reply, token) in self.under_way.drain() {
             let outcome = Ok(OpOutcome::Unknown);
-            drop(reply.send(OpDone { token, outcome, word: None, buf: None }));
+            tell(&reply, OpDone { token, outcome, word: None, buf: None });
         }
     }
 }

@@ -3,8 +3,9 @@
 use super::Shared;
 use super::egress::Egress;
 use super::queue::{Closed, Receiver, RecvTimeoutError};
+use super::unseen;
 use super::waiters::{Awaited, Taking};
-use crate::payload::{Payload, Rejected};
+use crate::payload::{Payload, Rejected, SubmitError};
 use crate::sends::Segments;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -58,6 +59,11 @@ impl<T> Answer<T> {
         (!was_given).then_some(answer)
     }
 
+    /// What is there and was not given out.
+    pub(super) fn take(&self) -> Option<T> {
+        self.answer.source.try_recv().ok()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.answer.source.is_empty()
     }
@@ -69,10 +75,14 @@ impl<T> Answer<T> {
 
 /// A handle for one sent message: waits for its outcome, or gives the message up.
 ///
-/// Dropping a ticket does neither: the message is still sent.
+/// Dropping a ticket does neither: the message is still sent, unless it was refused, as one is that
+/// is longer than the peer accepts. The ticket alone says so; of a ticket that was dropped, a
+/// refusal is logged (`tracing`, level `WARN`), but one because the channel, its link or the
+/// endpoint has ended: that is told by what receives.
 ///
 /// As a future it is the outcome, once there is one; never, if [`wait`](Self::wait) returned it.
 /// Await `&mut ticket` to keep the ticket meanwhile, for [`cancel`](Self::cancel).
+#[must_use = "a message may be refused, which only its ticket tells: wait for the outcome"]
 pub struct Ticket {
     answer: Answer<Result<SentMessage, Rejected>>,
     token: u64,
@@ -119,12 +129,33 @@ impl Ticket {
     }
 }
 
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(Err(rejected)) = self.answer.take() {
+            rejected.log_unseen();
+        }
+    }
+}
+
 impl Future for Ticket {
     type Output = Result<SentMessage, Rejected>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let token = self.token;
         self.answer.poll(cx, || Ok(lost(token)))
+    }
+}
+
+impl Rejected {
+    /// Nobody has the ticket any more.
+    pub(super) fn log_unseen(&self) {
+        let is_over = matches!(
+            self.error,
+            SubmitError::NotOpen(_) | SubmitError::NoSuchLink | SubmitError::ShutDown
+        );
+        if !is_over {
+            unseen::refused("a message", &self.error);
+        }
     }
 }
 

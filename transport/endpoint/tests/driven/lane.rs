@@ -9,7 +9,7 @@ use towpath_transport::{
 };
 
 /// Memory of the far end that the near end may reach.
-fn share(lab: &mut Lab, rights: Rights) -> (SharedMemory, Grant) {
+pub(crate) fn share(lab: &mut Lab, rights: Rights) -> (SharedMemory, Grant) {
     let memory = SharedMemory::new(4096).expect("memory for a test");
     let link = lab.far.link.clone();
     let id = finish(lab, link.grant_async(&memory, memory.whole(), rights)).expect("room");

@@ -5,6 +5,7 @@ mod giving_up;
 mod lane;
 mod pressure;
 mod rig;
+mod unseen;
 
 use rig::{NOW, lab};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
