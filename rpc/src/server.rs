@@ -35,6 +35,8 @@ struct Slot {
     /// What became of the request, once it is known.
     fate: Fate,
     began: Time,
+    /// When it counts as slow is counted from here.
+    slow_from: Time,
     /// It has been told as slow.
     slow: bool,
 }
@@ -84,6 +86,15 @@ impl RpcServer {
         self.fates.len()
     }
 
+    /// Counts the age of a request from `from` on, in [`note_slow`](Self::note_slow): until then it
+    /// had to wait, or could not be done sooner. With [`Time::NEVER`] it is never slow.
+    pub fn excuse(&mut self, responder: &Responder, from: Time) {
+        let slot = self.slots.get_mut(responder.key);
+        if let Some(slot) = slot.filter(|slot| slot.serial == responder.serial) {
+            slot.slow_from = from;
+        }
+    }
+
     /// Tells link and age of each request whose response has not arrived `after` the request did,
     /// and whether it is told for the first time.
     pub fn note_slow(
@@ -93,7 +104,7 @@ impl RpcServer {
         mut tell: impl FnMut(LinkId, Nanos, bool),
     ) {
         for (_, slot) in &mut self.slots {
-            let age = now.since(slot.began);
+            let age = now.since(slot.slow_from);
             if age >= after {
                 tell(slot.link, age, !slot.slow);
                 slot.slow = true;
@@ -399,6 +410,7 @@ impl RpcServer {
             send: None,
             fate: Fate::Unknown,
             began,
+            slow_from: began,
             slow: false,
         };
         let key = self.slots.insert(slot);

@@ -312,3 +312,27 @@ fn a_server_grants_no_more_time_than_its_limit() {
     let granted = request.deadline().since(world.server.now());
     assert!(granted <= towpath_rpc::limits::TIMEOUT_MAX, "{granted:?}");
 }
+
+#[test]
+fn the_age_of_a_request_that_is_excused_counts_from_there() {
+    let mut world = world();
+    let deadline = world.soon();
+    world.call(1, &[], &[], deadline);
+    let (responder, _) = world.request().into_data();
+    let slow = |world: &mut World| {
+        world.pass(Nanos::from_millis(60));
+        world.turn_server();
+        let (now, mut told) = (world.server.now(), Vec::new());
+        world.serving.note_slow(now, Nanos::from_millis(100), |_, age, first| {
+            told.push((age >= Nanos::from_millis(100), first));
+        });
+        told
+    };
+    assert_eq!(slow(&mut world), []);
+    world.serving.excuse(&responder, world.server.now());
+    assert_eq!(slow(&mut world), [], "120 ms old, and 60 since");
+    assert_eq!(slow(&mut world), [(true, true)]);
+    assert_eq!(slow(&mut world), [(true, false)], "told once");
+    world.serving.excuse(&responder, Time::NEVER);
+    assert_eq!(slow(&mut world), []);
+}

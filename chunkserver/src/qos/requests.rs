@@ -68,6 +68,13 @@ impl Node {
         waiting.sort_by_cached_key(key);
     }
 
+    /// Tokens that a tenant may still use in this period, where it has a limit.
+    pub(crate) fn room_below_limit(&self, id: TenantId) -> Option<u64> {
+        let tenant = &self.tenants[self.resolve(id)];
+        let charged = self.ledger.entry(tenant.slot).map_or(0, |entry| entry.charged);
+        tenant.of_period.limit.map(|limit| u64::from(limit).saturating_sub(charged))
+    }
+
     fn reserved_left(&self, tenant: &Tenant) -> u64 {
         let charged = self.ledger.entry(tenant.slot).map_or(0, |entry| entry.charged);
         u64::from(tenant.of_period.reservation).saturating_sub(charged)

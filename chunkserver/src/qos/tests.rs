@@ -472,3 +472,29 @@ fn another_worker_goes_on_while_the_first_is_away() {
     }
     assert!(periods(&second) > 15, "{}", periods(&second));
 }
+
+#[test]
+fn the_room_below_a_limit_is_used_up_and_there_again_in_the_next_period() {
+    let list = [("slow", share(0, Some(500), 1)), ("free", share(0, None, 1))];
+    let mut node = Node::new(config(&list)).expect("memory for a test");
+    let id = |name: &str| {
+        let index = node.tenants.iter().position(|tenant| tenant.name == name);
+        TenantId::of_index(index.expect("a tenant"))
+    };
+    let (slow, free) = (id("slow"), id("free"));
+    let mut now = Time(1_000_000);
+    node.wake(now);
+    assert_eq!(node.room_below_limit(free), None);
+    for left in (0..50).rev() {
+        node.arrived(now, slow, 1).expect("less than its limit");
+        drop(node.admit(now, slow, 1).expect("the pool has enough"));
+        assert_eq!(node.room_below_limit(slow), Some(left));
+    }
+    node.arrived(now, slow, 1).expect("less than its limit");
+    assert!(node.admit(now, slow, 1).is_none(), "its limit is used up");
+    while node.periods < 2 {
+        now = node.next_due();
+        node.turn(now);
+    }
+    assert_eq!(node.room_below_limit(slow), Some(50));
+}

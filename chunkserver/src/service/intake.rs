@@ -84,7 +84,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         passed: Option<Passed>,
     ) {
         let class = self.class_of(responder.link());
-        let trace = Trace::new(came, self.endpoint.now(), class, &ask);
+        let mut trace = Trace::new(came, self.endpoint.now(), class, &ask);
+        if let Ask::Scrub(_) = &ask {
+            // It reads a whole disk, and gives way to all others.
+            trace.excuse(Time::NEVER);
+            self.rpc.excuse(&responder, Time::NEVER);
+        }
         self.take_in(responder, deadline, ask, trace, passed);
     }
 

@@ -81,6 +81,12 @@ impl<T> Queues<T> {
         self.tenants.iter_mut().flatten().flat_map(|queue| queue.take_all(&wanted)).collect()
     }
 
+    /// The items of a tenant.
+    pub(super) fn of_tenant(&mut self, tenant: TenantId) -> impl Iterator<Item = &mut T> {
+        let classes = self.tenants.get_mut(tenant.index());
+        classes.into_iter().flatten().flat_map(Waiting::iter_mut)
+    }
+
     /// All items.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.all().flat_map(Waiting::iter)

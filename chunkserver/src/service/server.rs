@@ -10,7 +10,9 @@ use towpath_fastpath::HealthMonitor;
 use towpath_rpc::{
     Fate, Incoming, Piece, RequestKey, Responder, RpcServer, ServerConfig as RpcConfig,
 };
-use towpath_transport::{Buf, Class, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
+use towpath_transport::{
+    Buf, Class, Device, DownReason, Endpoint, Event, LinkId, Nanos, Region, Time,
+};
 
 use super::answer::Answer;
 use super::ask::Ask;
@@ -353,7 +355,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         match event {
             Event::Accepted { link, peer } => {
                 self.stats.links_accepted += 1;
-                tracing::info!(link = link.index(), ?peer, "a client is here");
+                let (class, peer) = (peer.class, peer.device_addr);
+                tracing::debug!(link = link.index(), %peer, %class, "a client has connected");
                 if self.closing {
                     self.endpoint.close(link);
                 }
@@ -364,7 +367,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             Event::LinkDown { link, reason } => {
                 self.stats.links_down += 1;
-                tracing::info!(link = link.index(), ?reason, "a client is gone");
+                let link_number = link.index();
+                match reason {
+                    // Each command does: nothing to know of.
+                    DownReason::Goodbye | DownReason::Local => {
+                        tracing::debug!(link = link_number, %reason, "a client has left");
+                    }
+                    _ => tracing::info!(link = link_number, %reason, "a client was lost"),
+                }
                 self.forget(link);
             }
             _ => {}

@@ -132,6 +132,11 @@ impl Tenants {
         }
     }
 
+    /// Tokens that a tenant may still use in this period, where it has a limit.
+    pub(super) fn room_below_limit(&self, now: Time, tenant: TenantId) -> Option<u64> {
+        self.qos()?.at(now, |node, _| node.room_below_limit(tenant))
+    }
+
     /// A request that has come in will not be done.
     pub(super) fn withdrawn(&self, now: Time, price: Price) {
         if let Some(qos) = self.qos().filter(|_| price.cost > 0) {

@@ -21,6 +21,8 @@ pub(super) struct Trace {
     /// The store has answered, the last time.
     answered: Time,
     flush_ns: u64,
+    /// When it counts as slow is counted from here, where that is after it came.
+    slow_from: Time,
     class: Class,
     method: u16,
     place: Option<Place>,
@@ -51,10 +53,16 @@ impl Trace {
             started: None,
             answered: checked,
             flush_ns: 0,
+            slow_from: came.began,
             class,
             method: ask.method() as u16,
             place: ask.place(),
         }
+    }
+
+    /// Until now it had to wait, or it may take as long as it likes ([`Time::NEVER`]).
+    pub(super) fn excuse(&mut self, from: Time) {
+        self.slow_from = from;
     }
 
     /// The store has answered.
@@ -116,7 +124,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let spans = trace.spans(sent);
         self.meter.record(tenant, trace.class, spans);
         let total = sent.since(trace.came.began);
-        if total >= self.monitor.config().slow_limit() {
+        if sent.since(trace.slow_from) >= self.monitor.config().slow_limit() {
             self.meter.count_slow();
             if let Some(left_out) = self.slow_log.may_say(sent) {
                 self.say_slow(&trace, tenant, responder, total, spans, left_out);

@@ -105,6 +105,11 @@ impl<T> Waiting<T> {
         taken
     }
 
+    /// All items, to change.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.queues.iter_mut().flatten()
+    }
+
     /// All items.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.queues.iter().flatten()
