@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use towpath_base::crc::crc32c;
 use towpath_rpc::Piece;
 use towpath_transport::Buf;
 
@@ -181,9 +182,9 @@ impl Scrubber {
         self.state.chunk = self.next.0.to_string();
         self.state.slice = self.next.1;
         let new = self.path.with_extension("new");
-        let saved = serde_json::to_vec(&self.state)
+        let saved = serde_json::to_string(&self.state)
             .map_err(io::Error::from)
-            .and_then(|bytes| fs::write(&new, bytes))
+            .and_then(|text| fs::write(&new, format!("{text}\n{:08x}\n", crc32c(text.as_bytes()))))
             .and_then(|()| fs::rename(&new, &self.path));
         if let Err(error) = saved {
             let path = self.path.display();
@@ -199,7 +200,14 @@ fn read_state(path: &Path) -> io::Result<State> {
     };
     let mut bytes = Vec::new();
     file.take(STATE_BYTES_MAX).read_to_end(&mut bytes)?;
-    let mut state: State = serde_json::from_slice(&bytes)?;
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    // A place that is wrong would leave slices out of a pass that is told to be whole.
+    let text = str::from_utf8(&bytes).map_err(|_| invalid())?;
+    let (text, crc) = text.split_once('\n').ok_or_else(invalid)?;
+    if crc != format!("{:08x}\n", crc32c(text.as_bytes())) {
+        return Err(invalid());
+    }
+    let mut state: State = serde_json::from_str(text)?;
     if state.chunk.parse::<ChunkId>().is_err() {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -318,8 +326,18 @@ mod tests {
             fs::write(dir.path().join(STATE_NAME), text).expect("room for a file");
             assert!(read_state(&dir.path().join(STATE_NAME)).is_err(), "{text}");
         }
-        (0..2000).for_each(|page| medium.flip_bit(page * 4096 + 9));
+        let path = dir.path().join(STATE_NAME);
         let mut scrubber = scrubber(store, dir.path(), u64::MAX);
+        scrubber.save();
+        assert_eq!(read_state(&path).expect("as it was saved"), scrubber.state);
+        let bytes = fs::read(&path).expect("a file");
+        for bit in 0..8 * bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, flipped).expect("room for a file");
+            assert!(read_state(&path).is_err(), "bit {bit}");
+        }
+        (0..2000).for_each(|page| medium.flip_bit(page * 4096 + 9));
         let stop = StopFlag::new();
         scrubber.step(&stop).expect("the store answers");
         let told = scrubber.told();
