@@ -63,6 +63,8 @@ pub(super) struct Files {
     keys: PathBuf,
     /// The text of the file of keys when it was last looked at, or why it could not be read.
     seen: Result<String, String>,
+    /// The file has no key, so nothing that needs one is allowed.
+    is_locked: bool,
     revoked: PathBuf,
     checker: Arc<Checker>,
     clock: fn() -> u64,
@@ -83,6 +85,7 @@ impl Files {
         let files = Self {
             keys: path(),
             seen: Ok(text),
+            is_locked: false,
             revoked: revoked.into(),
             checker: Arc::clone(&checker),
             clock,
@@ -130,12 +133,21 @@ impl Files {
     }
 
     /// Takes the keys of the file where it has changed. One that is wrong changes nothing, and is
-    /// told of once.
+    /// told of once. One that is still empty at the next look was emptied on purpose, and not by
+    /// somebody who is writing it: nobody has a key then.
     fn look(&mut self) {
         let text = read_keys(&self.keys).map_err(|error| error.to_string());
         if text == self.seen {
+            let is_empty = text.is_ok_and(|text| KeyRing::parse(&text).is_err_and(KeyError::is_empty));
+            if is_empty && !self.is_locked {
+                let path = self.keys.display();
+                tracing::error!(%path, "the file of keys is empty: every request is refused");
+                self.checker.set_keys(KeyRing::none());
+                self.is_locked = true;
+            }
             return;
         }
+        self.is_locked = false;
         let ring = text.as_ref().map_err(String::clone);
         match ring.and_then(|text| KeyRing::parse(text).map_err(|error| error.to_string())) {
             Ok(ring) => {
@@ -160,8 +172,9 @@ fn read_keys(path: &Path) -> io::Result<String> {
 }
 
 fn read_revoked(path: &Path) -> Result<Revoked, GuardError> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
+    let text = match fs::read(path) {
+        // What is no text has not its checksum.
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         // Nothing was revoked yet.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Revoked::default()),
         Err(source) => return Err(GuardError::Read { path: path.into(), source }),

@@ -58,6 +58,10 @@ fn keys_that_change_are_read_again_and_wrong_ones_are_not() {
     fs::write(&keys, line(2)).expect("written");
     until(|found| found == Err(Denied::Key), &mut old);
     assert_eq!(ask(&guard, &mut new, later() + 1_000), Ok(()));
+    fs::write(&keys, "# no more\n").expect("written");
+    until(|found| found == Err(Denied::Key), &mut new);
+    fs::write(&keys, line(2)).expect("written");
+    until(|found| found.is_ok(), &mut new);
 }
 
 #[test]
@@ -77,9 +81,13 @@ fn what_is_revoked_is_in_its_file_before_that_is_said_and_holds_after_a_restart(
     let guard = Guard::open_at(&keys, &revoked, later).expect("a guard");
     assert_eq!(ask(&guard, &mut prover, later() + 1_000), Err(Denied::Revoked));
     drop(guard);
-    fs::write(&revoked, "half a li").expect("written");
-    let error = Guard::open(&keys, &revoked).expect_err("nobody knows what was revoked");
-    assert!(matches!(error, GuardError::Revoked { .. }), "{error}");
+    let mut flipped = text.clone().into_bytes();
+    flipped[0] ^= 1;
+    for bytes in [b"half a li".as_slice(), b"", b"9 18446744073709551615\n", b"\xff", &flipped] {
+        fs::write(&revoked, bytes).expect("written");
+        let error = Guard::open(&keys, &revoked).expect_err("nobody knows what was revoked");
+        assert!(matches!(error, GuardError::Revoked { .. }), "{error}");
+    }
 }
 
 #[test]

@@ -11,7 +11,10 @@ pub enum Denied {
     #[error("it shows no capability: give one, which `towpath cap mint` makes")]
     Missing = 1,
     /// The tag is not the one that the capability and the request have.
-    #[error("its capability or its tag is forged, or was changed on its way")]
+    #[error(
+        "its capability or its tag is forged, was changed on its way, or was made with a key that \
+         has the number of one of the server's and is another one"
+    )]
     Forged = 2,
     /// The time of the capability is over.
     #[error("its capability has expired: ask for another one")]

@@ -50,6 +50,14 @@ pub enum KeyError {
     Twice(usize),
 }
 
+impl KeyError {
+    /// Whether there is nothing in the file, rather than something wrong.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Self::Empty
+    }
+}
+
 /// Why no capability was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MintError {
@@ -90,6 +98,12 @@ impl KeyRing {
             keys.push((id, Key(mac)));
         }
         if keys.is_empty() { Err(KeyError::Empty) } else { Ok(Self { keys }) }
+    }
+
+    /// No key at all: nothing that needs one is allowed.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { keys: Vec::new() }
     }
 
     /// A line of a key file with a new key: `random` bytes of the system, and a number that none of

@@ -2,6 +2,7 @@
 
 use crate::limits::{REVOKED_MAX, REVOKED_SLACK_MS};
 use std::collections::BTreeMap;
+use towpath_base::crc::crc32c;
 
 /// The capabilities that were revoked, by serial numbers, each until it expires anyway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,8 +17,15 @@ pub enum RevokedError {
     /// As many are revoked as a server remembers.
     #[error("{REVOKED_MAX} capabilities are revoked and have not expired: change the key")]
     Full,
+    /// The last line is not the count and the checksum of the others: nobody knows what is missing.
+    #[error(
+        "it was emptied, cut or changed, as its last line, the checksum, tells: put back a copy; \
+         without one, replace the lines of the key file by a new key, whose capabilities nobody has \
+         revoked, and then remove this file"
+    )]
+    Changed,
     /// A line that is not two numbers.
-    #[error("line {0} is not a serial number and a time: mend or remove it")]
+    #[error("line {0} is not a serial number and a time: put back a copy of the file")]
     Line(usize),
 }
 
@@ -55,18 +63,27 @@ impl Revoked {
         self.until_ms.is_empty()
     }
 
-    /// The text that [`parse`](Self::parse) reads: a serial number and a time on each line.
+    /// The text that [`parse`](Self::parse) reads: a serial number and a time on each line, and a
+    /// last line with how many they are and the CRC-32C of all before it.
     #[must_use]
     pub fn to_text(&self) -> String {
         let lines = self.until_ms.iter().map(|(serial, until)| format!("{serial} {until}\n"));
-        lines.collect()
+        let text: String = lines.collect();
+        let end = end_line(self.until_ms.len(), &text);
+        text + &end
     }
 
-    /// From its text.
+    /// From its text. One that is not whole to the last bit is refused, and so is an empty one: a
+    /// capability that was revoked must not be taken again.
     ///
     /// # Errors
     /// [`RevokedError`].
     pub fn parse(text: &str) -> Result<Self, RevokedError> {
+        let last = text.trim_end_matches('\n').rfind('\n').map_or(0, |before| before + 1);
+        let (text, end) = text.split_at(last);
+        if end != end_line(text.lines().count(), text) {
+            return Err(RevokedError::Changed);
+        }
         let mut until_ms = BTreeMap::new();
         for (number, line) in (1..).zip(text.lines()) {
             let entry = line.split_once(' ').and_then(|(serial, until)| {
@@ -82,6 +99,11 @@ impl Revoked {
     }
 }
 
+/// The last line of a text with so many lines before it.
+fn end_line(count: usize, text: &str) -> String {
+    format!("end {count} {:08x}\n", crc32c(text.as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,7 +117,31 @@ mod tests {
         assert_eq!(Revoked::parse(&revoked.to_text()), Ok(revoked.clone()));
         assert_eq!(revoked.revoke(21 + REVOKED_SLACK_MS, 3, u64::MAX), Ok(()));
         assert_eq!([1, 2, 3].map(|serial| revoked.contains(serial)), [false, true, true]);
-        assert_eq!(Revoked::parse("1 2\nx"), Err(RevokedError::Line(2)));
+        let text = String::from("1 2\nx\n");
+        let text = text.clone() + &end_line(2, &text);
+        assert_eq!(Revoked::parse(&text), Err(RevokedError::Line(2)));
+    }
+
+    #[test]
+    fn a_text_with_one_bit_or_one_byte_less_or_more_is_refused() {
+        let none = Revoked::default();
+        assert_eq!(Revoked::parse(&none.to_text()), Ok(none.clone()));
+        let mut revoked = none;
+        for serial in [9, 10, 77] {
+            revoked.revoke(0, serial, 1_000 * serial).expect("there is room");
+        }
+        let text = revoked.to_text();
+        for bit in 0..8 * text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let found = Revoked::parse(&String::from_utf8_lossy(&bytes));
+            assert_eq!(found, Err(RevokedError::Changed), "bit {bit}");
+        }
+        for len in 0..text.len() {
+            assert_eq!(Revoked::parse(&text[..len]), Err(RevokedError::Changed), "{len} bytes");
+        }
+        assert_eq!(Revoked::parse(&(text + "\n")), Err(RevokedError::Changed));
+        assert_eq!(Revoked::parse("1 2\n"), Err(RevokedError::Changed), "without a checksum");
     }
 
     #[test]

@@ -43,7 +43,7 @@ enum What {
     /// each server first, then where capabilities are made; remove the old line when what it made
     /// has expired.
     Key {
-        /// Number of the key, which no other line of the file has [default: seconds since 1970]
+        /// Number of the key, which no other key of anybody has [default: a random one]
         #[arg(long, value_name = "N")]
         id: Option<u32>,
     },
@@ -92,7 +92,8 @@ pub(crate) fn run(args: &CapArgs, interrupt: &Interrupt) -> Result<(), CliError>
 }
 
 fn key(id: Option<u32>) -> Result<(), CliError> {
-    let id = id.unwrap_or_else(|| (system_ms() / 1_000) as u32);
+    // So that a key of somebody else, or one that was made at the same time, is told from it.
+    let id = id.map_or_else(|| random_bytes().map(u32::from_le_bytes), Ok)?;
     print_text(&format!("{}\n", KeyRing::line(id, &random_bytes()?)))
 }
 
