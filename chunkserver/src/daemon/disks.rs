@@ -138,13 +138,14 @@ fn open_all<W: AsRef<[u8]> + Send + 'static>(
 
 /// Names chunks that two disks have.
 fn say_twice(twice: &[Twice], dirs: &[PathBuf]) {
-    for Twice { chunk, served: (served, version), hidden: (hidden, old) } in
+    for Twice { chunk, first: (first, version), second: (second, other) } in
         twice.iter().take(TWICE_NAMED_MAX)
     {
-        let (served, hidden) = (dirs[*served].display(), dirs[*hidden].display());
+        let (first, second) = (dirs[*first].display(), dirs[*second].display());
         tracing::error!(
-            %chunk, %served, version, %hidden, hidden_version = old,
-            "two disks have this chunk: the one with the higher version is served"
+            %chunk, %first, version, %second, second_version = other,
+            "two disks have this chunk, and nothing tells which copy is newer: it is not served; \
+             start the server without one of the disks, and delete the chunk on the other one"
         );
     }
     if twice.len() > TWICE_NAMED_MAX {

@@ -226,8 +226,12 @@ pub enum ErrorReply {
         /// Bytes for which there are tokens.
         max: u64,
     },
-    /// The disk that has the chunk, or may have it, has failed; those of other disks are served.
-    #[error("chunk {chunk} is not served: disk {disk} of the server has failed (`towpath info`)")]
+    /// The disk that has the chunk, or may have it, has failed, or two disks have the chunk; those
+    /// of other disks are served.
+    #[error(
+        "chunk {chunk} is not served: disk {disk} of the server has failed (`towpath info`), or has \
+         it beside another disk (the server's log)"
+    )]
     DiskFailed {
         /// The chunk.
         chunk: ChunkId,

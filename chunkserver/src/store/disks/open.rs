@@ -65,7 +65,7 @@ impl Opening {
         }
     }
 
-    /// Takes in what each disk had. Of a chunk that two have, one is served.
+    /// Takes in what each disk had. A chunk that two have is not served.
     pub fn fill(&self, had: Vec<Had>) -> Vec<Twice> {
         self.directory.fill(had)
     }

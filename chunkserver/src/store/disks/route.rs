@@ -66,6 +66,12 @@ impl<W> Disks<W> {
         if !self.has_several() {
             return Ok(Route::One(0));
         }
+        if let Target::New(chunk) | Target::Chunk(chunk) = target
+            && let Some(other) = self.shared.directory.other_disk(chunk)
+        {
+            // One of the copies is older, and nothing tells which.
+            return Err(Unsent::Down(other));
+        }
         match target {
             Target::All => Ok(Route::All),
             Target::Server => Ok(Route::Here),

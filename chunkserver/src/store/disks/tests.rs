@@ -372,7 +372,7 @@ fn lists_counters_and_scrubs_are_of_all_disks() {
 }
 
 #[test]
-fn a_chunk_on_two_disks_is_told_and_the_newer_one_is_served() {
+fn a_chunk_on_two_disks_is_told_and_neither_copy_is_served() {
     let mut rig = Rig::new(7, &[400, 400]);
     let names = rig.one_on_each();
     let (media, _) = rig.close();
@@ -387,12 +387,23 @@ fn a_chunk_on_two_disks_is_told_and_the_newer_one_is_served() {
     drop(away);
     let mut rig = Rig::open(media, 1);
     assert_eq!(rig.twice.len(), 1);
-    let Twice { chunk, served, hidden } = rig.twice[0];
-    assert_eq!((chunk, served.0, hidden.0), (ChunkId(names[0]), 1, 0));
-    assert!(served.1 > hidden.1);
-    assert_eq!(rig.read(names[0], 4096).expect("it is there"), [8; 4096]);
+    let Twice { chunk, first, second } = rig.twice[0];
+    assert_eq!((chunk, first.0, second.0), (ChunkId(names[0]), 0, 1));
+    assert!(matches!(rig.stat(names[0]), Err(Unsent::Down(1))), "which is newer nobody knows");
+    assert!(matches!(rig.create(names[0]), Err(Unsent::Down(1))));
+    assert!(rig.stat(names[1]).is_ok(), "others are served");
     let listed = rig.list(None, 100);
     assert_eq!(listed.iter().filter(|name| **name == names[0]).count(), 1);
+    // One of them is taken away, the chunk deleted on the other one, and the first is back.
+    let (media, _) = rig.close();
+    let away = media[1].open(1).expect("it was closed");
+    let mut rig = Rig::open(media, 1);
+    let delete = Request::Delete { chunk, version: None };
+    assert!(matches!(rig.ask(delete), Ok(Reply::Delete(Ok(_)))));
+    let (media, _) = rig.close();
+    drop(away);
+    let mut rig = Rig::open(media, 1);
+    assert_eq!(rig.read(names[0], 4096).expect("it is the only one"), [8; 4096]);
 }
 
 #[test]
