@@ -69,4 +69,4 @@ pub use slice::{
     ChunkId, ParseChunkIdError, SLICE_BYTES, Span, fragment_crc, hole_crc, slice_crc, writer_crcs,
 };
 pub use stats::StoreStats;
-pub use sums::{Held, Hold, SUM_BYTES_MAX, SumEnd, SumName, Sums};
+pub use sums::{Held, Hold, SUM_BYTES_MAX, SumEnd, SumName, SumOwner, Sums};

@@ -1,5 +1,6 @@
 //! Parity parts of stripes that are being added up, whichever worker gets what they are made of.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -31,6 +32,9 @@ pub struct SumName {
     pub parity: usize,
 }
 
+/// Who begins a sum: the number of who asks the store, and its link.
+pub type SumOwner = (usize, usize);
+
 /// How a sum has ended: the version of the chunk, or the code of an error.
 pub type SumEnd = Result<u64, u16>;
 
@@ -48,6 +52,8 @@ struct State {
     /// Each with how many hold it.
     sums: HashMap<SumName, (Arc<Sum>, usize)>,
     bytes: usize,
+    /// The same by who began them, of those who have any.
+    by_owner: HashMap<SumOwner, usize>,
     /// Those that were stored lately, and the version that each made.
     made: HashMap<SumName, u64>,
     /// The same, the oldest first.
@@ -58,6 +64,7 @@ struct State {
 #[derive(Debug)]
 struct Sum {
     name: SumName,
+    owner: SumOwner,
     /// What each data part is multiplied by.
     factors: Vec<Factor>,
     of: Mutex<Of>,
@@ -91,8 +98,9 @@ pub struct Hold {
 }
 
 impl Sums {
-    /// Takes hold of a sum, which is begun where nobody has it; none where there is no room.
-    pub fn hold(self: &Arc<Self>, name: SumName) -> Option<Held> {
+    /// Takes hold of a sum, which is begun where nobody has it; none where there is no room. Nobody
+    /// has more of what it has begun than it leaves free, so that there is room for another one.
+    pub fn hold(self: &Arc<Self>, name: SumName, owner: SumOwner) -> Option<Held> {
         let mut state = lock(&self.state);
         if let Some(version) = state.made.get(&name) {
             return Some(Held::Made(*version));
@@ -102,7 +110,8 @@ impl Sums {
             return Some(Held::Sum(Hold { sums: Arc::clone(self), sum: Arc::clone(sum) }));
         }
         let byte_len = name.byte_len as usize;
-        if state.bytes + byte_len > SUM_BYTES_MAX {
+        let held = state.by_owner.get(&owner).copied().unwrap_or(0);
+        if held + byte_len > SUM_BYTES_MAX - state.bytes {
             return None;
         }
         let slices = byte_len / SLICE_BYTES;
@@ -115,8 +124,9 @@ impl Sums {
         };
         let (code, data) = (Code::new(name.shape), 0..name.shape.k());
         let factors = data.map(|data| Factor::new(code.coefficient(name.parity, data))).collect();
-        let sum = Arc::new(Sum { name, factors, of: Mutex::new(of) });
+        let sum = Arc::new(Sum { name, owner, factors, of: Mutex::new(of) });
         state.bytes += byte_len;
+        *state.by_owner.entry(owner).or_default() += byte_len;
         state.sums.insert(name, (Arc::clone(&sum), 1));
         Some(Held::Sum(Hold { sums: Arc::clone(self), sum }))
     }
@@ -136,6 +146,20 @@ impl Sums {
     #[must_use]
     pub fn bytes(&self) -> usize {
         lock(&self.state).bytes
+    }
+}
+
+impl State {
+    fn remove(&mut self, sum: &Sum) {
+        let byte_len = sum.name.byte_len as usize;
+        self.sums.remove(&sum.name);
+        self.bytes -= byte_len;
+        if let Entry::Occupied(mut held) = self.by_owner.entry(sum.owner) {
+            *held.get_mut() -= byte_len;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
     }
 }
 
@@ -207,8 +231,7 @@ impl Sums {
         let mut state = lock(&self.state);
         let is_it = state.sums.get(&sum.name).is_some_and(|(known, _)| Arc::ptr_eq(known, sum));
         if is_it {
-            state.sums.remove(&sum.name);
-            state.bytes -= sum.name.byte_len as usize;
+            state.remove(sum);
         }
     }
 }
@@ -222,8 +245,7 @@ impl Drop for Hold {
         }
         *holders -= 1;
         if *holders == 0 {
-            state.sums.remove(&self.sum.name);
-            state.bytes -= self.sum.name.byte_len as usize;
+            state.remove(&self.sum);
         }
     }
 }
@@ -243,7 +265,8 @@ mod tests {
     }
 
     fn hold(sums: &Arc<Sums>, name: SumName) -> Hold {
-        match sums.hold(name) {
+        // Each of another link.
+        match sums.hold(name, (0, name.stamp as usize)) {
             Some(Held::Sum(hold)) => hold,
             other => panic!("{other:?}"),
         }
@@ -279,7 +302,7 @@ mod tests {
             assert_eq!(hold.end(), Some(Ok(7)));
             drop(hold);
             assert_eq!(sums.bytes(), 0);
-            assert!(matches!(sums.hold(name), Some(Held::Made(7))), "it is remembered");
+            assert!(matches!(sums.hold(name, (0, 0)), Some(Held::Made(7))), "it is remembered");
         }
     }
 
@@ -288,12 +311,30 @@ mod tests {
         let sums = Arc::new(Sums::default());
         let byte_len = 16 << 20;
         let held: Vec<Hold> = (0..4).map(|stamp| hold(&sums, name(byte_len, stamp))).collect();
-        assert!(sums.hold(name(byte_len, 9)).is_none());
+        assert!(sums.hold(name(byte_len, 9), (0, 9)).is_none());
         let again = hold(&sums, name(byte_len, 0));
         drop(held);
         assert_eq!(sums.bytes(), byte_len as usize, "one of them is held");
         drop(again);
         assert_eq!((sums.bytes(), lock(&sums.state).sums.len()), (0, 0));
+    }
+
+    #[test]
+    fn whoever_begins_many_sums_leaves_room_for_others() {
+        let sums = Arc::new(Sums::default());
+        let begin = |stamp, link| match sums.hold(name(1 << 20, stamp), (1, link)) {
+            Some(Held::Sum(hold)) => Some(hold),
+            _ => None,
+        };
+        let greedy: Vec<_> = (0..100).map_while(|stamp| begin(stamp, 0)).collect();
+        assert_eq!(greedy.len(), 32, "half of all");
+        let other: Vec<_> = (100..200).map_while(|stamp| begin(stamp, 1)).collect();
+        assert_eq!(other.len(), 16, "half of the rest");
+        assert!(begin(0, 1).is_some(), "whoever adds to one that is there needs no room");
+        drop(greedy);
+        assert!(begin(300, 0).is_some());
+        drop(other);
+        assert_eq!((sums.bytes(), lock(&sums.state).by_owner.len()), (0, 0));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::service::ask::Ask;
 use crate::service::policy::{Staged, runs};
 use crate::service::server::ChunkServer;
 use crate::service::trace::Came;
-use crate::store::{ChunkId, Held, Hold, SLICE_BYTES, SumEnd, SumName, Sums, writer_crcs};
+use crate::store::{ChunkId, Held, Hold, SLICE_BYTES, SumEnd, SumName, SumOwner, Sums, writer_crcs};
 
 /// The data part of a stripe while it comes, at a server with a parity part.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub(in crate::service) struct Adding {
 
 #[derive(Debug)]
 enum Of {
-    /// Nothing of it was added yet.
-    None(SumName),
+    /// Nothing of it was added yet: its name, and who begins it.
+    None(SumName, SumOwner),
     Sum(Hold),
     /// It was stored before: the chunk had that version then.
     Made(u64),
@@ -41,7 +41,7 @@ enum Of {
 
 impl Adding {
     pub(in crate::service) fn new(
-        sums: &Arc<Sums>,
+        (sums, owner): (&Arc<Sums>, SumOwner),
         route: &Route,
         (header, crcs): (WriteHeader, Vec<u32>),
         // Bytes of a send buffer, in which the sum is stored.
@@ -57,7 +57,7 @@ impl Adding {
         let WriteHeader { chunk, offset, length: byte_len, terms, .. } = header;
         let (stamp, parity) = (terms.stamp, usize::from(rank) - data);
         let name = SumName { chunk, offset, byte_len, stamp, shape, parity };
-        let (sums, sum) = (Arc::clone(sums), Of::None(name));
+        let (sums, sum) = (Arc::clone(sums), Of::None(name, owner));
         Ok(Self { header, crcs, from, rank, cut: Vec::new(), sums, sum })
     }
 
@@ -87,9 +87,9 @@ impl Adding {
 
     fn add(&mut self, offset: usize, bytes: &[u8], pages: &[u32]) -> Result<(), Answer> {
         verify_pieces(&self.header, &self.crcs, [(offset, bytes, pages)]).map_err(Answer::Error)?;
-        if let Of::None(name) = self.sum {
+        if let Of::None(name, owner) = self.sum {
             // Only now: what takes room is data that has come.
-            self.sum = match self.sums.hold(name) {
+            self.sum = match self.sums.hold(name, owner) {
                 Some(Held::Made(version)) => Of::Made(version),
                 Some(Held::Sum(hold)) => Of::Sum(hold),
                 None => return Err(Answer::Error(ErrorReply::NoSums)),
@@ -113,7 +113,7 @@ impl Adding {
 
     fn end(&self) -> Option<SumEnd> {
         match &self.sum {
-            Of::None(_) => None,
+            Of::None(..) => None,
             Of::Made(version) => Some(Ok(*version)),
             Of::Sum(hold) => hold.end(),
         }

@@ -61,7 +61,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let (request, link) = (to.0.request_key(), to.0.link());
         if route.adds().is_some() {
             let room = self.read_bytes_max;
-            let adding = Adding::new(self.store.sums(), &route, (header, crcs), room);
+            let owner = (self.store.asker(), link.index());
+            let adding = Adding::new((self.store.sums(), owner), &route, (header, crcs), room);
             return self.note_begun(to, adding.map(What::Adding), None);
         }
         let (what, along) = match self.begin_along(link, route, (&header, &crcs), capability) {

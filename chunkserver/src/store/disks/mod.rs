@@ -81,6 +81,8 @@ pub struct Closed {
 #[derive(Debug)]
 pub struct Disks<W> {
     shared: Arc<Shared>,
+    /// Which of those who ask.
+    asker: usize,
     /// None of a disk that could not be opened.
     threads: Vec<Option<StoreThread<W>>>,
     /// By the caller's token.
@@ -104,10 +106,10 @@ impl<W: AsRef<[u8]> + Send + 'static> From<StoreThread<W>> for Disks<W> {
 }
 
 impl<W> Disks<W> {
-    fn new(shared: Arc<Shared>, threads: Vec<Option<StoreThread<W>>>) -> Self {
+    fn new(shared: Arc<Shared>, asker: usize, threads: Vec<Option<StoreThread<W>>>) -> Self {
         let asked = vec![0; threads.len()];
         let (under_way, ready) = (Vec::new(), VecDeque::new());
-        Self { shared, threads, under_way, asked, ready, turn: 0, ended: 0 }
+        Self { shared, asker, threads, under_way, asked, ready, turn: 0, ended: 0 }
     }
 
     fn open_disks(&self) -> impl Iterator<Item = (usize, &StoreThread<W>)> {
@@ -145,6 +147,24 @@ impl<W> Disks<W> {
     #[must_use]
     pub fn claims(&self) -> &Arc<Claims> {
         &self.shared.claims
+    }
+
+    /// A link has made an unfinished chunk, and keeps it by being there.
+    pub fn begin_put(&self, chunk: ChunkId) {
+        let disk = self.threads[self.disk_of(chunk)].as_ref();
+        disk.iter().for_each(|thread| thread.puts().begin(chunk));
+    }
+
+    /// The chunk is finished, or the link is gone.
+    pub fn end_put(&self, chunk: ChunkId) {
+        // Its disk may not be known any more.
+        self.open_disks().for_each(|(_, thread)| thread.puts().end(chunk));
+    }
+
+    /// The number of this one of those who ask.
+    #[must_use]
+    pub fn asker(&self) -> usize {
+        self.asker
     }
 
     /// Parity parts that are being added up, the same for all who ask.

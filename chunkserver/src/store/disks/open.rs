@@ -105,9 +105,9 @@ impl Opening {
             said,
         });
         (0..askers)
-            .map(|_| {
+            .map(|asker| {
                 let of_disk = |holds: &mut Option<std::vec::IntoIter<_>>| holds.as_mut()?.next();
-                Disks::new(Arc::clone(&shared), holds.iter_mut().map(of_disk).collect())
+                Disks::new(Arc::clone(&shared), asker, holds.iter_mut().map(of_disk).collect())
             })
             .collect()
     }
