@@ -62,6 +62,10 @@ pub(super) const STAGE_BYTES_MIN: usize = 128 << 10;
 /// Lists kept for reuse: as many as requests are usually under way.
 pub(super) const SPARE_MAX: usize = 256;
 
+/// Unfinished chunks of one link that are kept while it is there. A client makes one a file, or one
+/// a part of it.
+pub(super) const OPEN_PUTS_MAX: usize = 1024;
+
 /// How long a clean stop waits for the last words of the links, beyond the time for their answers.
 pub(super) const GOODBYE_WAIT: Nanos = Nanos::from_millis(500);
 

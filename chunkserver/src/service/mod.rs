@@ -15,6 +15,7 @@
 //! | `control` | interference control: slow reads of higher classes bind the writes of lower ones |
 //! | `under_way` | how many bytes of each class the store has |
 //! | `tenants` | whose requests are whose, and the tokens that they need |
+//! | `puts` | unfinished chunks that links have made |
 //! | `entries` | links that entered a session, and entries that wait for work of older links |
 //! | `handlers` | how long the handlers of requests with data take |
 //! | `health` | the state of links, for logs and for clients that ask |
@@ -47,6 +48,7 @@ mod locate;
 mod onward;
 mod pace;
 mod policy;
+mod puts;
 mod queues;
 mod scrub;
 mod scrubbing;

@@ -20,6 +20,7 @@ use super::config::{ServiceConfig, cores_to_spare};
 use super::control::InterferenceControl;
 use super::drive::Drive;
 use super::entries::Entries;
+use super::puts::OpenPuts;
 use super::limits::{
     CONTROL_LOOK, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, SPIN_REQUESTS_MAX, STORE_WAIT,
 };
@@ -128,6 +129,7 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) waits_for_control: bool,
     answers: VecDeque<Answered>,
     pub(super) entries: Entries,
+    pub(super) puts: OpenPuts,
     refusals: Pace,
     pub(super) grants: Grants,
     /// What is done with writes while their data arrives.
@@ -191,6 +193,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             waits_for_control: false,
             answers: VecDeque::new(),
             entries: Entries::default(),
+            puts: OpenPuts::default(),
             refusals: Pace::default(),
             grants: Grants::default(),
             policy: StoreWrite::default(),
@@ -388,6 +391,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         // With the link the endpoint has taken it back.
         drop(self.grants.take(link));
         self.forget_tenant(link);
+        self.end_puts(link);
         let (kept, gone): (Vec<Job>, Vec<Job>) =
             self.waiting.clear(link).into_iter().partition(|job| !job.may_be_given_up());
         for job in kept {

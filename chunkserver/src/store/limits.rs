@@ -49,6 +49,10 @@ pub const MARK_AFTER: Duration = Duration::from_millis(500);
 /// alive and whose network is bad has given up by then.
 pub const UNFINISHED_KEEP_DEFAULT: Duration = Duration::from_secs(600);
 
+/// How long an unfinished chunk is kept that nobody writes to while the link that has made it is
+/// there: longer than whoever feeds a put sleeps, and not for good, since links can live for years.
+pub const OPEN_KEEP: Duration = Duration::from_secs(24 * 3600);
+
 /// How often an idle store looks for unfinished chunks that nobody goes on with.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 

@@ -15,6 +15,7 @@
 //! | `gather` | a walk over data in several pieces |
 //! | `residence` | memory in which slices of resident chunks are kept as well |
 //! | `unfinished` | chunks whose put is under way, and when each was last written |
+//! | `puts` | unfinished chunks whose makers are still there |
 //! | `claims` | bytes that a write has to itself while it goes on to other servers |
 //! | `sums` | parity parts of stripes that are being added up |
 //! | `fence` | sessions of clients: a newer link ends the work of older links |
@@ -38,6 +39,7 @@ pub mod limits;
 mod media;
 pub mod old;
 mod place;
+mod puts;
 mod record;
 mod request;
 mod residence;
@@ -58,6 +60,7 @@ pub use error::{
 };
 pub use fence::{Fenced, Fences, Pass};
 pub use media::{MediaError, MediaOp};
+pub use puts::Puts;
 pub use record::{
     Body, Extent, Frame, LogKey, RECORD_ALIGN, RECORD_HEADER_BYTES, Record, RecordError, WriteBody,
     parse_frame, parse_record,

@@ -3,25 +3,39 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::limits::{SWEEP_EVERY, SWEEP_MAX};
+use super::limits::{OPEN_KEEP, SWEEP_EVERY, SWEEP_MAX};
 use super::slice::ChunkId;
 
 /// When each unfinished chunk was made or written to last, or the store was opened.
 #[derive(Debug, Default)]
 pub(super) struct Unfinished {
-    touched: HashMap<ChunkId, Instant>,
+    touched: HashMap<ChunkId, Touched>,
     /// When somebody looks for overdue ones again.
     look_at: Option<Instant>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Touched {
+    /// When it was made or written to.
+    at: Instant,
+    /// When its maker was there, or it was written to.
+    kept_at: Instant,
+}
+
+impl Touched {
+    fn at(now: Instant) -> Self {
+        Self { at: now, kept_at: now }
+    }
+}
+
 impl Unfinished {
     pub(super) fn new(chunks: impl Iterator<Item = ChunkId>, now: Instant) -> Self {
-        Self { touched: chunks.map(|chunk| (chunk, now)).collect(), look_at: None }
+        Self { touched: chunks.map(|chunk| (chunk, Touched::at(now))).collect(), look_at: None }
     }
 
     /// An unfinished chunk was made.
     pub(super) fn touch(&mut self, chunk: ChunkId, now: Instant) {
-        self.touched.insert(chunk, now);
+        self.touched.insert(chunk, Touched::at(now));
     }
 
     /// A chunk is written to, which may be unfinished.
@@ -29,8 +43,15 @@ impl Unfinished {
         if !self.touched.is_empty()
             && let Some(touched) = self.touched.get_mut(&chunk)
         {
-            *touched = Instant::now();
+            *touched = Touched::at(Instant::now());
         }
+    }
+
+    /// The link that has made a chunk is there; whether it keeps the chunk: not for good.
+    pub(super) fn keep(&mut self, chunk: ChunkId, now: Instant) -> bool {
+        let Some(touched) = self.touched.get_mut(&chunk) else { return false };
+        touched.kept_at = now;
+        now.saturating_duration_since(touched.at) < OPEN_KEEP
     }
 
     pub(super) fn forget(&mut self, chunk: ChunkId) {
@@ -44,7 +65,8 @@ impl Unfinished {
             return Vec::new();
         }
         self.look_at = Some(now + SWEEP_EVERY.min(keep));
-        let is_overdue = |touched: &Instant| now.saturating_duration_since(*touched) >= keep;
+        let is_overdue =
+            |touched: &Touched| now.saturating_duration_since(touched.kept_at) >= keep;
         let overdue = self.touched.iter().filter(|(_, touched)| is_overdue(touched));
         overdue.map(|(chunk, _)| *chunk).take(SWEEP_MAX).collect()
     }
@@ -64,6 +86,18 @@ mod tests {
         unfinished.forget(ChunkId(1));
         assert!(unfinished.overdue(start + keep, keep).is_empty());
         assert_eq!(unfinished.overdue(start + 2 * keep, keep), [ChunkId(2)]);
+    }
+
+    #[test]
+    fn a_chunk_whose_maker_is_there_is_kept_for_long_and_not_for_good() {
+        let (start, keep) = (Instant::now(), Duration::from_secs(10));
+        let mut unfinished = Unfinished::new([ChunkId(1)].into_iter(), start);
+        assert_eq!(unfinished.overdue(start + keep, keep), [ChunkId(1)]);
+        assert!(unfinished.keep(ChunkId(1), start + keep));
+        assert!(unfinished.overdue(start + keep * 2 - SWEEP_EVERY, keep).is_empty());
+        assert_eq!(unfinished.overdue(start + keep * 2, keep), [ChunkId(1)]);
+        assert!(!unfinished.keep(ChunkId(1), start + OPEN_KEEP));
+        assert!(!unfinished.keep(ChunkId(2), start), "nobody knows it");
     }
 
     #[test]

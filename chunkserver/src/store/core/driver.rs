@@ -20,6 +20,7 @@ use super::told::Condition;
 use crate::store::error::{CommitStep, FlushFailed};
 use crate::store::fence::Fences;
 use crate::store::limits::{FULL_SAID_EVERY, MARK_AFTER, SWEEP_EVERY};
+use crate::store::puts::Puts;
 use crate::store::request::{Completion, NewChunk, Request};
 use crate::store::stats::StoreStats;
 use crate::store::unfinished::Unfinished;
@@ -74,6 +75,7 @@ pub struct StoreDriver<W> {
     /// Bytes of writes of each class that are taken before the next class's turn.
     turn_bytes: [u64; Class::COUNT],
     unfinished: Unfinished,
+    puts: Arc<Puts>,
     /// Whose turn it is.
     next: usize,
     /// Since when nothing is under way.
@@ -105,6 +107,7 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         let bell = Bell::new()?;
         let (core, found) = open()?;
         let (fences, condition) = (Arc::<Fences>::default(), Arc::<Condition>::default());
+        let puts = Arc::<Puts>::default();
         let (mut desks, mut holds) = (Vec::new(), Vec::new());
         for _ in 0..askers {
             let queues = Class::ALL.iter().map(|_| bounded(config.queue_max));
@@ -118,11 +121,12 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
                 bell: bell.waker(),
                 alarm,
                 fences: Arc::clone(&fences),
+                puts: Arc::clone(&puts),
                 condition: Arc::clone(&condition),
                 thread: None,
             });
         }
-        Ok((Self::new(core, desks, bell, config, condition), holds, found))
+        Ok((Self::new(core, desks, bell, config, (puts, condition)), holds, found))
     }
 
     pub(super) fn new(
@@ -130,7 +134,7 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         desks: Vec<Desk<W>>,
         bell: Bell,
         config: DriverConfig,
-        condition: Arc<Condition>,
+        (puts, condition): (Arc<Puts>, Arc<Condition>),
     ) -> Self {
         let unfinished = Unfinished::new(core.unfinished(), Instant::now());
         condition.tell(&core);
@@ -142,6 +146,7 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
             config,
             turn_bytes: TURN_BYTES_BESIDE,
             unfinished,
+            puts,
             next,
             idle_since: None,
             said,
@@ -224,7 +229,7 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         Ok(took || answered)
     }
 
-    fn turn_core(&mut self, timeout: Option<Duration>) -> Result<(), FlushFailed> {
+    pub(super) fn turn_core(&mut self, timeout: Option<Duration>) -> Result<(), FlushFailed> {
         let outcome = self.core.turn(timeout);
         outcome.map_err(|error| self.gone(&error))
     }
@@ -303,6 +308,8 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
             if let Some(desk) = desks.get_mut(asker) {
                 // Who is gone wants none; changes are made all the same.
                 let _ = desk.outgoing.send(completion);
+            | Request::Chain { chunk, .. }
+            | Request::Finish { chunk, .. }
                 desk.has_answers = true;
             }
         }
@@ -402,7 +409,7 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
             match self.core.stat(chunk) {
                 Some(stat) if stat.unfinished && !stat.suspect => {
                     tracing::info!(%chunk, "removing an unfinished chunk: nobody went on with it");
-                    self.core.delete_unasked(chunk);
+                    self.core.delete_unasked(chunk, stat.version);
                 }
                 // It was finished, or is gone.
                 _ => self.unfinished.forget(chunk),
@@ -417,6 +424,10 @@ fn wait_for(files: &[Option<BorrowedFd<'_>>], most: Duration) -> io::Result<()> 
     let files = files.iter().flatten().map(|file| PollFd::new(file, PollFlags::IN));
     match poll(&mut files.collect::<Vec<_>>(), Some(&timeout)) {
         Err(rustix::io::Errno::INTR) => Ok(()),
+                // Somebody goes on with it, or its delete is on its way.
+                Some(_) if self.core.is_changing(chunk) => {}
+                // Its maker is there, and may only be slow.
+                Some(_) if self.puts.is_open(chunk) && self.unfinished.keep(chunk, now) => {}
         ready => Ok(ready.map(drop)?),
     }
 }

@@ -15,6 +15,7 @@ use super::state::StoreCore;
 use super::told::{Condition, DiskState, Told};
 use crate::store::error::FlushFailed;
 use crate::store::fence::Fences;
+use crate::store::puts::Puts;
 use crate::store::request::{Completion, Request};
 
 /// A hold on a store that one thread drives: one of its own, or one that does other things beside
@@ -30,6 +31,8 @@ pub struct StoreThread<W> {
     pub(super) fences: Arc<Fences>,
     /// Shared by all who ask, and the driver.
     pub(super) condition: Arc<Condition>,
+    pub(super) puts: Arc<Puts>,
+    /// Shared by all who ask, and the driver.
     /// Shared by all who ask; none where no thread is the store's own.
     pub(super) thread: Option<Arc<JoinHandle<Result<(), FlushFailed>>>>,
 }
@@ -148,6 +151,12 @@ impl<W> StoreThread<W> {
     /// How the disk is.
     #[must_use]
     pub fn state(&self) -> DiskState {
+    /// Unfinished chunks whose makers are there.
+    #[must_use]
+    pub fn puts(&self) -> &Puts {
+        &self.puts
+    }
+
         if self.is_running() { self.condition.state() } else { DiskState::Failed }
     }
 

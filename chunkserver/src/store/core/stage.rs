@@ -260,10 +260,17 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    /// A delete that nobody waits for.
-    pub fn delete_unasked(&mut self, chunk: ChunkId) {
+    /// A delete that nobody waits for, of the chunk as it is: what was changed meanwhile stays.
+    pub fn delete_unasked(&mut self, chunk: ChunkId, version: u64) {
         self.staging = Class::Copper;
-        self.change(Asked { to: None, request: Request::Delete { chunk, version: None } });
+        let version = Some(version);
+        self.change(Asked { to: None, request: Request::Delete { chunk, version } });
+    }
+
+    /// Whether changes of a chunk are under way, or wait.
+    #[must_use]
+    pub fn is_changing(&self, chunk: ChunkId) -> bool {
+        self.pending.contains_key(&chunk) || self.held_of.contains_key(&chunk)
     }
 
     /// Says in the log that all before was durable, unless a record has said so since. With it the

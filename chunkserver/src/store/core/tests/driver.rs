@@ -184,6 +184,67 @@ fn unfinished_is_removed(store: StoreThread<Vec<u8>>, mut driver: Driver) {
     assert_eq!(stop(driver, store), Some(Ok(())));
 }
 
+#[test]
+fn changes_that_are_held_keep_no_reads_waiting() {
+    let config = DriverConfig { queue_max: 1024, ..DRIVER };
+    let open = || open(&medium(7)).map(|core| (core, ())).map_err(io::Error::other);
+    let (driver, mut stores, ()) = StoreDriver::open_here(1, config, open).expect("it opens");
+    let (store, chunk) = (stores.pop().expect("one"), ChunkId(1));
+    let mut driver = Some(driver);
+    send(&store, 1, create_request(chunk));
+    let Reply::Create(Ok(Ticket(version))) = answer(&mut driver, &store).reply else {
+        panic!("it is new")
+    };
+    // Each waits for what is under way, and the disk does nothing meanwhile.
+    send(&store, 2, write_request(chunk, 0, &[1; 4096]));
+    for token in 3..1000 {
+        send(&store, token, only_if(version, write_request(chunk, 0, &[2; 4096])));
+    }
+    let only = driver.as_mut().expect("it is here");
+    for _ in 0..50 {
+        only.turn().expect("the disk is there");
+    }
+    assert!(store.has_queued(), "more wait than are held");
+    send(&store, 1000, Request::Stat { chunk });
+    only.turn().expect("the disk is there");
+    let told = store.completions().try_recv().expect("it waits for nobody");
+    assert_eq!(told.token, 1000);
+    // The one that was not meant for a version is made, and then one of the others is too late.
+    let fates: Vec<_> = (2..1000).map(|_| fate(&answer(&mut driver, &store).reply)).collect();
+    assert_eq!(fates.iter().filter(|fate| **fate == Fate::Done).count(), 1);
+}
+
+#[test]
+fn a_chunk_whose_finish_waits_for_its_flush_is_not_removed_as_unfinished() {
+    let config = DriverConfig { unfinished_keep: Some(Duration::ZERO), ..DRIVER };
+    let open = || open(&medium(6)).map(|core| (core, ())).map_err(io::Error::other);
+    let (mut driver, mut stores, ()) = StoreDriver::open_here(1, config, open).expect("it opens");
+    let (store, chunk) = (stores.pop().expect("one"), ChunkId(1));
+    let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+    // Nothing is swept before the wait ends that this does not wait for.
+    let wait = |driver: &mut StoreDriver<Vec<u8>>| loop {
+        driver.turn().expect("the disk is there");
+        driver.turn_core(Some(Duration::from_millis(10))).expect("the disk is there");
+        driver.turn().expect("the disk is there");
+        if let Ok(answer) = store.completions().try_recv() {
+            return answer.reply;
+        }
+    };
+    send(&store, 1, Request::Create { chunk, limit_bytes: None, kind, stamp: 0 });
+    assert_eq!(fate(&wait(&mut driver)), Fate::Done);
+    send(&store, 2, Request::Finish { chunk, byte_len: 0, terms: Terms::default() });
+    driver.turn().expect("the disk is there");
+    // The finish is staged and not flushed: the chunk still looks deserted.
+    driver.end_wait();
+    assert_eq!(fate(&wait(&mut driver)), Fate::Done);
+    driver.end_wait();
+    send(&store, 3, Request::Stat { chunk });
+    let Reply::Stat(Some(stat)) = wait(&mut driver) else { panic!("a finished chunk is gone") };
+    assert!(!stat.unfinished);
+    send(&store, 4, Request::Stat { chunk });
+    assert!(matches!(wait(&mut driver), Reply::Stat(Some(_))));
+}
+
 /// A disk with a file to wait for: what is under way ends when it is polled. It counts the waits
 /// for it while it has nothing to do.
 struct Watched {
@@ -233,7 +294,7 @@ fn a_thread_that_nobody_asks_any_more_waits_for_nothing_but_what_is_under_way() 
     let mut core = StoreCore::open(Box::new(disk), &CONFIG).expect("it opens");
     core.submit(Client { asker: 0, token: 0 }, create_request(ChunkId(1)));
     let bell = Bell::new().expect("a file");
-    let driver = StoreDriver::<Vec<u8>>::new(core, Vec::new(), bell, DRIVER, Arc::default());
+    let driver = StoreDriver::<Vec<u8>>::new(core, Vec::new(), bell, DRIVER, Default::default());
     assert_eq!(driver.run(), Ok(()));
     assert_eq!(idle_waits.load(Ordering::SeqCst), 0, "each would be seconds");
 }

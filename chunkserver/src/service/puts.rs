@@ -1,0 +1,44 @@
+//! Unfinished chunks that a link has made: they are kept while it is there, however slowly their
+//! data comes.
+
+use std::collections::HashMap;
+
+use towpath_transport::{Device, LinkId, Region};
+
+use super::limits::OPEN_PUTS_MAX;
+use super::server::ChunkServer;
+use crate::store::ChunkId;
+
+/// By link.
+pub(super) type OpenPuts = HashMap<LinkId, Vec<ChunkId>>;
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// A link has made an unfinished chunk.
+    pub(super) fn begin_put(&mut self, link: LinkId, chunk: ChunkId) {
+        // One that is gone has been forgotten.
+        if self.endpoint.class_of(link).is_none() {
+            return;
+        }
+        let of_link = self.puts.entry(link).or_default();
+        if of_link.len() < OPEN_PUTS_MAX {
+            of_link.push(chunk);
+            self.store.begin_put(chunk);
+        }
+    }
+
+    /// A link has finished or deleted a chunk.
+    pub(super) fn end_put(&mut self, link: LinkId, chunk: ChunkId) {
+        let Some(of_link) = self.puts.get_mut(&link) else { return };
+        if let Some(at) = of_link.iter().position(|known| *known == chunk) {
+            of_link.swap_remove(at);
+            self.store.end_put(chunk);
+        }
+    }
+
+    /// A link is gone.
+    pub(super) fn end_puts(&mut self, link: LinkId) {
+        for chunk in self.puts.remove(&link).unwrap_or_default() {
+            self.store.end_put(chunk);
+        }
+    }
+}
