@@ -20,8 +20,8 @@ use super::stops::{Matter, StopReason};
 use crate::store::core::Told;
 use crate::store::disks::DiskStatus;
 use crate::store::{
-    ChunkId, ChunkStat, Completion, LookError, NewChunk, ReadDone, ReadError, Reply, StoreStats, Ticket,
-    WriteError,
+    ChunkId, ChunkStat, Completion, LookError, NewChunk, ReadDone, ReadError, Reply, StoreStats,
+    Ticket, WriteError,
 };
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {

@@ -20,7 +20,6 @@ use super::config::{ServiceConfig, cores_to_spare};
 use super::control::InterferenceControl;
 use super::drive::Drive;
 use super::entries::Entries;
-use super::puts::OpenPuts;
 use super::limits::{
     CONTROL_LOOK, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, SPIN_REQUESTS_MAX, STORE_WAIT,
 };
@@ -28,6 +27,7 @@ use super::locate::Grants;
 use super::onward::{Onward, Passed};
 use super::pace::Pace;
 use super::policy::{Open, StoreWrite};
+use super::puts::OpenPuts;
 use super::queues::Queues;
 use super::scrubbing::ScrubBoard;
 use super::stats::ServerStats;

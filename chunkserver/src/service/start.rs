@@ -75,7 +75,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             };
             let goes = |job: &Job| {
                 let target = job.ask.target();
-                target.is_none_or(|of| store.has_room_for(job.class, of)) && under_way.has_room(job)
+                let is_change = job.ask.is_change();
+                target.is_none_or(|of| store.has_room_for(job.class, of, is_change))
+                    && under_way.has_room(job)
             };
             let found = self.waiting.pop(of, |job| goes(job) && may(job));
             self.waits_for_control |= waits.get();

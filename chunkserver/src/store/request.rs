@@ -252,6 +252,32 @@ impl<W, R> Reply<W, R> {
     }
 }
 
+impl<W, R> Request<W, R> {
+    /// Whether it is a change, or belongs to one: those of one who asks stay in order, and may wait
+    /// for others.
+    #[must_use]
+    pub fn may_be_held(&self) -> bool {
+        match self {
+            Self::Chain { .. }
+            | Self::Clear { .. }
+            | Self::Create { .. }
+            | Self::Delete { .. }
+            | Self::Finish { .. }
+            | Self::MayWrite { .. }
+            | Self::Stage { .. }
+            | Self::Unstage { .. }
+            | Self::Write { .. } => true,
+            Self::Digest { .. }
+            | Self::List { .. }
+            | Self::Locate { .. }
+            | Self::Read { .. }
+            | Self::Scrub { .. }
+            | Self::Stat { .. }
+            | Self::Stats => false,
+        }
+    }
+}
+
 impl<W: AsRef<[u8]>, R> Request<W, R> {
     /// Bytes of data that come with it.
     pub(super) fn byte_len(&self) -> u64 {

@@ -65,8 +65,7 @@ impl Unfinished {
             return Vec::new();
         }
         self.look_at = Some(now + SWEEP_EVERY.min(keep));
-        let is_overdue =
-            |touched: &Touched| now.saturating_duration_since(touched.kept_at) >= keep;
+        let is_overdue = |touched: &Touched| now.saturating_duration_since(touched.kept_at) >= keep;
         let overdue = self.touched.iter().filter(|(_, touched)| is_overdue(touched));
         overdue.map(|(chunk, _)| *chunk).take(SWEEP_MAX).collect()
     }

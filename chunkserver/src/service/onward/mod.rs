@@ -281,7 +281,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         if along.asks_store() {
             let &WriteHeader { chunk, offset, length, terms, .. } = header;
             let (class, target) = (along.class(), Target::Chunk(chunk));
-            if !self.store.has_room_for(class, target) {
+            if !self.store.has_room_for(class, target, true) {
                 return self.refuse_begun(request, Answer::Error(ErrorReply::Busy));
             }
             let token = self.staged.insert(Asked::MayWrite { request });

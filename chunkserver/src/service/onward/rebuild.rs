@@ -117,7 +117,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let (class, price, byte_len) = (rebuilding.class, rebuilding.price, rebuilding.byte_len());
         let (chunk, offset) = (rebuilding.helper.chunk, rebuilding.onward.target().offset);
         let target = Target::Chunk(chunk);
-        if !self.store.has_room_for(class, target) {
+        if !self.store.has_room_for(class, target, false) {
             return Ok(Sent::Waits);
         }
         // Its bytes go on as copies, for which there must be room beside.

@@ -491,7 +491,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let whole_bytes_max = self.endpoint.whole_bytes_max(link).unwrap_or(0) as usize;
         let class = self.class_of(link);
         let may_write = self.control.as_ref().is_none_or(|control| control.may_write(class));
-        let has_room = may_write && self.store.has_room_for(class, Target::Chunk(chunk));
+        let has_room = may_write && self.store.has_room_for(class, Target::Chunk(chunk), true);
         Context { whole_bytes_max, has_room, ..Context::default() }
     }
 }

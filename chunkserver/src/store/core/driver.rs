@@ -13,7 +13,7 @@ use towpath_transport::Class;
 use towpath_wake::Bell;
 
 use super::group::Client;
-use super::hold::StoreThread;
+use super::hold::{QUEUES, StoreThread, queue_of};
 use super::room::Room;
 use super::state::StoreCore;
 use super::told::Condition;
@@ -53,7 +53,7 @@ pub(super) type Alarm = Arc<Mutex<Option<Waker>>>;
 
 /// One asker's end.
 pub(super) struct Desk<W> {
-    /// By class; empty when the asker is gone.
+    /// As [`queue_of`] numbers them; empty when the asker is gone.
     incoming: Vec<Receiver<(u64, Request<W, Buf>)>>,
     outgoing: Sender<Completion<W, Buf>>,
     alarm: Alarm,
@@ -110,7 +110,7 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         let puts = Arc::<Puts>::default();
         let (mut desks, mut holds) = (Vec::new(), Vec::new());
         for _ in 0..askers {
-            let queues = Class::ALL.iter().map(|_| bounded(config.queue_max));
+            let queues = (0..QUEUES).map(|_| bounded(config.queue_max));
             let (requests, incoming) = queues.unzip();
             let (outgoing, completions) = unbounded();
             let alarm = Alarm::default();
@@ -253,19 +253,28 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         for class in Class::ALL {
             let mut bytes_left = self.turn_bytes[class.index()];
             for asker in (0..count).map(|at| (next + at) % count) {
-                any |= self.take_from(asker, class, &mut bytes_left);
+                // Changes that wait for others keep no reads waiting.
+                any |= self.take_from(asker, (class, false), &mut bytes_left);
+                any |= self.take_from(asker, (class, true), &mut bytes_left);
             }
         }
         any
     }
 
-    fn take_from(&mut self, asker: usize, class: Class, bytes_left: &mut u64) -> bool {
+    fn take_from(
+        &mut self,
+        asker: usize,
+        (class, may_be_held): (Class, bool),
+        bytes_left: &mut u64,
+    ) -> bool {
         for taken in 0..TURN_MAX {
-            if !self.core.has_room(class) || *bytes_left == 0 {
+            if (may_be_held && !self.core.has_room(class)) || *bytes_left == 0 {
                 return taken > 0;
             }
             let desk = &mut self.desks[asker];
-            let Some(incoming) = desk.incoming.get(class.index()) else { return taken > 0 };
+            let Some(incoming) = desk.incoming.get(queue_of(class, may_be_held)) else {
+                return taken > 0;
+            };
             match incoming.try_recv() {
                 Ok((token, request)) => {
                     *bytes_left = bytes_left.saturating_sub(request.byte_len());

@@ -22,7 +22,8 @@ use crate::store::request::{Completion, Request};
 /// it by a [`StoreDriver`]. Each of those who ask has one, with a queue and answers of its own.
 #[derive(Debug)]
 pub struct StoreThread<W> {
-    /// By class: none fills another's queue.
+    /// By class, and of a class changes apart from what is only looked at: none fills another's
+    /// queue.
     pub(super) requests: Vec<Sender<(u64, Request<W, Buf>)>>,
     pub(super) completions: Receiver<Completion<W, Buf>>,
     pub(super) bell: Waker,
@@ -30,11 +31,19 @@ pub struct StoreThread<W> {
     /// Shared by all who ask.
     pub(super) fences: Arc<Fences>,
     /// Shared by all who ask, and the driver.
-    pub(super) condition: Arc<Condition>,
     pub(super) puts: Arc<Puts>,
     /// Shared by all who ask, and the driver.
+    pub(super) condition: Arc<Condition>,
     /// Shared by all who ask; none where no thread is the store's own.
     pub(super) thread: Option<Arc<JoinHandle<Result<(), FlushFailed>>>>,
+}
+
+/// Queues of one who asks.
+pub(super) const QUEUES: usize = 2 * Class::COUNT;
+
+/// The queue of requests of a class: those that may be held, or the others.
+pub(super) fn queue_of(class: Class, may_be_held: bool) -> usize {
+    2 * class.index() + usize::from(may_be_held)
 }
 
 impl<W: AsRef<[u8]> + Send + 'static> StoreThread<W> {
@@ -94,9 +103,13 @@ impl<W> StoreThread<W> {
         token: u64,
         request: Request<W, Buf>,
     ) -> Result<(), Request<W, Buf>> {
-        self.requests[class.index()].try_send((token, request)).map_err(|refused| match refused {
-            TrySendError::Full((_, request)) | TrySendError::Disconnected((_, request)) => request,
-        })
+        self.requests[queue_of(class, request.may_be_held())].try_send((token, request)).map_err(
+            |refused| match refused {
+                TrySendError::Full((_, request)) | TrySendError::Disconnected((_, request)) => {
+                    request
+                }
+            },
+        )
     }
 
     /// Has the thread that drives the store take what is queued.
@@ -117,11 +130,17 @@ impl<W> StoreThread<W> {
         *self.alarm.lock().unwrap_or_else(PoisonError::into_inner) = waker;
     }
 
-    /// Whether a request of a class would find room in its queue. With one thread that sends it
-    /// does.
+    /// Whether a request of a class would find room in its queue, be it a change or not. With one
+    /// thread that sends it does.
     #[must_use]
     pub fn has_room(&self, class: Class) -> bool {
-        !self.requests[class.index()].is_full()
+        [false, true].into_iter().all(|may_be_held| self.has_room_for(class, may_be_held))
+    }
+
+    /// The same of a request that [may be held](Request::may_be_held), or of one that may not.
+    #[must_use]
+    pub fn has_room_for(&self, class: Class, may_be_held: bool) -> bool {
+        !self.requests[queue_of(class, may_be_held)].is_full()
     }
 
     /// Where the answers arrive. It disconnects when nobody drives the store any more.
@@ -134,6 +153,12 @@ impl<W> StoreThread<W> {
     #[must_use]
     pub fn fences(&self) -> &Fences {
         &self.fences
+    }
+
+    /// Unfinished chunks whose makers are there.
+    #[must_use]
+    pub fn puts(&self) -> &Puts {
+        &self.puts
     }
 
     /// Answers that nobody has taken yet.
@@ -151,12 +176,6 @@ impl<W> StoreThread<W> {
     /// How the disk is.
     #[must_use]
     pub fn state(&self) -> DiskState {
-    /// Unfinished chunks whose makers are there.
-    #[must_use]
-    pub fn puts(&self) -> &Puts {
-        &self.puts
-    }
-
         if self.is_running() { self.condition.state() } else { DiskState::Failed }
     }
 

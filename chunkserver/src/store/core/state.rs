@@ -174,7 +174,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.answers.drain(..)
     }
 
-    /// Whether more requests of a class may be taken in: those that wait for room are not too many.
+    /// Whether more changes of a class may be taken in: those that are held are not too many.
     #[must_use]
     pub fn has_room(&self, class: Class) -> bool {
         self.held_by[class.index()] < super::HELD_MAX

@@ -149,11 +149,13 @@ impl<W> Disks<W> {
         fallback.map(|(_, disk)| disk).ok_or(Unsent::Down(0))
     }
 
-    /// Whether a request of a class about this would find room in the queue it goes to, or be
-    /// answered at once: it may also be refused.
+    /// Whether a request of a class about this, which [may be held](Request::may_be_held) or not,
+    /// would find room in the queue it goes to, or be answered at once: it may also be refused.
     #[must_use]
-    pub fn has_room_for(&self, class: Class, target: Target) -> bool {
-        let has_room = |thread: &StoreThread<W>| thread.has_room(class) || !thread.is_running();
+    pub fn has_room_for(&self, class: Class, target: Target, may_be_held: bool) -> bool {
+        let has_room = |thread: &StoreThread<W>| {
+            thread.has_room_for(class, may_be_held) || !thread.is_running()
+        };
         match (target, self.has_several()) {
             (Target::New(chunk) | Target::Chunk(chunk), true) => {
                 match self.shared.directory.disk(chunk) {
@@ -170,7 +172,10 @@ impl<W> Disks<W> {
     /// Whether some request would find room.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        let has_room = |thread: &StoreThread<W>| Class::ALL.iter().any(|of| thread.has_room(*of));
+        let has_room = |thread: &StoreThread<W>| {
+            let has_room = |of: &Class| [false, true].map(|held| thread.has_room_for(*of, held));
+            Class::ALL.iter().flat_map(has_room).any(|has_room| has_room)
+        };
         self.open_disks().any(|(_, thread)| has_room(thread))
     }
 
