@@ -77,12 +77,12 @@ impl Replay<'_, '_, '_> {
         let counting = self.counting(&events, &mut replayed)?;
         let mut unproven_from = None;
         for event in events.into_iter().take(counting) {
-            let offset = match event {
+            let (offset, due) = match event {
                 Event::Record(offset, sequence) => {
                     if sequence > self.proven {
                         unproven_from.get_or_insert(offset);
                     }
-                    offset
+                    (offset, sequence)
                 }
                 Event::Lost(lost) => {
                     lose(map, &lost);
@@ -94,7 +94,8 @@ impl Replay<'_, '_, '_> {
                 }
             };
             let byte_offset = self.byte_offset(offset);
-            let Some((record, len)) = self.tape.record(offset) else { break };
+            let is_due = |record: &Record<'_>| record.frame.sequence == due;
+            let Some((record, len)) = self.tape.due(offset, is_due) else { break };
             let (sequence, header_crc) = (record.frame.sequence, record.header_crc);
             replayed.is_sealed =
                 matches!(record.body, Body::Seal) && record.frame.durable_sequence + 1 == sequence;
@@ -107,7 +108,7 @@ impl Replay<'_, '_, '_> {
                 let applied = map.apply(&record, &mut |_| ());
                 applied.map_err(|source| ReplayError::Apply { offset: byte_offset, source })?;
             }
-            if self.tape.mend(offset, len) && sequence <= self.proven {
+            if self.tape.mend(offset, len, sequence) && sequence <= self.proven {
                 let (byte_len, records) = (len as u64, 1);
                 let (file, offset) = (super::DISK_NAME.into(), byte_offset);
                 let kind = DamageKind::LogCopy { byte_len, records };
@@ -141,8 +142,8 @@ impl Replay<'_, '_, '_> {
                     && crc.is_none_or(|crc| record.frame.previous_crc == crc)
             };
             let found = [at, aligned].into_iter().find_map(|offset| {
-                let (record, len) = self.tape.record(offset)?;
-                is_due(&record).then_some((offset, len, record.frame, record.header_crc))
+                let (record, len) = self.tape.due(offset, is_due)?;
+                Some((offset, len, record.frame, record.header_crc))
             });
             if let Some((offset, len, frame, header_crc)) = found {
                 self.proven = self.proven.max(frame.durable_sequence);
@@ -186,8 +187,9 @@ impl Replay<'_, '_, '_> {
         let mut slices: Vec<(Named, usize, usize)> = Vec::new();
         let mut live: HashMap<(ChunkId, u64), usize> = HashMap::new();
         for (at, event) in events.iter().enumerate().skip(first) {
-            let Event::Record(offset, _) = event else { continue };
-            let Some((record, _)) = self.tape.record(*offset) else { continue };
+            let Event::Record(offset, due) = event else { continue };
+            let is_due = |record: &Record<'_>| record.frame.sequence == *due;
+            let Some((record, _)) = self.tape.due(*offset, is_due) else { continue };
             let taken = |slice: u64| match &record.body {
                 Body::Delete => true,
                 Body::Clear(clear) => clear.takes(slice),

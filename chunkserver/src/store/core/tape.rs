@@ -69,9 +69,27 @@ impl<'a> Tape<'a> {
         parse_record(&self.copies[copy][offset..], self.key).ok()
     }
 
-    /// Makes all copies of a record like the whole one.
-    pub(super) fn mend(&mut self, offset: usize, byte_len: usize) -> bool {
-        let whole = |copy: &Vec<u8>| parse_record(&copy[offset..], self.key).is_ok();
+    /// The record at an offset that is due there, from a copy that has it. The other one may have
+    /// what was there before, where its page could not be written.
+    pub(super) fn due(
+        &self,
+        offset: usize,
+        is_due: impl Fn(&Record<'_>) -> bool,
+    ) -> Option<(Record<'_>, usize)> {
+        let of = |copy: &'_ Vec<u8>| {
+            let (record, _) = parse_record(copy.get(offset..)?, self.key).ok()?;
+            is_due(&record).then_some(())
+        };
+        let copy = self.copies.iter().position(|copy| of(copy).is_some())?;
+        parse_record(&self.copies[copy][offset..], self.key).ok()
+    }
+
+    /// Makes all copies of the record of that number like the whole one.
+    pub(super) fn mend(&mut self, offset: usize, byte_len: usize, sequence: u64) -> bool {
+        let whole = |copy: &Vec<u8>| {
+            let found = parse_record(&copy[offset..], self.key);
+            found.is_ok_and(|(record, _)| record.frame.sequence == sequence)
+        };
         let Some(good) = self.copies.iter().position(whole) else { return false };
         let bytes = self.copies[good][offset..offset + byte_len].to_vec();
         let mut was_bad = false;
@@ -99,11 +117,19 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// Writes what was mended.
+    /// Writes what was mended. A page that cannot be written matters only where the other copy of
+    /// it is not on the disk as it should be.
     pub(super) fn write_back(&mut self, disk: &mut Blocking<'_>) -> io::Result<()> {
-        for (copy, page) in std::mem::take(&mut self.mended) {
+        let mended = std::mem::take(&mut self.mended);
+        for &(copy, page) in &mended {
             let at = self.layout.log_page(copy as u64, self.first_page + page as u64);
-            disk.write(at, &self.copies[copy][page * PAGE_BYTES..(page + 1) * PAGE_BYTES])?;
+            let bytes = &self.copies[copy][page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
+            match disk.write(at, bytes) {
+                Err(error) if !mended.contains(&(1 - copy, page)) => {
+                    tracing::error!(%error, %at, "a copy of the log cannot be written");
+                }
+                written => written?,
+            }
         }
         Ok(())
     }
