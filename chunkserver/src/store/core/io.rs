@@ -5,7 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use slab::Slab;
-use towpath_disk::{Disk, DiskError, Done, Op, Refusal};
+use towpath_disk::{Disk, DiskError, Done, Op, Refusal, What};
 use towpath_transport::Class;
 
 use super::lanes::Lanes;
@@ -55,6 +55,11 @@ pub(super) struct Io {
     own: VecDeque<(Purpose, Op)>,
     by_class: [VecDeque<(Purpose, Op)>; Class::COUNT],
     lanes: Lanes,
+    /// Whether a flush is under way, or waits to be. Of two at a time on one file one may be told
+    /// of an error that concerns both.
+    is_flushing: bool,
+    /// Flushes behind that one.
+    flushes: VecDeque<Purpose>,
     /// What the disk did not take at all.
     refused: Vec<Ended>,
     done: Vec<Done>,
@@ -77,6 +82,8 @@ impl Io {
             own: VecDeque::new(),
             by_class: Default::default(),
             lanes: Lanes::new(),
+            is_flushing: false,
+            flushes: VecDeque::new(),
             refused: Vec::new(),
             done: Vec::new(),
             flush_began: None,
@@ -107,8 +114,15 @@ impl Io {
         self.has_waiting() || limits.in_flight + limits.depth / 4 >= limits.depth
     }
 
-    /// Gives the disk something that the store does for itself: records, flushes, checkpoints.
+    /// Gives the disk something that the store does for itself: records, flushes, checkpoints. One
+    /// flush comes after the other.
     pub(super) fn submit(&mut self, purpose: Purpose, op: Op) {
+        if matches!(op, Op::Flush) {
+            if self.is_flushing {
+                return self.flushes.push_back(purpose);
+            }
+            self.is_flushing = true;
+        }
         self.own.push_back((purpose, op));
         self.start_waiting();
     }
@@ -117,6 +131,14 @@ impl Io {
     pub(super) fn submit_as(&mut self, class: Class, purpose: Purpose, op: Op) {
         self.by_class[class.index()].push_back((purpose, op));
         self.start_waiting();
+    }
+
+    /// A flush has ended: the next one may begin.
+    fn end_flush(&mut self) {
+        self.is_flushing = false;
+        if let Some(purpose) = self.flushes.pop_front() {
+            self.submit(purpose, Op::Flush);
+        }
     }
 
     /// Starts what may be under way, as far as the disk takes it.
@@ -167,6 +189,9 @@ impl Io {
         let (what, at) = (op.what(), op.at());
         let source = io::Error::other(why);
         self.refused.push(Ended { purpose, op, outcome: Err(DiskError { what, at, source }) });
+        if what == What::Flush {
+            self.end_flush();
+        }
         None
     }
 
@@ -185,15 +210,20 @@ impl Io {
             Some(timeout) => self.disk.wait(timeout, &mut self.done)?,
             None => self.disk.poll(&mut self.done)?,
         };
-        for Done { tag, op, outcome } in self.done.drain(..) {
+        let mut done = std::mem::take(&mut self.done);
+        for Done { tag, op, outcome } in done.drain(..) {
             // The disk gives out what it was given.
             let Some(found) = self.under_way.try_remove(tag as usize) else { continue };
             found.lane.iter().for_each(|(class, bytes)| self.lanes.ended(*class, *bytes));
             if let (Purpose::Flush, Some(began)) = (&found.purpose, self.flush_began) {
                 self.flush_ns = began.elapsed().as_nanos() as u64;
             }
+            if matches!(op, Op::Flush) {
+                self.end_flush();
+            }
             ended.push(Ended { purpose: found.purpose, op, outcome });
         }
+        self.done = done;
         self.start_waiting();
         Ok(())
     }
