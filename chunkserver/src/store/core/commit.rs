@@ -45,8 +45,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             self.gathering.add(key, &self.members[key]);
         }
         let (start, bytes) = (self.log.end, Vec::new());
-        let (is_stale, is_flushing, log_left) = (false, false, 0);
-        let mut group = Group { members, bytes, start, log_left, data_left, is_stale, is_flushing };
+        let mut group = Group { members, bytes, start, data_left, ..Group::default() };
         self.log.end = self.encode(&mut group);
         self.write_records(group);
         self.may_retry |= !self.held.is_empty();
@@ -92,12 +91,18 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    pub(super) fn on_log(&mut self, outcome: Result<(), DiskError>) {
+    /// Records are in one copy of the log, or could not be written there. One copy is enough.
+    pub(super) fn on_log(&mut self, op: &Op, outcome: Result<(), DiskError>) {
+        let Some(group) = &mut self.current else { return };
+        group.log_left -= 1;
         if let Err(error) = outcome {
-            return self.fail(CommitStep::LogAppend, error.source.kind());
-        }
-        if let Some(group) = &mut self.current {
-            group.log_left -= 1;
+            let page = self.layout.ring_page(op.at());
+            // Records that were written anew may still stand in that copy as they were before.
+            if group.is_rewritten || group.bad_pages.contains(&page) {
+                return self.fail(CommitStep::LogAppend, error.source.kind());
+            }
+            group.bad_pages.push(page);
+            tracing::error!(%error, "a copy of the log cannot be written: the other one has to do");
         }
         self.flush_when_written();
     }
@@ -202,7 +207,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let Some(group) = self.current.as_mut().filter(is_written) else { return };
         if group.is_stale {
             let Some(mut group) = self.current.take() else { return };
-            group.is_stale = false;
+            (group.is_stale, group.is_rewritten) = (false, true);
+            if !group.bad_pages.is_empty() {
+                self.current = Some(group);
+                return self.fail(CommitStep::LogAppend, std::io::ErrorKind::Other);
+            }
             self.log.end = self.encode(&mut group);
             return self.write_records(group);
         }

@@ -261,7 +261,7 @@ impl Gathering {
 }
 
 /// The group under way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) members: Vec<usize>,
     /// Its records, in whole pages.
@@ -273,5 +273,9 @@ pub(super) struct Group {
     pub(super) data_left: usize,
     /// Some member has failed since the records were written.
     pub(super) is_stale: bool,
+    /// The records were written anew since a member has failed.
+    pub(super) is_rewritten: bool,
+    /// Pages of the ring from which on one copy could not be written.
+    pub(super) bad_pages: Vec<u64>,
     pub(super) is_flushing: bool,
 }

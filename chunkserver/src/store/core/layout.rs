@@ -112,6 +112,11 @@ impl Layout {
         PageNumber(self.log_start(copy) + page % self.log_pages)
     }
 
+    /// Which page of the ring a page of either copy of the log is.
+    pub(crate) fn ring_page(&self, at: PageNumber) -> u64 {
+        at.0.saturating_sub(self.log_start(0)) % self.log_pages
+    }
+
     /// One of the two places of a page of the map. The first places of all pages lie together, and
     /// so do the second ones, so that pages are written and read in long runs.
     pub(crate) fn map_page(&self, page: u32, place: u8) -> PageNumber {

@@ -208,7 +208,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Purpose::Data { member } => self.on_data(member, op, outcome),
             Purpose::Early { key } => self.on_early(key, op, outcome),
             Purpose::Edge(edge) => self.on_edge(*edge, op, outcome),
-            Purpose::Log => self.on_log(outcome),
+            Purpose::Log => self.on_log(&op, outcome),
             Purpose::Flush => self.on_flush(outcome),
             Purpose::Read { read, position, is_second } => {
                 self.on_read((read, position, is_second), op, outcome);
