@@ -1,6 +1,6 @@
 //! Free pages, and the freed ones that must wait before they are used again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::limits::FIT_RUNS_MAX;
 use super::record::Extent;
@@ -19,6 +19,8 @@ struct Retired {
 struct Runs {
     runs: BTreeMap<u32, u32>,
     pages: u64,
+    /// Where the search for the next run begins.
+    next_fit: u32,
 }
 
 impl Runs {
@@ -52,6 +54,20 @@ impl Runs {
         self.pages -= u64::from(count);
     }
 
+    /// The first page of a run of `count` pages, if one is found soon.
+    fn fit(&self, count: u32) -> Option<u32> {
+        let runs = self.runs.range(self.next_fit..).chain(self.runs.range(..self.next_fit));
+        let mut runs = runs.take(FIT_RUNS_MAX);
+        runs.find(|(_, len)| **len >= count).map(|(start, _)| *start)
+    }
+
+    /// Takes `count` pages from the beginning of the run at `start`, and appends them to `out`.
+    fn give(&mut self, start: u32, count: u32, out: &mut Vec<Extent>) {
+        self.cut(start, count);
+        self.next_fit = start + count;
+        out.push(Extent { page: start, count });
+    }
+
     /// The first run from `page` on, or the first of all.
     fn next(&self, page: u32) -> Option<(u32, u32)> {
         let run = self.runs.range(page..).next().or_else(|| self.runs.iter().next());
@@ -62,23 +78,24 @@ impl Runs {
 /// The pages that no slice uses.
 ///
 /// A page has room when the medium is known to have backed it, so that writing to it needs none.
-/// Only such pages are free; the others get their room first.
+/// Only such pages are free; the others get their room first. Where pages give their room back, a
+/// free page is stale until it did: it is used again before others are.
 ///
 /// A page that a commit frees is retired first. It is free again only when that commit is on
 /// stable media and no pin is older than it: until then a crash, or a reader, may still want it.
+/// A page whose write failed is bad, and not used again before the store is opened anew.
 pub(crate) struct Space {
     /// One past the last page. Page zero holds no slice.
     end: u32,
     free: Runs,
+    /// Free pages that are to give their room back; none where pages keep it.
+    stale: Option<Runs>,
     unbacked: Runs,
-    next_fit: u32,
+    bad: BTreeSet<u32>,
     retired: VecDeque<Retired>,
     retired_pages: u64,
     commit: u64,
     pins: BTreeMap<u64, u32>,
-    /// Pages that would be free again, where they give their room back before; none where they
-    /// keep it.
-    vacated: Option<Vec<Extent>>,
 }
 
 /// A page that two slices claim, or that is not there.
@@ -93,28 +110,45 @@ impl Space {
         Self {
             end,
             free: Runs::default(),
+            stale: None,
             unbacked,
-            next_fit: 0,
+            bad: BTreeSet::new(),
             retired: VecDeque::new(),
             retired_pages: 0,
             commit: 0,
             pins: BTreeMap::new(),
-            vacated: None,
         }
     }
 
-    /// Keeps pages that would be free again for [`take_vacated`](Self::take_vacated).
-    pub(crate) fn keep_vacated(&mut self) {
-        self.vacated = Some(Vec::new());
+    /// Pages that become free are to give their room back from now on.
+    pub(crate) fn give_room_back(&mut self) {
+        self.stale = Some(Runs::default());
     }
 
-    /// Pages that would be free again; whoever takes them releases them.
-    pub(crate) fn take_vacated(&mut self) -> Vec<Extent> {
-        self.vacated.as_mut().map(std::mem::take).unwrap_or_default()
+    /// Free pages keep their room from now on.
+    pub(crate) fn keep_room(&mut self) {
+        for (page, count) in self.stale.take().unwrap_or_default().runs {
+            self.release(Extent { page, count });
+        }
+    }
+
+    /// Free pages that are to give their room back.
+    pub(crate) fn stale_pages(&self) -> u64 {
+        self.stale.as_ref().map_or(0, |stale| stale.pages)
+    }
+
+    /// Takes at most `count_max` free pages that follow each other and are to give their room back;
+    /// whoever takes them releases them.
+    pub(crate) fn take_stale(&mut self, count_max: u32) -> Option<Extent> {
+        let stale = self.stale.as_mut()?;
+        let (page, len) = stale.next(0)?;
+        let count = len.min(count_max);
+        stale.cut(page, count);
+        Some(Extent { page, count })
     }
 
     pub(crate) fn free_pages(&self) -> u64 {
-        self.free.pages
+        self.free.pages + self.stale_pages()
     }
 
     /// Pages that have no room yet, and may get it.
@@ -189,45 +223,60 @@ impl Space {
     /// Takes `count` pages, in one run if one is found soon, and appends them to `out`.
     /// Takes none when there are too few.
     pub(crate) fn take(&mut self, count: u32, out: &mut Vec<Extent>) -> bool {
-        if u64::from(count) > self.free.pages {
+        if u64::from(count) > self.free_pages() {
             return false;
         }
-        if let Some(start) = self.fit(count) {
-            self.cut(start, count, out);
-            return true;
+        // A stale page has its room: nothing is gained by giving that back first.
+        for runs in self.stale.iter_mut().chain([&mut self.free]) {
+            if let Some(start) = runs.fit(count) {
+                runs.give(start, count, out);
+                return true;
+            }
         }
         let mut left = count;
-        while left > 0 {
-            let Some((start, len)) = self.free.next(self.next_fit) else { break };
-            let taken = len.min(left);
-            self.cut(start, taken, out);
-            left -= taken;
+        for runs in [&mut self.free].into_iter().chain(&mut self.stale) {
+            while left > 0 {
+                let Some((start, len)) = runs.next(runs.next_fit) else { break };
+                let taken = len.min(left);
+                runs.give(start, taken, out);
+                left -= taken;
+            }
         }
         debug_assert_eq!(left, 0, "the runs count their pages");
         true
     }
 
-    fn fit(&self, count: u32) -> Option<u32> {
-        let after = self.free.runs.range(self.next_fit..);
-        let runs = after.chain(self.free.runs.range(..self.next_fit)).take(FIT_RUNS_MAX);
-        runs.into_iter().find(|(_, len)| **len >= count).map(|(start, _)| *start)
-    }
-
-    fn cut(&mut self, start: u32, count: u32, out: &mut Vec<Extent>) {
-        self.free.cut(start, count);
-        self.next_fit = start + count;
-        out.push(Extent { page: start, count });
-    }
-
     /// Gives back pages that no commit has named.
     pub(crate) fn release(&mut self, extent: Extent) {
-        self.free.add(extent);
+        if self.bad.is_empty() {
+            return self.free.add(extent);
+        }
+        let Self { bad, free, .. } = self;
+        let (mut page, end) = (extent.page, extent.page + extent.count);
+        for bad in bad.range(page..end) {
+            free.add(Extent { page, count: bad - page });
+            page = bad + 1;
+        }
+        free.add(Extent { page, count: end - page });
+    }
+
+    /// Pages of a write that failed: they are not free again when they are released.
+    pub(crate) fn quarantine(&mut self, extent: Extent) {
+        self.bad.extend(extent.page..extent.page + extent.count);
     }
 
     /// Sets aside a page that the commit in progress frees.
     pub(crate) fn retire(&mut self, page: u32) {
+        self.set_aside(page, self.commit + 1);
+    }
+
+    /// Sets aside a page that a commit before has freed; until [`recycle`](Self::recycle).
+    pub(crate) fn retire_late(&mut self, page: u32) {
+        self.set_aside(page, self.commit);
+    }
+
+    fn set_aside(&mut self, page: u32, commit: u64) {
         self.retired_pages += 1;
-        let commit = self.commit + 1;
         match self.retired.back_mut() {
             Some(last) if last.commit == commit && last.extent.page + last.extent.count == page => {
                 last.extent.count += 1;
@@ -257,12 +306,13 @@ impl Space {
         }
     }
 
-    fn recycle(&mut self) {
+    /// Retired pages that nobody can want any more are free again.
+    pub(crate) fn recycle(&mut self) {
         let oldest = self.pins.keys().next().copied().unwrap_or(self.commit);
         while let Some(retired) = self.retired.pop_front_if(|r| r.commit <= oldest) {
             self.retired_pages -= u64::from(retired.extent.count);
-            match &mut self.vacated {
-                Some(vacated) => vacated.push(retired.extent),
+            match &mut self.stale {
+                Some(stale) => stale.add(retired.extent),
                 None => self.release(retired.extent),
             }
         }

@@ -14,7 +14,9 @@ use crate::service::ask::Ask;
 use crate::service::policy::{Staged, runs};
 use crate::service::server::ChunkServer;
 use crate::service::trace::Came;
-use crate::store::{ChunkId, Held, Hold, SLICE_BYTES, SumEnd, SumName, SumOwner, Sums, writer_crcs};
+use crate::store::{
+    ChunkId, Held, Hold, SLICE_BYTES, SumEnd, SumName, SumOwner, Sums, writer_crcs,
+};
 
 /// The data part of a stripe while it comes, at a server with a parity part.
 #[derive(Debug)]

@@ -73,6 +73,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             if !self.wants_checkpoint && !self.log.is_checkpoint_due() {
                 return;
             }
+            // The pages of the map tell nothing of what is deleted in part.
+            if self.map.has_steps() {
+                return;
+            }
             self.begin_checkpoint();
         }
         while let Some(checkpoint) = self.checkpoint.take() {

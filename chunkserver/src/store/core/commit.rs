@@ -121,6 +121,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         match outcome {
             Ok(()) => self.keep(key, op),
             Err(error) => {
+                self.quarantine(&op, &error);
                 let failed = write_failed(&error);
                 self.note_full(&failed);
                 self.member_failed(key, Failure::Write(failed));
@@ -260,7 +261,6 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.log.applied = self.log.end;
         self.sealed = if is_seal { self.log.durable_sequence() } else { sealed };
         self.counts.commits += 1;
-        self.vacate();
         self.measure_room();
         self.look_for_room();
         self.may_retry |= !self.held.is_empty();
@@ -277,7 +277,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             }
             space.retire(page);
         };
-        self.map.apply(record, &mut retire).expect("staging checked that the record fits");
+        self.map.begin(record, &mut retire).expect("staging checked that the record fits");
         self.follow(record, member);
         match &record.body {
             Body::Create { .. } => {
@@ -330,27 +330,6 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             (Body::Delete, _) => residence.remove(id),
             _ => {}
         }
-    }
-
-    /// Lets pages that are free again give their room back, where they take it from the file
-    /// system.
-    pub(super) fn vacate(&mut self) {
-        for extent in self.space.take_vacated() {
-            self.vacating += u64::from(extent.count);
-            let (page, count) = (extent.page, extent.count);
-            let at = self.layout.data_page(page);
-            let op = Op::Discard { at, count: count.into() };
-            self.io.submit(Purpose::Discard { page, count }, op);
-        }
-    }
-
-    /// The room is back, or stays with the pages: either way they can be used.
-    pub(super) fn on_discard(&mut self, page: u32, count: u32) {
-        self.vacating -= u64::from(count);
-        self.space.release(crate::store::record::Extent { page, count });
-        self.measure_room();
-        self.look_for_room();
-        self.may_retry |= !self.held.is_empty();
     }
 
     pub(super) fn measure_room(&mut self) {

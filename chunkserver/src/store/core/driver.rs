@@ -185,6 +185,9 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         let is_over = || end.is_some_and(|end| Instant::now() >= end);
         let mut drive = || -> Result<bool, FlushFailed> {
             while self.has_work() {
+                if !self.can_be_asked() {
+                    self.core.keep_room();
+                }
                 // What the turn has ended may have been the last.
                 if !self.turn()? && self.has_work() {
                     if is_over() {
@@ -241,7 +244,11 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
 
     /// Whether anybody can still ask, or something is under way.
     fn has_work(&self) -> bool {
-        self.desks.iter().any(|desk| !desk.incoming.is_empty()) || !self.core.is_idle()
+        self.can_be_asked() || !self.core.is_idle()
+    }
+
+    fn can_be_asked(&self) -> bool {
+        self.desks.iter().any(|desk| !desk.incoming.is_empty())
     }
 
     /// Takes what is queued, some of each class and of each who asks, who go first in turn. True
@@ -303,6 +310,8 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
             }
             Request::Write { chunk, .. }
             | Request::Clear { chunk, .. }
+            | Request::Chain { chunk, .. }
+            | Request::Finish { chunk, .. }
             | Request::Stage { chunk, .. } => {
                 self.unfinished.touch_known(*chunk);
             }
@@ -317,8 +326,6 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
             if let Some(desk) = desks.get_mut(asker) {
                 // Who is gone wants none; changes are made all the same.
                 let _ = desk.outgoing.send(completion);
-            | Request::Chain { chunk, .. }
-            | Request::Finish { chunk, .. }
                 desk.has_answers = true;
             }
         }
@@ -378,6 +385,9 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
             self.turn_core(Some(VIRTUAL_WAIT))?;
             return Ok(None);
         }
+        if self.core.can_step() {
+            return Ok(None);
+        }
         if self.core.disk_mut().arm().map_err(|error| self.gone(&error))? {
             return Ok(None);
         }
@@ -416,6 +426,10 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         let Some(keep) = self.config.unfinished_keep else { return };
         for chunk in self.unfinished.overdue(now, keep) {
             match self.core.stat(chunk) {
+                // Somebody goes on with it, or its delete is on its way.
+                Some(_) if self.core.is_changing(chunk) => {}
+                // Its maker is there, and may only be slow.
+                Some(_) if self.puts.is_open(chunk) && self.unfinished.keep(chunk, now) => {}
                 Some(stat) if stat.unfinished && !stat.suspect => {
                     tracing::info!(%chunk, "removing an unfinished chunk: nobody went on with it");
                     self.core.delete_unasked(chunk, stat.version);
@@ -433,10 +447,6 @@ fn wait_for(files: &[Option<BorrowedFd<'_>>], most: Duration) -> io::Result<()> 
     let files = files.iter().flatten().map(|file| PollFd::new(file, PollFlags::IN));
     match poll(&mut files.collect::<Vec<_>>(), Some(&timeout)) {
         Err(rustix::io::Errno::INTR) => Ok(()),
-                // Somebody goes on with it, or its delete is on its way.
-                Some(_) if self.core.is_changing(chunk) => {}
-                // Its maker is there, and may only be slow.
-                Some(_) if self.puts.is_open(chunk) && self.unfinished.keep(chunk, now) => {}
         ready => Ok(ready.map(drop)?),
     }
 }

@@ -224,13 +224,16 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 }
                 self.on_data(member, op, outcome);
             }
-            (Next::Release, _) if is_last => self.release_early(key),
             (Next::Release | Next::Wait, Ok(())) => {}
             (Next::Release | Next::Wait, Err(error)) => {
+                self.quarantine(&op, &error);
                 let failed = write_failed(&error);
                 self.note_full(&failed);
                 self.early.all[key].failed.get_or_insert(failed);
             }
+        }
+        if next == Next::Release && is_last {
+            self.release_early(key);
         }
     }
 

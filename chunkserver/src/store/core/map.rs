@@ -1,6 +1,8 @@
 //! The map: which page and checksum each slice of each chunk has, in blocks that have a place on
 //! the disk each.
 
+mod steps;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::map_page::{BLOCK_SLICES, BLOCKS, BlockImage, BlockView, ChunkHead, Slices, encode};
@@ -28,12 +30,20 @@ struct Block {
 pub(crate) struct Chunk {
     pub(crate) head: ChunkHead,
     blocks: BTreeMap<u32, Block>,
+    /// Clears that have not visited all of their blocks, the oldest first.
+    clears: Vec<Clearing>,
 }
 
 impl Chunk {
     pub(crate) fn slice(&self, index: u64) -> SliceRef {
         let (block, at) = split(index);
-        self.blocks.get(&block).map_or_else(SliceRef::default, |block| block.slices[at])
+        let found = self.blocks.get(&block).filter(|block| !self.is_cleared(block, index));
+        found.map_or_else(SliceRef::default, |block| block.slices[at])
+    }
+
+    /// A block, if it is the one in that slot.
+    fn block_in(&self, index: u32, slot: usize) -> Option<&Block> {
+        self.blocks.get(&index).filter(|block| block.slot as usize == slot)
     }
 
     /// The slices that were written, from index `from` on.
@@ -41,14 +51,19 @@ impl Chunk {
         self.blocks.range(split(from).0..).flat_map(move |(index, block)| {
             let base = u64::from(*index) * BLOCK_SLICES as u64;
             let slices = block.slices.iter().enumerate();
-            slices
-                .map(move |(at, slice)| (base + at as u64, *slice))
-                .filter(move |(index, slice)| *index >= from && !slice.is_hole())
+            slices.map(move |(at, slice)| (base + at as u64, *slice)).filter(
+                move |(index, slice)| {
+                    *index >= from && !slice.is_hole() && !self.is_cleared(block, *index)
+                },
+            )
         })
     }
 
-    /// Blocks that these slices need and the chunk has not.
+    /// Blocks that these slices need and the chunk has not, or may lose to a clear.
     pub(crate) fn blocks_missing(&self, first: u64, count: u64) -> u64 {
+        if !self.clears.is_empty() {
+            return blocks_of(first, count);
+        }
         let blocks = split(first).0..=split(first + count - 1).0;
         let there = self.blocks.range(blocks.clone()).count() as u64;
         u64::from(blocks.end() - blocks.start()) + 1 - there
@@ -63,6 +78,19 @@ fn split(slice: u64) -> (u32, usize) {
 /// Blocks that slices from `first` on touch.
 pub(crate) fn blocks_of(first: u64, count: u64) -> u64 {
     u64::from(split(first + count - 1).0 - split(first).0) + 1
+}
+
+/// A clear that has not visited all of its blocks: slices of its range are holes in each block that
+/// was changed last before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Clearing {
+    /// Its slices.
+    first: u64,
+    end: u64,
+    /// The number of its record.
+    version: u64,
+    /// The block that it visits next.
+    next: u32,
 }
 
 /// Whose block is in a slot.
@@ -94,6 +122,15 @@ pub(crate) struct Map {
     free_slots: Vec<u32>,
     slots_max: u32,
     changed: Changed,
+    /// Deleted chunks whose blocks are not all free yet, with the version of the delete.
+    doomed: BTreeMap<(ChunkId, u64), Chunk>,
+    /// Chunks with clears that have not visited all of their blocks.
+    clearing: BTreeSet<ChunkId>,
+    /// Pages that no slice has any more, until somebody takes them.
+    left: Vec<u32>,
+    /// A test wants one block a step, and none at once.
+    #[cfg(test)]
+    pub(crate) has_small_steps: bool,
     /// Records were lost on the way here.
     pub(crate) is_lossy: bool,
     /// What made a chunk may be among them.
@@ -181,12 +218,18 @@ impl Map {
         if !is_new {
             self.touch(slot / BLOCKS as u32);
         }
-        let chunk = self.chunks.get_mut(&id).ok_or(ApplyError::NoSuchChunk(id))?;
-        let head = chunk.head;
-        Ok(chunk.blocks.entry(index).or_insert_with(|| {
+        let Self { chunks, live_slices, left, .. } = self;
+        let chunk = chunks.get_mut(&id).ok_or(ApplyError::NoSuchChunk(id))?;
+        let &mut Chunk { head, ref mut blocks, ref clears } = chunk;
+        let block = blocks.entry(index).or_insert_with(|| {
             let slices = Box::new([SliceRef::default(); BLOCK_SLICES]);
             Block { slot, head, slices }
-        }))
+        });
+        if !clears.is_empty() {
+            *live_slices -= steps::clear_block(clears, index, block, left);
+            block.head = head;
+        }
+        Ok(block)
     }
 
     /// Changes what is known of a chunk beside its slices.
@@ -198,12 +241,32 @@ impl Map {
         Ok(())
     }
 
-    /// Does what a record says; gives each page that it left to `freed`.
+    /// Does what a record says, all of it; gives each page that it left to `freed`.
     pub(crate) fn apply(
         &mut self,
         record: &Record<'_>,
         freed: &mut impl FnMut(u32),
     ) -> Result<(), ApplyError> {
+        self.begin(record, freed)?;
+        while self.has_steps() {
+            self.step(freed);
+        }
+        Ok(())
+    }
+
+    /// Does what a record says, as far as anybody can see. What is left to be done by
+    /// [`step`](Self::step) is freeing blocks and pages.
+    pub(crate) fn begin(
+        &mut self,
+        record: &Record<'_>,
+        freed: &mut impl FnMut(u32),
+    ) -> Result<(), ApplyError> {
+        let done = self.begin_record(record);
+        self.left.drain(..).for_each(freed);
+        done
+    }
+
+    fn begin_record(&mut self, record: &Record<'_>) -> Result<(), ApplyError> {
         let (id, version, stamp) = (record.chunk, record.frame.sequence, record.stamp);
         match &record.body {
             &Body::Create { limit_bytes, kind: NewChunk { unfinished, resident, chain } } => {
@@ -221,20 +284,15 @@ impl Map {
                 let head = self.chunks.get(&id).ok_or(ApplyError::NoSuchChunk(id))?.head;
                 self.set_head(id, ChunkHead { chain, version, stamp, ..head })
             }
-            Body::Write(write) => self.apply_write(id, (version, stamp), write, freed),
-            Body::Clear(clear) => self.apply_clear(id, (version, stamp), clear, freed),
-            Body::Delete => {
-                let chunk = self.remove(id).ok_or(ApplyError::NoSuchChunk(id))?;
-                let pages = chunk.slices_from(0).map(|(_, slice)| slice.page);
-                pages.filter(|page| *page != LOST_PAGE).for_each(freed);
-                Ok(())
-            }
+            Body::Write(write) => self.apply_write(id, (version, stamp), write),
+            Body::Clear(clear) => self.apply_clear(id, (version, stamp), clear),
+            Body::Delete => self.begin_delete(id, version),
             Body::Seal | Body::Void => Ok(()),
         }
     }
 
     fn make(&mut self, id: ChunkId, head: ChunkHead) -> Result<(), ApplyError> {
-        self.chunks.insert(id, Chunk { head, blocks: BTreeMap::new() });
+        self.chunks.insert(id, Chunk { head, ..Chunk::default() });
         let made = self.block(id, 0).map(drop);
         if made.is_err() {
             self.chunks.remove(&id);
@@ -247,7 +305,6 @@ impl Map {
         id: ChunkId,
         (version, stamp): (u64, u64),
         write: &WriteBody<'_>,
-        freed: &mut impl FnMut(u32),
     ) -> Result<(), ApplyError> {
         let span = write.span();
         let chunk = self.chunks.get_mut(&id).ok_or(ApplyError::NoSuchChunk(id))?;
@@ -261,6 +318,7 @@ impl Map {
         let (mut at, end, mut fresh) = (span.first(), span.first() + span.count(), 0);
         while at < end {
             let (index, from) = split(at);
+            let mut left = std::mem::take(&mut self.left);
             let block = self.block(id, index)?;
             block.head = head;
             for slot in &mut block.slices[from..] {
@@ -271,10 +329,12 @@ impl Map {
                 if old.is_hole() {
                     fresh += 1;
                 } else if old.page != LOST_PAGE {
-                    freed(old.page);
+                    left.push(old.page);
                 }
                 at += 1;
             }
+            left.append(&mut self.left);
+            self.left = left;
         }
         self.live_slices += fresh;
         Ok(())
@@ -285,7 +345,6 @@ impl Map {
         id: ChunkId,
         (version, stamp): (u64, u64),
         clear: &ClearBody,
-        freed: &mut impl FnMut(u32),
     ) -> Result<(), ApplyError> {
         let chunk = self.chunks.get_mut(&id).ok_or(ApplyError::NoSuchChunk(id))?;
         let byte_len = clear.length.of(chunk.head.byte_len);
@@ -294,39 +353,19 @@ impl Map {
         }
         chunk.head = ChunkHead { byte_len, version, stamp, ..chunk.head };
         let head = chunk.head;
-        let mut leave = |old: SliceRef| {
-            if !old.is_hole() && old.page != LOST_PAGE {
-                freed(old.page);
-            }
-            u64::from(!old.is_hole())
-        };
-        let in_range = split(clear.first).0..=split(clear.first + clear.count).0;
-        let blocks: Vec<u32> = chunk.blocks.range(in_range).map(|(index, _)| *index).collect();
-        let (mut gone, mut empty) = (0, Vec::new());
-        for index in blocks {
-            let block = self.block(id, index)?;
-            block.head = head;
-            let base = u64::from(index) * BLOCK_SLICES as u64;
-            let slices = (base..).zip(block.slices.iter_mut());
-            for (_, slot) in slices.filter(|(slice, _)| clear.takes(*slice)) {
-                gone += leave(std::mem::take(slot));
-            }
-            if block.slices.iter().all(|slice| slice.is_hole()) {
-                empty.push(index);
-            }
-        }
+        self.begin_clear(id, version, clear);
         for SlicePut { slice, page, crc } in clear.puts() {
             let (index, at) = split(slice);
             let block = self.block(id, index)?;
             block.head = head;
-            gone += leave(std::mem::replace(&mut block.slices[at], SliceRef { page, crc }));
-            self.live_slices += 1;
-            empty.retain(|known| *known != index);
+            let old = std::mem::replace(&mut block.slices[at], SliceRef { page, crc });
+            if old.is_hole() {
+                self.live_slices += 1;
+            } else if old.page != LOST_PAGE {
+                self.left.push(old.page);
+            }
         }
-        self.live_slices -= gone;
-        for index in empty {
-            self.remove_block(id, index);
-        }
+        self.clear_some(id, self.at_once_blocks());
         self.set_head(id, head)
     }
 
@@ -342,16 +381,12 @@ impl Map {
         self.chunks.get_mut(&id).and_then(|chunk| chunk.blocks.remove(&index));
     }
 
-    fn remove(&mut self, id: ChunkId) -> Option<Chunk> {
-        let slots = self.chunks.get(&id)?.blocks.values().map(|block| block.slot);
-        for slot in slots.collect::<Vec<_>>() {
-            self.touch(slot / BLOCKS as u32);
-            self.owners[slot as usize] = None;
-            self.free_slots.push(slot);
+    /// Takes a chunk away of which a change is lost.
+    fn remove(&mut self, id: ChunkId) {
+        let _ = self.begin_delete(id, 0);
+        while self.has_steps() {
+            self.step(&mut |_| ());
         }
-        let chunk = self.chunks.remove(&id)?;
-        self.live_slices -= chunk.slices_from(0).count() as u64;
-        Some(chunk)
     }
 
     /// Any chunk may have changed since.
@@ -378,7 +413,7 @@ impl Map {
         let odd = self.apply(record, &mut |_| ()).err()?;
         match odd {
             // What deleted the old one is lost.
-            ApplyError::ChunkExists(_) => drop(self.remove(id)),
+            ApplyError::ChunkExists(_) => self.remove(id),
             ApplyError::NoSuchChunk(_) if matches!(record.body, Body::Delete) => return Some(odd),
             // What made it, and perhaps wrote to it, is lost.
             ApplyError::NoSuchChunk(_) => self.suspect(id, record.frame.sequence),
@@ -437,7 +472,12 @@ impl Map {
         let first = page as usize * BLOCKS;
         (first..first + BLOCKS).map(move |slot| {
             let Owner { chunk, index } = (*self.owners.get(slot)?)?;
-            let block = self.chunks.get(&chunk)?.blocks.get(&index)?;
+            let of_doomed = || {
+                let mut doomed = self.doomed.range((chunk, 0)..=(chunk, u64::MAX));
+                doomed.find_map(|(_, found)| found.block_in(index, slot))
+            };
+            let block = self.chunks.get(&chunk).and_then(|found| found.block_in(index, slot));
+            let block = block.or_else(of_doomed)?;
             Some(BlockView { chunk, index, head: block.head, slices: &block.slices })
         })
     }
@@ -445,6 +485,7 @@ impl Map {
     /// Sets all pages that have changed aside for a checkpoint of the map as it is now. None of an
     /// earlier one is left then.
     pub(crate) fn freeze(&mut self) {
+        debug_assert!(!self.has_steps(), "what is deleted is not among the pages");
         let Changed { dirty, frozen, saved } = &mut self.changed;
         debug_assert!(frozen.is_empty() && saved.is_empty());
         *frozen = std::mem::take(dirty);

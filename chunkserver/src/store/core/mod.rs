@@ -12,6 +12,7 @@
 //! | `grow` | the map gets its room as it grows |
 //! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
 //! | `checkpoint` | the map to the disk, beside all else |
+//! | `steps`, `discard` | blocks and pages that deletes leave are freed, and their room given back |
 //! | `room` | how much room is left |
 //! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
 //! | `digest` | checksums of slices, told without reading any |
@@ -33,6 +34,7 @@ mod commit;
 mod create;
 mod digest;
 mod directory;
+mod discard;
 mod driver;
 mod dump;
 mod early;
@@ -60,6 +62,7 @@ mod room;
 mod scrub;
 mod stage;
 mod state;
+mod steps;
 mod superblock;
 mod tape;
 mod told;

@@ -10,6 +10,7 @@ use towpath_transport::Class;
 use super::blocking::Blocking;
 use super::checkpoint::Published;
 use super::create::create;
+use super::discard::Discarding;
 use super::early::Earlies;
 use super::foreign::clear_for_store;
 use super::group::Gathering;
@@ -156,7 +157,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             None => space_of(&superblock, &loaded.map).map_err(clash)?,
         };
         if is_sparse && disk.can_discard() {
-            space.keep_vacated();
+            space.give_room_back();
         }
         let mut core = Self {
             io: Io::new(disk),
@@ -197,7 +198,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             is_writing_ahead: false,
             map_room: Default::default(),
             is_full: false,
-            vacating: 0,
+            discarding: Discarding::default(),
             residence: None,
             watch: None,
             held_by: Default::default(),

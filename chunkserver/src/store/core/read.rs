@@ -271,7 +271,6 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         let Reading { to, span, done, pin, buf, crcs, error, .. } = self.reads.remove(read);
         self.space.unpin(pin);
-        self.vacate();
         self.may_retry |= !self.held.is_empty();
         // It is there when nothing is under way.
         let Some(mut buf) = buf else { return };

@@ -64,7 +64,6 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             }
             if let Some(pin) = scrub.pin.take() {
                 self.space.unpin(pin);
-                self.vacate();
                 self.may_retry |= !self.held.is_empty();
             }
             self.counts.slices_scrubbed += scrub.report.slices;

@@ -398,9 +398,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     pub(super) fn check_blocks(&mut self, blocks: u64) -> Result<(), Stop<Refused>> {
         match self.promised_blocks + blocks <= self.map.blocks_free() {
             true => Ok(()),
-            // Deletes under way may give some, and a sparse store may give its map more room.
+            // Deletes may give some, under way or not done yet, and a sparse store may give its map
+            // more room.
             false => {
-                let some_may_come = self.may_get_blocks() || !self.members.is_empty();
+                let may_grow = self.may_get_blocks();
+                let some_may_come = may_grow || !self.members.is_empty() || self.has_steps();
                 Err(self.no_room(some_may_come))
             }
         }
@@ -420,7 +422,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         !self.members.is_empty()
             || self.space.retired_pages() > 0
             || self.space.unbacked_pages() > 0
-            || self.vacating > 0
+            || self.space.stale_pages() > 0
+            || self.discarding.pages > 0
+            || self.has_steps()
     }
 
     /// The answer to a change for which there is no room: where some may come, it waits.

@@ -11,6 +11,7 @@ use towpath_transport::Class;
 
 use super::checkpoint::{Checkpoint, Published};
 use super::clear::EDGE_PAGES;
+use super::discard::Discarding;
 use super::early::Earlies;
 use super::group::{Client, Gathering, Group, Member, Pending};
 use super::grow::MapRoom;
@@ -95,8 +96,7 @@ pub struct StoreCore<W> {
     pub(super) map_room: MapRoom,
     /// A change was refused for want of room, and not much has become free since.
     pub(super) is_full: bool,
-    /// Pages that are giving their room back.
-    pub(super) vacating: u64,
+    pub(super) discarding: Discarding,
     pub(super) residence: Option<Box<dyn Residence>>,
     pub(super) watch: Option<Box<dyn Watch>>,
     pub(super) failed: Option<FlushFailed>,
@@ -183,7 +183,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Whether nothing is under way, but for what waits for a checkpoint.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.io.is_idle() && self.members.is_empty() && self.held.is_empty()
+        self.io.is_idle() && self.members.is_empty() && self.held.is_empty() && !self.has_steps()
     }
 
     /// Takes what the disk has done, and goes on with what that allows. Where there is a `timeout`
@@ -193,7 +193,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// The system does not speak of the disk any more: nothing further is answered.
     pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let mut ended = std::mem::take(&mut self.ended);
-        self.io.poll(timeout, &mut ended)?;
+        // What is left to be done waits for nothing.
+        self.io.poll(timeout.filter(|_| !self.can_step()), &mut ended)?;
         for ended in ended.drain(..) {
             self.on_ended(ended);
         }
@@ -230,7 +231,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             self.retry_held();
             self.close_group();
         }
+        self.go_on_with_steps();
         self.go_on_with_checkpoint();
+        self.give_room_back();
     }
 
     /// The disk.
@@ -289,7 +292,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 true => free_bytes.min(self.room_bytes.saturating_sub(self.full_bytes())),
                 false => free_bytes,
             },
-            retired_bytes: bytes(self.space.retired_pages() + self.vacating),
+            retired_bytes: bytes(self.space.retired_pages() + self.discarding.pages),
             capacity_bytes: bytes(u64::from(self.layout.data_pages).saturating_sub(EDGE_PAGES)),
             resident_bytes,
             resident_bytes_max,

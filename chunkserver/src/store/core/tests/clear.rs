@@ -123,6 +123,7 @@ fn blocks_of_the_map_that_hold_nothing_any_more_are_free_again() {
             0 => truncate(&mut core, 0),
             _ => drop(clear(&mut core, Clear::Trim { offset: 0, byte_len: 20 << 18 })),
         }
+        settle(&mut core);
         assert_eq!(core.map.blocks_free(), free);
         if round % 10 == 3 {
             checkpoint(&mut core);

@@ -340,3 +340,81 @@ fn only_the_store_itself_is_opened_and_nothing_else_is_written_over() {
     let small = Medium::new(1, 200);
     assert!(matches!(open(&small).map(drop), Err(OpenError::TooSmall { pages: 200 })));
 }
+
+/// A store whose page of data `page` cannot be written any more, or one page of one copy of its log.
+fn with_bad_page(seed: u64, page: impl Fn(&Core) -> PageNumber) -> (Medium, Core) {
+    let medium = medium(seed);
+    let mut core = open(&medium).expect("a new store");
+    create(&mut core, ChunkId(1));
+    settle(&mut core);
+    medium.fail(What::Write, page(&core), u32::MAX);
+    (medium, core)
+}
+
+#[test]
+fn a_page_whose_write_failed_is_not_used_again() {
+    for is_staged in [false, true] {
+        let (_, mut core) = with_bad_page(40, |core| core.layout.data_page(20));
+        let mut failed = 0;
+        for at in 0..1000 {
+            let request = write_request(ChunkId(1), at % 30 * 4096, &[at as u8; 4096]);
+            let Request::Write { chunk, offset, data, crcs, terms, .. } = request else { return };
+            let (stage, verified) = (at, true);
+            let (mut staged, mut rest) = (None, data);
+            if is_staged {
+                let (owner, first_slice) = (0, offset / 4096);
+                let data = vec![rest.concat()];
+                let stage = Request::Stage { stage, owner, chunk, first_slice, data };
+                let reply = ask(&mut core, stage);
+                assert!(matches!(reply, Reply::Stage { is_staged: true, .. }), "{reply:?}");
+                (staged, rest) = (Some(at), Vec::new());
+            }
+            let data = rest;
+            let write = Request::Write { chunk, offset, data, crcs, staged, verified, terms };
+            let Reply::Write { result, .. } = ask(&mut core, write) else { panic!("another") };
+            match result {
+                Ok(_) => {}
+                Err(WriteError::Media(_)) => failed += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!((failed, core.failure()), (1, None), "is_staged: {is_staged}");
+    }
+}
+
+#[test]
+fn one_page_of_the_log_that_cannot_be_written_stops_nothing() {
+    for copy in 0..2 {
+        let (medium, mut core) = with_bad_page(41, |core| core.layout.log_page(copy, 50));
+        for at in 0..300u64 {
+            write(&mut core, ChunkId(1), at % 8 * 4096, &[at as u8; 4096]);
+        }
+        assert!(core.log.end.page > 2 * core.layout.log_pages, "the log went round");
+        while core.log.end.page % core.layout.log_pages != 52 {
+            write(&mut core, ChunkId(1), 0, &[7; 4096]);
+        }
+        assert_eq!(core.failure(), None);
+        // What a restart needs is in the other copy.
+        let end = core.log.end;
+        medium.end_process();
+        drop(core);
+        let mut core =
+            open(&medium).unwrap_or_else(|error| panic!("copy {copy}, end {end:?}: {error}"));
+        assert!(!core.is_damaged(), "copy {copy}");
+        assert_eq!(read(&mut core, ChunkId(1), 0, 4096).expect("sound"), [7; 4096]);
+        write(&mut core, ChunkId(1), 0, &[8; 4096]);
+    }
+}
+
+#[test]
+fn a_page_that_neither_copy_of_the_log_takes_stops_all_changes() {
+    let (medium, mut core) = with_bad_page(42, |core| core.layout.log_page(0, 50));
+    medium.fail(What::Write, core.layout.log_page(1, 50), u32::MAX);
+    let is_refused = |core: &mut Core| {
+        let reply = ask(core, write_request(ChunkId(1), 0, &[1; 4096]));
+        matches!(reply, Reply::Write { result: Err(WriteError::Refused(_)), .. })
+    };
+    assert!((0..200).any(|_| is_refused(&mut core)));
+    let failed = core.failure().expect("it has stopped");
+    assert_eq!(failed.step, CommitStep::LogAppend);
+}

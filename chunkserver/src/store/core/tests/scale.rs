@@ -115,3 +115,68 @@ fn create_and_measure(core: &mut Core) {
     println!("which took {:?}", began.elapsed());
     assert!(core.stats().checkpoints > 0 && core.failure().is_none());
 }
+
+/// Writes one slice to each of `blocks` blocks of a chunk, and between any two of them one to
+/// another chunk, so that no two pages of the first lie together.
+fn scatter(core: &mut Core, blocks: u64) {
+    create(core, ChunkId(1));
+    create(core, ChunkId(2));
+    for at in 0..blocks {
+        for (chunk, offset) in [(1, at << 18), (2, at * 4096)] {
+            let request = write_request(ChunkId(chunk), offset, &[at as u8; 4096]);
+            core.submit(Client { asker: 0, token: at }, request);
+        }
+        while core.gathering.members.len() > 200 || !core.has_room(Class::default()) {
+            core.turn(Some(Duration::from_secs(1))).expect("it speaks");
+        }
+    }
+    settle(core);
+    assert!(core.take_answers().all(|(_, answer)| fate(&answer.reply) != Fate::NotDone));
+}
+
+/// Durable writes beside what is asked for, until all of that is done; how long each took.
+fn beside(core: &mut Core, request: Request<Vec<u8>, Buf>) -> Vec<Duration> {
+    core.submit(Client { asker: 0, token: 0 }, request);
+    let mut all = Vec::new();
+    while all.len() < 1_000 || core.has_steps() || core.space.stale_pages() > 0 {
+        let began = Instant::now();
+        write(core, ChunkId(3), (all.len() as u64 % 64) * 4096, &[1; 4096]);
+        all.push(began.elapsed());
+    }
+    all.sort_unstable();
+    all
+}
+
+#[test]
+#[ignore = "a minute and 2 GiB of disk; it measures: TOWPATH_SLICES says how many, in TOWPATH_DIR"]
+fn writes_beside_the_delete_of_a_scattered_chunk() {
+    let count = std::env::var("TOWPATH_SLICES").ok().and_then(|text| text.parse().ok());
+    let count: u64 = count.unwrap_or(240_000);
+    for change in ["delete", "trim", "truncate"] {
+        let folder = tempfile::tempdir_in(std::env::var("TOWPATH_DIR").unwrap_or(".".into()));
+        let path = folder.as_ref().expect("a folder").path().join("disk");
+        let page_count = 16 * count + 100_000;
+        let create_file = Some(NewFile { page_count, room_pages: 0 });
+        let options = Options { create: create_file, ..Options::default() };
+        let config = CoreConfig { log_pages: 1 << 13, is_sparse: true, ..CONFIG };
+        let (disk, report) = towpath_disk::open(&path, &options).expect("there is room");
+        let mut core = Core::open(disk, &config).expect("it opens");
+        scatter(&mut core, count);
+        create(&mut core, ChunkId(3));
+        println!("{report}; {} slices, then a {change}", core.map.live_slices);
+        say("alone", &latencies(&mut core, ChunkId(3), 1_000));
+        let (chunk, terms) = (ChunkId(1), Terms::default());
+        let request = match change {
+            "delete" => Request::Delete { chunk, version: None },
+            "trim" => {
+                let clear = Clear::Trim { offset: 0, byte_len: count << 18 };
+                Request::Clear { chunk, clear, terms }
+            }
+            _ => Request::Clear { chunk, clear: Clear::Truncate { byte_len: 0 }, terms },
+        };
+        let began = Instant::now();
+        say("beside it", &beside(&mut core, request));
+        println!("all of it was done after {:?}", began.elapsed());
+        assert!(core.failure().is_none());
+    }
+}
