@@ -138,7 +138,8 @@ impl Files {
     fn look(&mut self) {
         let text = read_keys(&self.keys).map_err(|error| error.to_string());
         if text == self.seen {
-            let is_empty = text.is_ok_and(|text| KeyRing::parse(&text).is_err_and(KeyError::is_empty));
+            let is_empty =
+                text.is_ok_and(|text| KeyRing::parse(&text).is_err_and(KeyError::is_empty));
             if is_empty && !self.is_locked {
                 let path = self.keys.display();
                 tracing::error!(%path, "the file of keys is empty: every request is refused");
