@@ -55,6 +55,10 @@ pub const LIKELY_DIVISOR: u32 = 4;
 /// Periods of which Algorithm 1 keeps what was completed (the paper's M).
 pub const HISTORY_MAX: usize = 8;
 
+/// Ticks at the ends of a careful period in which its tokens may not be used: engines have used up
+/// their reservations before its end, and the pool has what a look later shows to be left.
+pub const CAREFUL_END_TICKS: u64 = 2;
+
 /// A period that completed all but one in so many tokens of the estimate used it up: reports are a
 /// tick old, which is one in a thousand.
 pub const USED_UP_DIVISOR: u64 = 200;

@@ -46,7 +46,7 @@ pub struct Rules {
     pub backs_off: bool,
     /// An addition that found fewer tokens than it asked for takes only those that were there.
     pub takes_what_is_there: bool,
-    /// Tokens of the pool that clients hold count as given out.
+    /// Tokens of the pool that clients hold count as given out, and so does all that was done.
     pub counts_held: bool,
     /// Batches become smaller when clients are many.
     pub adapts_batch: bool,

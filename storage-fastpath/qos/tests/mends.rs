@@ -25,6 +25,7 @@ fn plan(rules: Rules, clients: Vec<ClientPlan>) -> Plan {
         periods: PERIODS,
         seed: 3,
         message_delay: Nanos::from_micros(20),
+        at_server: model::DEPTH,
     }
 }
 
@@ -305,6 +306,43 @@ fn who_stalls_over_the_end_of_a_period_takes_nothing_from_others() {
     for (client, &reservation) in reservations.iter().enumerate().take(9) {
         assert_eq!(ours.missed(client, reservation, 0, SKIP), 0, "client {client}");
     }
+}
+
+/// What is used up early is not given again as the tokens of the time to come.
+#[test]
+fn a_server_that_is_faster_than_its_estimate_does_no_more_than_that_in_a_period() {
+    let make = |rules| {
+        let mut plan = plan(rules, vec![ClientPlan::new(0, 3 * ALL, Pattern::Burst); 4]);
+        plan.profiled = Capacities { all: ALL, one: 4 * ALL };
+        plan.truth = vec![(0, 3_000)];
+        plan
+    };
+    let ours = run(&make(Rules::OURS));
+    for (period, tokens) in ours.tokens.iter().enumerate() {
+        let (done, most) = (ours.total(period), u64::from(tokens + tokens / 100));
+        assert!(done <= most, "period {period}: {done} of {tokens}");
+    }
+    let forgetful = run(&make(Rules { counts_held: false, ..Rules::OURS }));
+    assert!(forgetful.total(0) > u64::from(ALL) * 2, "there is something to see");
+}
+
+/// Nor is what somebody has done that leaves within the period.
+#[test]
+fn who_leaves_takes_what_it_has_done_from_the_period() {
+    let mut monitor = Monitor::new(MonitorConfig::new(Capacities { all: 1_000, one: 1_000 }));
+    let slots = [0, 0].map(|none| monitor.join(Share::reserved(none)).expect("it fits"));
+    let mut words = Raced { pool: 0, reports: vec![0; 2], takes: Vec::new(), given: 0 };
+    monitor.begin(Time::ZERO, &mut words);
+    let at = |ms| Time::ZERO + Nanos::from_millis(ms);
+    let report = Report { beat: true, done: 900, ..Report::default() };
+    words.reports[slots[0].index()] = report.pack(monitor.epoch(), monitor.unit_shift());
+    words.pool = words.pool.wrapping_add(PoolWord::operand(900));
+    for ms in 1..4 {
+        monitor.tick(at(ms), &mut words);
+    }
+    monitor.leave(slots[0]);
+    monitor.tick(at(4), &mut words);
+    assert!(PoolWord::unpack(words.pool).tokens <= 100, "{:?}", PoolWord::unpack(words.pool));
 }
 
 #[test]

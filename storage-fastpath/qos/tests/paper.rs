@@ -24,6 +24,7 @@ fn plan(rules: Option<Rules>, clients: Vec<ClientPlan>) -> Plan {
         periods: PERIODS,
         seed: 1,
         message_delay: Nanos::from_micros(20),
+        at_server: model::DEPTH,
     }
 }
 

@@ -48,6 +48,7 @@ fn plan(seed: u64) -> (Plan, Vec<bool>) {
         periods: PERIODS,
         seed,
         message_delay: Nanos::from_micros(prng.below(60)),
+        at_server: model::DEPTH,
     };
     (plan, is_steady)
 }

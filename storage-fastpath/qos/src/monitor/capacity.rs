@@ -2,30 +2,33 @@
 
 use super::MonitorConfig;
 use crate::even;
-use crate::limits::{AHEAD_TICKS, HISTORY_MAX, RISES_MAX, USED_UP_DIVISOR};
+use crate::limits::{CAREFUL_END_TICKS, HISTORY_MAX, RISES_MAX, USED_UP_DIVISOR};
 use crate::rules::Estimation;
 use alloc::collections::VecDeque;
 
-/// Which clients waited for the server nearly all of a period.
+/// Who wanted more than it got nearly all of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// Too few to use it up.
+    /// Too few clients to use the server up.
     Few,
-    /// One, which can do that by itself.
+    /// One that can do that by itself; or what they lacked may not be the server's doing.
     One,
-    /// As many as can do that, and more than one.
+    /// As many as can do that, more than one, and it was the server that they waited for.
     Several,
 }
 
 /// The estimate, and what it is made of.
 #[derive(Clone, Debug)]
 pub struct Capacity {
+    /// What the server was seen to do.
     estimate: u32,
+    /// The tokens of a period: the estimate, and what is tried beyond it.
+    tokens: u32,
     /// What the last periods completed that told something (the paper's W).
     history: VecDeque<u32>,
-    /// What it was seen to do; an estimate above that is a try.
-    sure: u32,
-    /// Periods in a row that used the estimate up.
+    /// What the server did when it was last tried in vain.
+    failed_at: Option<u32>,
+    /// Periods in a row that used the tokens up.
     rises: u32,
 }
 
@@ -34,36 +37,42 @@ impl Capacity {
     #[must_use]
     pub fn new(config: &MonitorConfig) -> Self {
         let estimate = config.profiled.all;
-        Self { estimate, history: VecDeque::new(), sure: estimate, rises: 0 }
+        Self { estimate, tokens: estimate, history: VecDeque::new(), failed_at: None, rises: 0 }
     }
 
-    /// In tokens a period.
+    /// What the server was seen to do, in tokens a period.
     #[must_use]
     pub fn estimate(&self) -> u32 {
         self.estimate
     }
 
-    /// The same, without what is only tried.
+    /// The tokens that the next period has: a little more than the estimate while that is tried.
     #[must_use]
-    pub fn sure(&self) -> u32 {
-        self.sure.min(self.estimate)
+    pub fn tokens(&self) -> u32 {
+        self.tokens
     }
 
-    /// A period is over that completed so much, in which so many clients waited for the server;
-    /// `wants_more` says that with those that waited for tokens they could have used it up.
+    /// Tokens that a period which used them up may leave.
+    pub(super) fn slack(&self, config: &MonitorConfig, was_careful: bool) -> u32 {
+        let ticks = config.tick.saturating_mul(if was_careful { CAREFUL_END_TICKS } else { 1 });
+        even::used(self.tokens, ticks, config.period).max(self.tokens / USED_UP_DIVISOR as u32)
+    }
+
+    /// A period is over that completed so much, in which so many clients wanted more;
+    /// `was_careful` says that engines kept to an even use from its beginning.
     pub fn learn(
         &mut self,
         config: &MonitorConfig,
         completed: u64,
         waiting: Waiting,
-        wants_more: bool,
+        was_careful: bool,
     ) {
         let completed = u32::try_from(completed).unwrap_or(u32::MAX);
         match config.rules.estimation {
             Estimation::Published => self.learn_as_published(config, completed),
             // The clients did not ask for more: nothing is known of what there was.
-            Estimation::Sampled if waiting == Waiting::Few && !wants_more => {}
-            Estimation::Sampled => self.learn_saturated(config, completed, waiting),
+            Estimation::Sampled if waiting == Waiting::Few => {}
+            Estimation::Sampled => self.learn_sampled(config, completed, waiting, was_careful),
         }
     }
 
@@ -76,24 +85,23 @@ impl Capacity {
             self.keep(completed);
             self.estimate = self.mean();
         }
+        self.tokens = self.estimate;
     }
 
-    /// Up by the increment when all was used, else to the mean of what was done of late: no lower
-    /// bound, so that a loss is believed however large it is.
-    fn learn_saturated(&mut self, config: &MonitorConfig, completed: u32, waiting: Waiting) {
-        // In careful periods what happens at their ends takes some ticks.
-        let ticks = config.tick.saturating_mul(AHEAD_TICKS);
-        let at_ends = even::used(self.estimate, ticks, config.period);
-        let nearly_all = self.estimate - at_ends.max(self.estimate / USED_UP_DIVISOR as u32);
-        if completed >= nearly_all {
-            self.history.clear();
-            // Twice as much each time, so that much that has come back is found soon: what is
-            // reserved is served first, whatever the estimate.
-            let step = config.increment.saturating_mul(1 << self.rises.min(RISES_MAX));
-            self.estimate = self.estimate.max(completed).saturating_add(step);
-            self.rises += 1;
-            // Where the server was not waited for, it did not all that it can.
-            self.sure = if waiting == Waiting::Few { self.estimate } else { completed };
+    /// Clients wanted more than the period brought them. Either its tokens were used up, and the
+    /// next one has more; or the server did not do as much, in bursts or at an even use, and its
+    /// estimate is the mean of what it did of late: no lower bound, so that a loss is believed
+    /// however large it is.
+    fn learn_sampled(
+        &mut self,
+        config: &MonitorConfig,
+        completed: u32,
+        waiting: Waiting,
+        was_careful: bool,
+    ) {
+        if completed >= self.tokens - self.slack(config, was_careful) {
+            self.estimate = self.estimate.max(completed);
+            self.try_more(config, completed);
             return;
         }
         self.rises = 0;
@@ -102,11 +110,27 @@ impl Capacity {
             return;
         }
         // What was done before the loss says nothing of what is now.
-        let far = config.increment.max(1);
-        self.history.retain(|&before| before.abs_diff(completed) <= far.saturating_mul(4));
+        let far = config.increment.max(1).saturating_mul(4);
+        self.history.retain(|&before| before.abs_diff(completed) <= far);
         self.keep(completed);
         self.estimate = self.mean();
-        self.sure = self.estimate;
+        (self.tokens, self.failed_at) = (self.estimate, Some(self.estimate));
+    }
+
+    /// Twice as much more each time, so that much that has come back is found soon; one increment
+    /// where the server was seen to do no more than this.
+    fn try_more(&mut self, config: &MonitorConfig, completed: u32) {
+        let is_known = |at: u32| completed <= at.saturating_add(config.increment / 2);
+        let step = match self.failed_at.filter(|&at| is_known(at)) {
+            Some(_) => config.increment,
+            None => {
+                self.failed_at = None;
+                self.history.clear();
+                config.increment.saturating_mul(1 << self.rises.min(RISES_MAX))
+            }
+        };
+        self.tokens = self.tokens.max(completed).saturating_add(step);
+        self.rises += 1;
     }
 
     fn keep(&mut self, completed: u32) {

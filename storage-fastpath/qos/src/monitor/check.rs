@@ -29,10 +29,9 @@ impl Monitor {
         let waiting = self.waiting_now();
         self.saturated_looks += usize::from(waiting != Waiting::Few);
         self.contended_looks += usize::from(waiting == Waiting::Several);
-        let wanting = self.live().filter(|client| client.is_backlogged()).count() as u64;
-        let wants_more =
-            wanting * u64::from(self.config.profiled.one) >= u64::from(self.capacity.estimate());
-        self.wanting_looks += usize::from(wants_more);
+        let wanting = self.wanting_now();
+        self.wanting_looks += usize::from(wanting != Waiting::Few);
+        self.shared_looks += usize::from(wanting == Waiting::Several);
         if asks || turns {
             let (epoch, is_careful) = (self.epoch, self.is_careful);
             look.notice = Some(Notice { epoch, reports: self.is_reporting, is_careful });
@@ -79,14 +78,17 @@ impl Monitor {
     }
 
     /// How many clients that have enough to do lag an even use of their reservation.
-    fn behind(&self, passed: Nanos) -> usize {
+    fn behind(&mut self, passed: Nanos) -> usize {
         let period = even::careful(self.config.period, self.config.tick);
         let span = self.config.tick.saturating_mul(BEHIND_TICKS) + self.report_every();
-        let is_behind = |client: &&super::clients::Client| {
+        let mut count = 0;
+        for client in self.clients.iter_mut().flatten() {
             let slack = even::used(client.reservation, span, period).max(1);
-            client.behind(passed, period) > slack
-        };
-        self.live().filter(is_behind).count()
+            let is_behind = client.behind(passed, period) > slack;
+            client.was_behind |= is_behind;
+            count += usize::from(is_behind);
+        }
+        count
     }
 
     /// How many clients wait for the server.
@@ -94,14 +96,28 @@ impl Monitor {
         if core::mem::take(&mut self.is_full) {
             return Waiting::Several;
         }
-        let waiting = self.live().filter(|client| client.is_at_server()).count() as u64;
-        let uses_up =
-            waiting * u64::from(self.config.profiled.one) >= u64::from(self.capacity.estimate());
-        match waiting {
-            0 | 1 if !uses_up || waiting == 0 => Waiting::Few,
+        self.enough(|client| client.is_at_server())
+    }
+
+    /// How many clients have enough to do, whatever they wait for: in careful periods engines hold
+    /// I/Os back that a server has no room for.
+    fn wanting_now(&self) -> Waiting {
+        self.enough(|client| client.is_backlogged())
+    }
+
+    /// Whether such clients can use the server up.
+    fn enough(&self, is_one: impl Fn(&super::clients::Client) -> bool) -> Waiting {
+        let one = self.config.profiled.one;
+        let (mut count, mut most) = (0, 0);
+        for client in self.live().filter(|client| is_one(client)) {
+            count += 1;
+            most += u64::from(client.bound(one));
+        }
+        match count {
+            0 => Waiting::Few,
+            _ if most < u64::from(self.capacity.estimate()) => Waiting::Few,
             1 => Waiting::One,
-            _ if uses_up => Waiting::Several,
-            _ => Waiting::Few,
+            _ => Waiting::Several,
         }
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct Client {
     has_reported: bool,
     /// In all reports of the period it was backlogged.
     was_backlogged: bool,
+    /// In some look of the period it was behind.
+    pub(super) was_behind: bool,
     done_before: u32,
     missed_periods: u64,
     /// Of these, those in a row in which all others kept to an even use.
@@ -77,6 +79,7 @@ impl Client {
             silent_max: REPORTS_MISSED_MAX,
             has_reported: false,
             was_backlogged: false,
+            was_behind: false,
             done_before: 0,
             missed_periods: 0,
             missed_in_vain: 0,
@@ -101,7 +104,8 @@ impl Client {
         self.silent_max = looks.saturating_mul(REPORTS_MISSED_MAX);
         self.reservation = self.share.reservation;
         self.last = Report { residual: self.reservation, ..Report::default() };
-        (self.silent, self.has_reported, self.was_backlogged) = (0, false, true);
+        (self.silent, self.has_reported) = (0, false);
+        (self.was_backlogged, self.was_behind) = (true, false);
     }
 
     /// What its word says now; none when it is of another period.
@@ -176,12 +180,22 @@ impl Client {
         self.has_reported && self.last.is_at_server && !self.is_lost()
     }
 
+    /// It has done less than is reserved for it.
+    pub(super) fn is_short(&self, slack: u32) -> bool {
+        self.last.done.saturating_add(slack) < self.reservation
+    }
+
+    /// What it has done less than was expected.
+    pub(super) fn lacks(&self) -> u32 {
+        self.expected.saturating_sub(self.last.done)
+    }
+
     /// A period is over.
     pub(super) fn end(&mut self, slack: u32, was_careful: bool) {
         self.done_before = self.last.done;
         // Of one that has said nothing nothing is known.
         self.wants_more = !self.has_reported || self.is_backlogged();
-        let is_short = self.last.done.saturating_add(slack) < self.reservation;
+        let is_short = self.is_short(slack);
         let was_backlogged = self.has_reported && self.was_backlogged;
         self.missed_periods += u64::from(is_short && was_backlogged);
         self.unused_periods = if is_short && !was_backlogged { self.unused_periods + 1 } else { 0 };

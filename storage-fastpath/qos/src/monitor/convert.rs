@@ -73,8 +73,14 @@ impl Monitor {
         if rules.reserved_first && is_behind {
             return 0;
         }
-        let estimate = self.capacity.estimate();
-        let left = estimate - even::used(estimate, passed, config.period);
+        let all = self.capacity.tokens();
+        let mut gone = even::used(all, passed, config.period);
+        if rules.counts_held {
+            // A server that is ahead of its estimate has done what it was to do later: without this
+            // the tokens of the time to come are given again as often as they are used up.
+            gone = gone.max(u32::try_from(self.done()).unwrap_or(u32::MAX).min(all));
+        }
+        let left = all - gone;
         let residual = |client: &super::clients::Client| {
             u64::from(client.residual(passed, config.period, rules.leases))
         };
@@ -85,6 +91,11 @@ impl Monitor {
         let tokens = i64::from(left) - i64::try_from(given).unwrap_or(i64::MAX);
         let tokens = tokens.max(0);
         if self.is_careful { self.released(now, tokens, taken_of_late) } else { tokens }
+    }
+
+    /// What was done in this period, by those that have left as well.
+    fn done(&self) -> u64 {
+        self.done_by_gone + self.live().map(|client| u64::from(client.last.done)).sum::<u64>()
     }
 
     fn held(&self) -> u64 {
@@ -98,13 +109,13 @@ impl Monitor {
     pub(super) fn released(&self, now: Time, tokens: i64, taken_of_late: u64) -> i64 {
         let config = &self.config;
         let until = self.passed(now) + config.tick.saturating_mul(AHEAD_TICKS);
-        let by_then = even::used(self.capacity.estimate(), until, config.period);
-        let mut spoken_for = taken_of_late + self.held();
+        let by_then = even::used(self.capacity.tokens(), until, config.period);
+        let mut spoken_for = taken_of_late + self.held() + self.done();
         let careful = even::careful(config.period, config.tick);
         for client in self.live() {
             let later = client.reservation - even::used(client.reservation, until, careful);
             let residual = client.residual(self.passed(now), config.period, config.rules.leases);
-            spoken_for += u64::from(client.last.done) + u64::from(residual.saturating_sub(later));
+            spoken_for += u64::from(residual.saturating_sub(later));
         }
         let due = i64::from(by_then) - i64::try_from(spoken_for).unwrap_or(i64::MAX);
         due.clamp(0, tokens.max(0))

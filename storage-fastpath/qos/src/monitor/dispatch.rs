@@ -33,14 +33,14 @@ impl Monitor {
         self.epoch = self.epoch.next();
         self.began = now;
         let reserved = self.reserved();
-        let tokens = i64::from(self.capacity.estimate()) - i64::try_from(reserved).unwrap_or(0);
+        let tokens = i64::from(self.capacity.tokens()) - i64::try_from(reserved).unwrap_or(0);
         let tokens = tokens.max(0);
         let is_watchful = self.config.rules.reserved_first;
         self.is_careful = is_watchful && self.careful_periods > 0;
         self.is_reporting = is_watchful;
         self.began_careful = self.is_careful;
-        (self.was_behind, self.wanting_looks) = (false, 0);
-        (self.saturated_looks, self.contended_looks) = (0, 0);
+        (self.was_behind, self.wanting_looks, self.shared_looks) = (false, 0, 0);
+        (self.saturated_looks, self.contended_looks, self.done_by_gone) = (0, 0, 0);
         // In a careful period the pool begins with what one tick may use.
         let tokens = if self.is_careful { self.released(now, tokens, 0) } else { tokens };
         words.overwrite_pool(PoolWord { epoch: self.epoch, tokens }.pack());
@@ -87,7 +87,7 @@ impl Monitor {
         let weights: u64 = self.live().map(|client| u64::from(client.share.weight.max(1))).sum();
         // Very many clients take for some ticks at a time, or they would take one by one.
         let ticks = (self.live().count() as u64).div_ceil(BATCH_CLIENTS);
-        let of_tick = u128::from(self.capacity.estimate())
+        let of_tick = u128::from(self.capacity.tokens())
             * u128::from(config.tick.saturating_mul(ticks).0)
             / u128::from(config.period.0.max(1));
         let part = of_tick * u128::from(weight.max(1)) / u128::from(weights.max(1));
@@ -103,6 +103,7 @@ impl Monitor {
     fn end_period(&mut self) -> PeriodEnd {
         // What a tick and a report may have missed.
         let slack = self.config.profiled.one / 250;
+        let is_server = self.lacked_of_server(slack);
         let mut completed = 0;
         for client in self.clients.iter_mut().flatten() {
             client.end(slack, self.began_careful);
@@ -112,10 +113,14 @@ impl Monitor {
         let nearly_all =
             |looks: usize| self.looks > 0 && looks * 100 >= self.looks * SATURATED_PERCENT;
         let was_saturated = nearly_all(self.saturated_looks);
-        let waiting = match nearly_all(self.contended_looks) {
-            true => Waiting::Several,
-            false if was_saturated => Waiting::One,
-            false => Waiting::Few,
+        let waiting = if nearly_all(self.contended_looks)
+            || nearly_all(self.shared_looks) && is_server
+        {
+            Waiting::Several
+        } else if was_saturated || nearly_all(self.wanting_looks) {
+            Waiting::One
+        } else {
+            Waiting::Few
         };
         if self.looks > 0 {
             let untold = match self.config.rules.estimation {
@@ -125,8 +130,8 @@ impl Monitor {
                     completed * self.report_every().0 / self.config.period.0.max(1)
                 }
             };
-            let wants_more = nearly_all(self.wanting_looks);
-            self.capacity.learn(&self.config, completed + untold, waiting, wants_more);
+            let was_careful = self.began_careful;
+            self.capacity.learn(&self.config, completed + untold, waiting, was_careful);
         }
         self.set_careful_periods();
         PeriodEnd {
@@ -135,6 +140,20 @@ impl Monitor {
             was_behind: self.was_behind,
             was_saturated,
         }
+    }
+
+    /// Whether the server is what clients lacked that wanted more: they are short of their goals,
+    /// which windows and tokens leave room for. Where one alone was behind, and is short of its
+    /// reservation, that may be its own doing, and the pool has waited for it.
+    fn lacked_of_server(&self, slack: u32) -> bool {
+        let mut behind = self.live().filter(|client| client.was_behind);
+        let is_short = behind.next().is_some_and(|client| client.is_short(slack));
+        if is_short && behind.next().is_none() {
+            return false;
+        }
+        let wanting = self.live().filter(|client| client.is_backlogged());
+        let lacked: u64 = wanting.map(|client| u64::from(client.lacks())).sum();
+        lacked > self.capacity.slack(&self.config, self.began_careful).into()
     }
 
     /// For how many periods engines keep to an even use: one, and twice as many each time when

@@ -16,29 +16,37 @@ impl Monitor {
     /// Sets the goals of the period that begins.
     pub(super) fn set_goals(&mut self) {
         let (one, whole) = (self.config.profiled.one, self.config.period);
-        // Reservations are used up some ticks early: a client that is served then, and has no more
-        // to do, is one that wants no more.
-        let early = even::careful(whole, self.config.tick);
-        let ahead = |tokens: u32| {
-            let tokens = u128::from(tokens) * u128::from(whole.0) / u128::from(early.0.max(1));
-            u32::try_from(tokens).unwrap_or(u32::MAX)
-        };
         for client in self.clients.iter_mut().flatten() {
-            client.goal = ahead(client.reservation);
+            client.goal = client.reservation;
         }
         let sum = |of: fn(&Client) -> u32| self.live().map(|client| u64::from(of(client))).sum();
         let (promised, likely): (u64, u64) = (sum(|client| client.goal), sum(Client::likely));
-        let left = u64::from(self.capacity.sure()).saturating_sub(promised);
+        let left = u64::from(self.capacity.estimate()).saturating_sub(promised);
+        let spare = left + promised - likely;
         // What those that want more leave is for whoever comes to want some within the period.
         let left = self.share_out(left, |client| client.most(one));
         let left = self.share_out(left, |client| client.bound(one));
         for client in self.clients.iter_mut().flatten() {
             client.expected = client.goal;
         }
-        // What will probably not be used of reservations comes on top.
-        self.share_out(promised - likely, |client| client.most(one));
+        // What will probably not be used of reservations comes on top, and what is tried: goals are
+        // of what was seen.
+        let tried = u64::from(self.capacity.tokens() - self.capacity.estimate());
+        self.share_out(promised - likely + tried, |client| client.most(one));
+        // Reservations are used up some ticks early: a client that is served then, and has no more
+        // to do, is one that wants no more. All together take half of what is spare for that, or
+        // what is beyond reservations would go by these, and not by weight.
+        let early = even::careful(whole, self.config.tick);
+        let ahead = |tokens: u32| {
+            let most = u128::from(tokens) * u128::from(whole.0) / u128::from(early.0.max(1));
+            let part = u128::from(tokens) * u128::from(spare) / (2 * u128::from(promised.max(1)));
+            u32::try_from(most.min(u128::from(tokens) + part)).unwrap_or(u32::MAX)
+        };
         for client in self.clients.iter_mut().flatten() {
             core::mem::swap(&mut client.goal, &mut client.expected);
+            let least = ahead(client.reservation);
+            client.goal = client.goal.max(least);
+            client.expected = client.expected.max(least);
         }
         // So few cannot use the server up: none of them is in another's way.
         if left > 0 {
@@ -110,7 +118,7 @@ impl Client {
     }
 
     /// What it may do in a period.
-    fn bound(&self, one: u32) -> u32 {
+    pub(super) fn bound(&self, one: u32) -> u32 {
         one.min(self.share.limit.unwrap_or(u32::MAX))
     }
 }

@@ -129,12 +129,16 @@ pub struct Monitor {
     contended_looks: usize,
     /// And those in which enough clients had enough to do, whatever they waited for.
     wanting_looks: usize,
+    /// And those of them in which these were more than one.
+    shared_looks: usize,
     /// The largest goal of all clients in this period.
     goal_max: u32,
     /// Engines have kept to an even use since the period began.
     began_careful: bool,
     /// The server itself had more to do than it could since the last look.
     is_full: bool,
+    /// What those have done in this period that have left since.
+    done_by_gone: u64,
     spoilt: u64,
     converted: u64,
 }
@@ -161,9 +165,11 @@ impl Monitor {
             saturated_looks: 0,
             contended_looks: 0,
             wanting_looks: 0,
+            shared_looks: 0,
             goal_max: 0,
             began_careful: false,
             is_full: false,
+            done_by_gone: 0,
             spoilt: 0,
             converted: 0,
         }
@@ -207,8 +213,8 @@ impl Monitor {
 
     /// A client has left, or is dead: nothing is kept for it any more.
     pub fn leave(&mut self, slot: Slot) {
-        if let Some(place) = self.clients.get_mut(slot.index()) {
-            *place = None;
+        if let Some(client) = self.clients.get_mut(slot.index()).and_then(Option::take) {
+            self.done_by_gone += u64::from(client.last.done);
         }
     }
 
@@ -218,7 +224,8 @@ impl Monitor {
         self.live().map(|client| u64::from(client.share.reservation)).sum()
     }
 
-    /// What the server is thought to do in a period now.
+    /// What the server was seen to do in a period. The tokens of a period may be some more, to find
+    /// out whether it does more by now.
     #[must_use]
     pub fn estimate(&self) -> u32 {
         self.capacity.estimate()
@@ -276,6 +283,12 @@ impl Monitor {
     #[must_use]
     pub fn config(&self) -> &MonitorConfig {
         &self.config
+    }
+
+    /// The tokens of this period: the estimate, or a little more while that is tried.
+    #[must_use]
+    pub fn tokens(&self) -> u32 {
+        self.capacity.tokens()
     }
 
     /// What is known of a client.

@@ -4,7 +4,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use towpath_base::{Nanos, Prng, Time};
 use towpath_qos::{
     Action, Capacities, Engine, Monitor, MonitorConfig, Notice, PeriodEnd, PeriodStart, Rules,
@@ -57,6 +57,8 @@ pub struct Plan {
     pub seed: u64,
     /// Messages of the monitor take up to so long more.
     pub message_delay: Nanos,
+    /// A client's lane has so many I/Os before the server at a time; the others wait at its device.
+    pub at_server: u32,
 }
 
 /// What a run came to.
@@ -66,6 +68,8 @@ pub struct Outcome {
     pub done: Vec<Vec<u32>>,
     pub ends: Vec<PeriodEnd>,
     pub estimates: Vec<u32>,
+    /// The tokens of each period.
+    pub tokens: Vec<u32>,
     pub atomics: u64,
     pub reports: u64,
     /// The mean, and the highest, of the tokens that were used in a period beyond the estimate.
@@ -116,6 +120,9 @@ struct Client {
     /// What is wanted and has not gone.
     waiting: u32,
     under_way: u32,
+    /// I/Os that wait at the client's device, and how many it has before the server.
+    queued: VecDeque<u32>,
+    posted: u32,
     nic_free: Time,
     wakes_at: Time,
 }
@@ -172,6 +179,11 @@ struct Model {
     used: i64,
 }
 
+fn engine(plan: &Plan) -> Engine {
+    let engine = Engine::new(plan.rules.unwrap_or(Rules::BASIC)).depth(DEPTH).tick(plan.tick);
+    if plan.at_server < DEPTH { engine.at_server(plan.at_server) } else { engine }
+}
+
 /// Runs a plan.
 pub fn run(plan: &Plan) -> Outcome {
     let mut config = MonitorConfig::new(plan.profiled).rules(plan.rules.unwrap_or(Rules::BASIC));
@@ -186,9 +198,11 @@ pub fn run(plan: &Plan) -> Outcome {
         .map(|&client| Client {
             plan: client,
             slot: monitor.join(client.share).expect("it fits"),
-            engine: Engine::new(plan.rules.unwrap_or(Rules::BASIC)).depth(DEPTH).tick(plan.tick),
+            engine: engine(plan),
             waiting: 0,
             under_way: 0,
+            queued: VecDeque::new(),
+            posted: 0,
             nic_free: Time::ZERO,
             wakes_at: Time::NEVER,
         })
@@ -296,7 +310,7 @@ impl Model {
     fn begin(&mut self) {
         if self.now > Time::ZERO {
             self.period += 1;
-            self.outcome.over_issued.push(self.used - i64::from(self.monitor.estimate()));
+            self.outcome.over_issued.push(self.used - i64::from(self.monitor.tokens()));
             self.used = 0;
         }
         let end = self.monitor.begin(self.now, &mut self.table);
@@ -304,6 +318,7 @@ impl Model {
             self.outcome.ends.push(end);
         }
         self.outcome.estimates.push(self.monitor.estimate());
+        self.outcome.tokens.push(self.monitor.tokens());
         self.outcome.done.push(vec![0; self.clients.len()]);
         for client in 0..self.clients.len() {
             let slot = self.clients[client].slot;
@@ -410,26 +425,41 @@ impl Model {
     }
 
     fn go(&mut self, client: usize, ticket: Option<Ticket>) {
-        let of = &mut self.clients[client];
-        let most = of.plan.most.unwrap_or(self.plan.profiled.one);
-        let own = Nanos(self.plan.period.0 / u64::from(most));
-        of.waiting -= 1;
-        of.under_way += 1;
-        of.nic_free = of.nic_free.max(self.now) + own;
-        let arrives = of.nic_free + WAY;
         self.used += 1;
         let number = self.free.pop().unwrap_or_else(|| {
             self.tickets.push(None);
             self.tickets.len() as u32 - 1
         });
         self.tickets[number as usize] = ticket;
-        self.at(arrives, What::Arrive(client, number));
+        let of = &mut self.clients[client];
+        of.waiting -= 1;
+        of.under_way += 1;
+        of.queued.push_back(number);
+        self.post(client);
+    }
+
+    /// Lets the client's device send what it may.
+    fn post(&mut self, client: usize) {
+        let (now, all) = (self.now, self.plan.profiled.one);
+        let of = &mut self.clients[client];
+        let own = Nanos(self.plan.period.0 / u64::from(of.plan.most.unwrap_or(all)));
+        while of.posted < self.plan.at_server
+            && let Some(number) = of.queued.pop_front()
+        {
+            of.posted += 1;
+            of.nic_free = of.nic_free.max(now) + own;
+            let arrives = of.nic_free + WAY;
+            self.count += 1;
+            self.events.push(Reverse((arrives, self.count, What::Arrive(client, number))));
+        }
     }
 
     fn done(&mut self, client: usize, number: u32) {
         let ticket = self.tickets[number as usize];
         self.free.push(number);
         self.clients[client].under_way -= 1;
+        self.clients[client].posted -= 1;
+        self.post(client);
         if let Some(ticket) = ticket {
             self.clients[client].engine.done(self.now, ticket);
         }
