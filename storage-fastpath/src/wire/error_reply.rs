@@ -221,7 +221,7 @@ pub enum ErrorReply {
         wait_us: u64,
     },
     /// The request costs more than its tenant may use in a period.
-    #[error("the tenant may move {max} bytes in a period: use several operations")]
+    #[error("{}", tenant_limit(*max))]
     TenantLimit {
         /// Bytes for which there are tokens.
         max: u64,
@@ -305,6 +305,17 @@ const _: () = {
     assert!(offset_of!(ErrorRaw, reserved_1) == 40);
     assert!(offset_of!(ErrorRaw, crc) == 44);
 };
+
+/// What to do about a [`TenantLimit`](ErrorReply::TenantLimit): no number of operations helps where
+/// not even one of them has its tokens.
+fn tenant_limit(max: u64) -> String {
+    match max {
+        0 => "the tenant's limit is below the cost of one operation of 4 KiB: raise the limit in \
+              the server's file of tenants"
+            .into(),
+        max => format!("the tenant may move {max} bytes in a period: use several operations"),
+    }
+}
 
 impl ErrorReply {
     /// Whether the change was made.
@@ -434,5 +445,17 @@ impl ErrorReply {
         let chunk = ChunkId(u128::from_le_bytes(raw.chunk));
         let (slice, value) = (u64::from_le(raw.slice), u64::from_le(raw.value));
         Self::of(code, chunk, slice, value, u16::from_le(raw.why)).ok_or(WireError::Code(code))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_nothing_is_to_be_raised_and_any_other_asks_for_several_operations() {
+        let told = [0, 8192].map(|max| ErrorReply::TenantLimit { max }.to_string());
+        assert!(told[0].contains("raise the limit") && !told[0].contains("several"), "{told:?}");
+        assert!(told[1].contains("8192 bytes") && told[1].contains("several"), "{told:?}");
     }
 }
