@@ -2,20 +2,26 @@
 //! (`docs/qos.md` section 7).
 //!
 //! Classes are levels here, 0 the highest. A level's writes need tokens, a byte each, as soon as
-//! reads of higher levels have been slower than their target; they get fewer while that goes on,
-//! and more again, little by little, when it is over.
+//! reads of higher levels are slower than their target. Its rate moves by how far reads are from
+//! the target, down as up, so that it ends where they meet it and not where chance has driven it. A
+//! level that writes half as much while reads stay as slow is not what slows them, and gets all
+//! back.
 
 use alloc::boxed::Box;
 
 use towpath_base::{Nanos, Time};
 
 use crate::limits::{
-    CUT_MAX, CUT_MIN, CUT_TWICE, GIVE_DIVISOR, HOLD_FROM, LEAST_BYTES_MIN, NEAR_DIVISOR, P99_READS,
-    READS_MIN, UNBOUND_AT, WINDOW,
+    CUT_AT_ONCE, CUT_MAX, GIVE_DIVISOR, GIVE_FAST_DIVISOR, GIVE_FAST_FROM, HELPED_DIVISOR,
+    JUDGED_WINDOWS, LEAST_BYTES_MIN, MOVE_DIVISOR, P99_READS, P99_STEEPNESS, READS_MIN, UNBOUND_AT,
+    VAIN_WINDOWS, VAIN_WINDOWS_MAX, WINDOW,
 };
 
 /// How many levels there are.
 pub const LEVELS: usize = 3;
+
+/// In millionths.
+const ONE: i64 = 1_000_000;
 
 /// What is kept to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +59,8 @@ pub struct InterferenceCounts {
     pub cuts: u64,
     /// How often some were given back.
     pub gives: u64,
+    /// How often a level was bound in vain: reads stayed as slow.
+    pub vain: u64,
     /// Writes that found no tokens; one that tries again counts again.
     pub waits: u64,
     /// Tokens that each level took, a byte each; while it is not bound it takes none.
@@ -64,6 +72,8 @@ pub struct InterferenceCounts {
 struct Reads {
     count: u64,
     total: u64,
+    /// Those beyond the 99th percentile that is all right.
+    over: u64,
     /// By their logarithm, in sixteenths.
     buckets: Box<[u32; BUCKETS]>,
 }
@@ -84,32 +94,69 @@ fn bucket_end(bucket: usize) -> u64 {
 
 impl Reads {
     fn new() -> Self {
-        Self { count: 0, total: 0, buckets: Box::new([0; BUCKETS]) }
+        Self { count: 0, total: 0, over: 0, buckets: Box::new([0; BUCKETS]) }
     }
 
     fn clear(&mut self) {
         if self.count > 0 {
-            (self.count, self.total) = (0, 0);
+            (self.count, self.total, self.over) = (0, 0, 0);
             self.buckets.fill(0);
         }
     }
 }
 
+/// Reads above a level: count, nanoseconds together, and how many were beyond the 99th percentile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums([u64; 3]);
+
+/// How far reads are from the target, in millionths of it: the mean, and the 99th percentile. None
+/// where there is no target, or there were too few reads to tell.
+type Slow = [Option<i64>; 2];
+
+/// A level is bound, to see whether that helps.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    /// What it wrote in a second, and how slow reads were then.
+    wrote: u64,
+    slow: Slow,
+    /// What other levels wrote then.
+    others: u64,
+}
+
 /// How many tokens a level gets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
-    /// Tokens a second; none: as many as it wants.
-    rate: Option<u64>,
+    /// Tokens a second for the mean's sake and for that of the 99th percentile; none: as many as it
+    /// wants.
+    rates: [Option<u64>; 2],
     /// Tokens that it has; less than none after a write that was longer.
     tokens: i64,
     /// Bytes written in this window.
     used: u64,
+    /// Bytes a second that it writes, over some windows.
+    recent: u64,
     /// The most bytes a second that it has written in a window.
     most: u64,
-    /// The rate at which reads were slow last.
-    slow_at: u64,
-    /// The last window was slow for those above.
-    was_slow: bool,
+    /// Reads above it, over [`JUDGED_WINDOWS`].
+    reads: Sums,
+    trial: Option<Trial>,
+    /// The window before which it is not bound, since that was in vain.
+    free_until: u64,
+    /// Windows for which it is not bound the next time.
+    vain_windows: u64,
+}
+
+impl Flow {
+    fn rate(&self) -> Option<u64> {
+        self.rates.into_iter().flatten().min()
+    }
+
+    /// Bound in vain: it may write as it likes for a while.
+    fn release(&mut self, window: u64) {
+        let windows = self.vain_windows.clamp(VAIN_WINDOWS, VAIN_WINDOWS_MAX);
+        (self.rates, self.trial) = ([None; 2], None);
+        (self.free_until, self.vain_windows) = (window + windows, 2 * windows);
+    }
 }
 
 /// Decides how much the levels may write. A pure function of what it is told: it reads no clock.
@@ -157,7 +204,7 @@ impl Interference {
     /// Tokens that a level gets in a second; none while it is not bound.
     #[must_use]
     pub fn rate(&self, level: usize) -> Option<u64> {
-        self.flows.get(level)?.rate
+        self.flows.get(level)?.rate()
     }
 
     /// A read of a level took so long.
@@ -165,6 +212,7 @@ impl Interference {
         let Some(reads) = self.reads.get_mut(level) else { return };
         reads.count += 1;
         reads.total = reads.total.saturating_add(took.0);
+        reads.over += u64::from(took > self.config.p99);
         let of = &mut reads.buckets[bucket(took.0)];
         *of = of.saturating_add(1);
     }
@@ -172,7 +220,7 @@ impl Interference {
     /// Whether a level may begin a write; [`wrote`](Self::wrote) follows when it does.
     pub fn may_write(&mut self, level: usize) -> bool {
         let Some(flow) = self.flows.get(level) else { return true };
-        let may = flow.rate.is_none() || flow.tokens > 0;
+        let may = flow.rate().is_none() || flow.tokens > 0;
         self.counts.waits += u64::from(!may);
         may
     }
@@ -181,7 +229,7 @@ impl Interference {
     pub fn wrote(&mut self, level: usize, bytes: u64) {
         let Some(flow) = self.flows.get_mut(level) else { return };
         flow.used = flow.used.saturating_add(bytes);
-        if flow.rate.is_some() {
+        if flow.rate().is_some() {
             flow.tokens = flow.tokens.saturating_sub_unsigned(bytes);
             let taken = &mut self.counts.taken[level];
             *taken = taken.saturating_add(bytes);
@@ -196,7 +244,7 @@ impl Interference {
         let passed = now.since(self.filled_to).0.min(self.config.window.0);
         self.filled_to = self.filled_to.max(now);
         for flow in &mut self.flows {
-            let Some(rate) = flow.rate else { continue };
+            let Some(rate) = flow.rate() else { continue };
             // What is not used for a tenth of a window is lost: it would come as a burst.
             let most = part(rate, self.config.window.0, 10_000_000_000).max(1);
             let given = part(rate, passed, 1_000_000_000);
@@ -214,6 +262,8 @@ impl Interference {
         self.counts.windows += 1;
         for flow in &mut self.flows {
             let used = part(core::mem::take(&mut flow.used), 1_000_000_000, window.0.max(1));
+            let is_first = flow.recent == 0;
+            flow.recent = if is_first { used } else { flow.recent - flow.recent / 8 + used / 8 };
             // It is forgotten slowly: a level may have had little to write for a while.
             flow.most = used.max(flow.most - flow.most / 1024);
         }
@@ -223,8 +273,8 @@ impl Interference {
                 *seen = if *seen == 0 { now } else { *seen - *seen / 8 + now / 8 };
             }
         }
-        let slow = core::array::from_fn::<_, LEVELS, _>(|level| self.slowness(level));
-        if slow.iter().flatten().any(|slow| *slow > 1000) {
+        let slow = core::array::from_fn::<_, LEVELS, _>(|level| self.judge(level));
+        if slow.iter().flatten().flatten().any(|slow| *slow > 0) {
             self.counts.slow_windows += 1;
         }
         // The lowest level gives first, and gets back last.
@@ -232,23 +282,47 @@ impl Interference {
         let mut below_has_some = false;
         let levels = 1..LEVELS;
         for level in levels.clone().rev() {
-            let is_slow = slow[level].is_some_and(|slow| slow > 1000);
-            if is_slow && !below_has_some {
-                self.cut(level, slow[level].unwrap_or(1000));
+            let is_free = self.counts.windows < self.flows[level].free_until;
+            if !below_has_some && !is_free {
+                self.look_whether_it_helps(level, slow[level]);
+                self.cut(level, slow[level]);
             }
-            let flow = &mut self.flows[level];
-            flow.was_slow = is_slow;
             let least = self.least(level);
             let flow = &self.flows[level];
-            below_has_some |= flow.most > 0 && flow.rate.is_none_or(|rate| rate > least);
+            let is_free = self.counts.windows < flow.free_until;
+            let has_some = flow.rate().is_none_or(|rate| rate > least);
+            below_has_some |= flow.recent > 0 && !is_free && has_some;
         }
         for level in levels {
-            if above_has_all && slow[level].is_none_or(|slow| slow < HOLD_FROM) {
-                self.give(level);
+            if above_has_all {
+                self.give(level, slow[level]);
             }
-            above_has_all &= self.flows[level].rate.is_none();
+            above_has_all &= self.flows[level].rate().is_none();
         }
         self.reads.iter_mut().for_each(Reads::clear);
+    }
+
+    /// Adds a window's reads above a level to those before, and says how slow they are.
+    fn judge(&mut self, level: usize) -> Slow {
+        let sums = &mut self.flows[level].reads.0;
+        for sum in sums.iter_mut() {
+            *sum -= sum.div_ceil(JUDGED_WINDOWS);
+        }
+        for reads in &self.reads[..level] {
+            for (sum, more) in sums.iter_mut().zip([reads.count, reads.total, reads.over]) {
+                *sum = sum.saturating_add(more);
+            }
+        }
+        let [count, total, over] = *sums;
+        let is_new = self.reads[..level].iter().any(|reads| reads.count > 0);
+        if count < READS_MIN || !is_new {
+            return [None; 2];
+        }
+        let off = |of: u64| i64::try_from(of).unwrap_or(i64::MAX / 2) - ONE;
+        let mean = off(part(total / count, ONE as u64, self.config.mean.0));
+        let p99 = off(part(over, 100 * ONE as u64, count)) / P99_STEEPNESS;
+        let [has_mean, has_p99] = [self.config.mean, self.config.p99].map(|of| of > Nanos::ZERO);
+        [has_mean.then_some(mean), has_p99.then_some(p99)]
     }
 
     /// Mean and 99th percentile of the reads above a level in nanoseconds; none where there were
@@ -273,51 +347,119 @@ impl Interference {
         Some((total / count, p99))
     }
 
-    /// How slow the reads above a level were, in thousandths of what is all right; none where there
-    /// were too few to tell.
-    fn slowness(&self, level: usize) -> Option<u64> {
-        let (mean, p99) = self.latency(level)?;
-        let p99 = p99.map_or(0, |p99| thousandths(p99, self.config.p99));
-        Some(thousandths(mean, self.config.mean).max(p99))
-    }
-
     /// What a level keeps however slow reads are.
     fn least(&self, level: usize) -> u64 {
         part(self.flows[level].most, self.config.least_share.into(), 1000).max(LEAST_BYTES_MIN)
     }
 
-    fn cut(&mut self, level: usize, slow: u64) {
-        let least = self.least(level);
-        let flow = &mut self.flows[level];
-        // One window may be slow by chance, unless it is very slow.
-        if !flow.was_slow && slow < CUT_TWICE {
-            return;
-        }
-        let had = flow.rate.unwrap_or(flow.most);
-        if had <= least {
-            return;
-        }
-        let cut = ((slow - 1000) / 2).clamp(CUT_MIN, CUT_MAX);
-        flow.slow_at = had;
-        flow.rate = Some(part(had, 1000 - cut, 1000).max(least));
-        flow.tokens = flow.tokens.min(0);
-        self.counts.cuts += 1;
+    /// What levels but this one write in a second.
+    fn others(&self, level: usize) -> u64 {
+        let others = self.flows.iter().enumerate().filter(|(other, _)| *other != level);
+        others.fold(0, |sum, (_, flow)| sum.saturating_add(flow.recent))
     }
 
-    fn give(&mut self, level: usize) {
+    /// Takes tokens away, by how slow reads are.
+    fn cut(&mut self, level: usize, slow: Slow) {
+        let (least, others) = (self.least(level), self.others(level));
+        if self.counts.windows < self.flows[level].free_until {
+            return;
+        }
+        // What no chance makes of one window is not waited for.
+        let mean = self.latency(level).map_or(0, |(mean, _)| thousandths(mean, self.config.mean));
+        let flow = &mut self.flows[level];
+        if flow.recent == 0 || slow.iter().flatten().all(|slow| *slow <= 0) {
+            return;
+        }
+        if flow.rate().is_none() {
+            flow.trial = Some(Trial { wrote: flow.recent, slow, others });
+        }
+        let at_once = mean >= CUT_AT_ONCE;
+        let mut was_cut = false;
+        for (signal, (rate, slow)) in flow.rates.iter_mut().zip(slow).enumerate() {
+            let Some(slow) = slow.filter(|slow| *slow > 0) else { continue };
+            // A level that has not been bound has a quarter more than it writes: chance takes none
+            // of what it uses.
+            let had = rate.unwrap_or(part(flow.recent, UNBOUND_AT, 1_000));
+            let to = match signal {
+                0 if at_once => {
+                    let cut = ((mean - 1_000) / 2).min(CUT_MAX);
+                    part(had.min(flow.recent.max(least)), 1_000 - cut, 1_000)
+                }
+                _ => moved(had, -slow.min(ONE) / MOVE_DIVISOR),
+            };
+            was_cut |= to > least || rate.is_none_or(|rate| rate > least);
+            *rate = Some(to.max(least));
+        }
+        if at_once {
+            // What was before says nothing of what is now.
+            flow.reads = Sums::default();
+        }
+        flow.tokens = flow.tokens.min(0);
+        self.counts.cuts += u64::from(was_cut);
+    }
+
+    /// A level that writes half of what it did: reads are less slow, or it is released.
+    fn look_whether_it_helps(&mut self, level: usize, slow: Slow) {
+        let (least, others) = (self.least(level), self.others(level));
+        let flow = &mut self.flows[level];
+        let (Some(trial), Some(rate)) = (flow.trial, flow.rate()) else { return };
+        let again = Trial { wrote: rate, slow, others };
+        if others > trial.others.saturating_add(trial.others / 4).saturating_add(LEAST_BYTES_MIN) {
+            // They may be what makes reads slower than before.
+            flow.trial = Some(again);
+            return;
+        }
+        if rate > (trial.wrote / 2).max(least) || flow.reads.0[0] < READS_MIN {
+            return;
+        }
+        // By the mean, where that is what was slow: chance moves it least.
+        let mut signals = trial.slow.into_iter().zip(slow);
+        let helps = signals.find(|(before, _)| before.is_some_and(|before| before > 0)).is_none_or(
+            |(before, now)| {
+                let before = before.unwrap_or(0);
+                now.is_none_or(|now| now <= before - before / HELPED_DIVISOR)
+            },
+        );
+        // Beside a higher level that writes much it is not released: that one would give way to it.
+        let above: u64 = self.flows[1..level].iter().map(|flow| flow.recent).sum();
+        let flow = &mut self.flows[level];
+        if helps || trial.wrote <= least || above > trial.wrote / 2 {
+            (flow.trial, flow.vain_windows) = (Some(again), 0);
+        } else {
+            flow.release(self.counts.windows);
+            self.counts.vain += 1;
+        }
+    }
+
+    /// Gives tokens back, by how much reads are faster than they are to be.
+    fn give(&mut self, level: usize, slow: Slow) {
         let least = self.least(level);
         let flow = &mut self.flows[level];
-        let Some(rate) = flow.rate else { return };
-        let step = (flow.most / GIVE_DIVISOR).max(least / 8).max(1);
-        // Near the rate at which reads were slow it goes on slowly.
-        let near = part(flow.slow_at, 9, 10)..part(flow.slow_at, 11, 10);
-        let is_near = near.contains(&rate.saturating_add(step));
-        let step = if is_near { (step / NEAR_DIVISOR).max(1) } else { step };
-        let rate = rate.saturating_add(step);
-        let unbound = part(flow.most, UNBOUND_AT, 1000);
-        flow.rate = (rate < unbound).then_some(rate);
-        self.counts.gives += 1;
+        let unbound = part(flow.most, UNBOUND_AT, 1_000);
+        let mut was_given = false;
+        for (rate, slow) in flow.rates.iter_mut().zip(slow) {
+            let Some(had) = *rate else { continue };
+            let to = match slow {
+                Some(slow) if slow >= 0 => continue,
+                Some(slow) => {
+                    let fast = (-slow - GIVE_FAST_FROM).max(0) / GIVE_FAST_DIVISOR;
+                    moved(had, -slow / MOVE_DIVISOR + fast).max(had + least / 64)
+                }
+                None => had.saturating_add((flow.most / GIVE_DIVISOR).max(least / 8).max(1)),
+            };
+            *rate = Some(to).filter(|to| *to < unbound);
+            was_given = true;
+        }
+        if flow.rate().is_none() {
+            flow.trial = None;
+        }
+        self.counts.gives += u64::from(was_given);
     }
+}
+
+/// A rate, and so many millionths of it more.
+fn moved(rate: u64, millionths: i64) -> u64 {
+    part(rate, u64::try_from(ONE.saturating_add(millionths)).unwrap_or(0), ONE as u64)
 }
 
 /// `of` times `times`, divided.

@@ -78,30 +78,51 @@ pub const CLIENTS_MAX: usize = 4_096;
 /// thousand reads a second enough to tell a percentile, and some flushes of a disk.
 pub const WINDOW: Nanos = Nanos::from_millis(100);
 
-/// Reads in a window below which nothing is told from them.
+/// Reads below which nothing is told from them.
 pub const READS_MIN: u64 = 32;
 
-/// Reads in a window below which their 99th percentile is one or two of them, and not told.
+/// Reads in a window below which their 99th percentile is one or two of them, and not shown.
 pub const P99_READS: u64 = 200;
 
-/// Reads this slow, in thousandths of the target, are not quite all right: nothing is given back.
-pub const HOLD_FROM: u64 = 950;
+/// Latencies are judged over some so many windows: one has three reads in three hundred beyond its
+/// 99th percentile, and now and then twice as many by chance.
+pub const JUDGED_WINDOWS: u64 = 16;
 
-/// Slowness, in thousandths, at which one window is enough; below it takes two in a row.
-pub const CUT_TWICE: u64 = 1500;
+/// A rate moves by one part in so many of how far reads are from their target, down as up: what
+/// chance takes away in one window chance gives back in another.
+pub const MOVE_DIVISOR: i64 = 8;
 
-/// Least that is taken away at a time, in thousandths: less would take many windows.
-pub const CUT_MIN: u64 = 50;
+/// Of what reads are faster than this, in millionths below the target, one part in
+/// [`GIVE_FAST_DIVISOR`] is given back besides.
+pub const GIVE_FAST_FROM: i64 = 50_000;
 
-/// Most that is taken away at a time, in thousandths.
+/// See [`GIVE_FAST_FROM`].
+pub const GIVE_FAST_DIVISOR: i64 = 4;
+
+/// The part of reads beyond the 99th percentile moves some four times as far as the percentile does.
+pub const P99_STEEPNESS: i64 = 4;
+
+/// A mean, in thousandths of its target, that no chance makes of a window: some of the rate is taken
+/// away at once.
+pub const CUT_AT_ONCE: u64 = 1500;
+
+/// Most that is taken away at once, in thousandths.
 pub const CUT_MAX: u64 = 500;
 
-/// What is given back in a window is one part in so many of the most that was ever used: all of it
-/// takes some three seconds.
+/// What is given back in a window without reads is one part in so many of the most that was ever
+/// used: all of it takes some three seconds.
 pub const GIVE_DIVISOR: u64 = 32;
 
-/// Near the rate at which reads were slow, one part in so many of that.
-pub const NEAR_DIVISOR: u64 = 8;
+/// A level that writes half of what it did, while reads are as slow as before but for one part in so
+/// many, is not what makes them slow.
+pub const HELPED_DIVISOR: i64 = 4;
+
+/// Windows for which a level is not bound any more that was bound in vain; twice as many each time
+/// that it is again.
+pub const VAIN_WINDOWS: u64 = 100;
+
+/// And no more than so many: five minutes.
+pub const VAIN_WINDOWS_MAX: u64 = 3_200;
 
 /// A level that gets this much, in thousandths of the most that it ever wrote, is not bound.
 pub const UNBOUND_AT: u64 = 1250;

@@ -56,7 +56,10 @@ fn cases() -> [(&'static str, Vec<u32>, bool); 4] {
 fn by_weight(outcome: &Outcome, reserved: &[u32], periods: std::ops::Range<usize>) -> f64 {
     let beyond = |clients: std::ops::Range<usize>| -> f64 {
         let of = |done: &Vec<u32>| -> f64 {
-            clients.clone().map(|client| f64::from(done[client]) - f64::from(reserved[client])).sum()
+            clients
+                .clone()
+                .map(|client| f64::from(done[client]) - f64::from(reserved[client]))
+                .sum()
         };
         outcome.done[periods.clone()].iter().map(of).sum()
     };

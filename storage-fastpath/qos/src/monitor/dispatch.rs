@@ -113,15 +113,14 @@ impl Monitor {
         let nearly_all =
             |looks: usize| self.looks > 0 && looks * 100 >= self.looks * SATURATED_PERCENT;
         let was_saturated = nearly_all(self.saturated_looks);
-        let waiting = if nearly_all(self.contended_looks)
-            || nearly_all(self.shared_looks) && is_server
-        {
-            Waiting::Several
-        } else if was_saturated || nearly_all(self.wanting_looks) {
-            Waiting::One
-        } else {
-            Waiting::Few
-        };
+        let waiting =
+            if nearly_all(self.contended_looks) || nearly_all(self.shared_looks) && is_server {
+                Waiting::Several
+            } else if was_saturated || nearly_all(self.wanting_looks) {
+                Waiting::One
+            } else {
+                Waiting::Few
+            };
         if self.looks > 0 {
             let untold = match self.config.rules.estimation {
                 Estimation::Published => 0,
