@@ -14,6 +14,7 @@ pub mod crc;
 pub mod passes;
 pub mod prng;
 pub mod serial;
+pub mod share;
 pub mod time;
 
 pub use bitmap::WindowBitmap;

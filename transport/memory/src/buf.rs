@@ -1,6 +1,7 @@
 //! Buffers: exclusively owned pieces of a region, and the pools they come from.
 
 use crate::MemoryError;
+use crate::accounts::Accounts;
 use crate::free::FreeSlots;
 use crate::region::{PAGE_BYTES, Region, RegionId};
 use crate::slots::{Lending, Slot};
@@ -11,6 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::Waker;
 use towpath_base::passes::{Pass, note};
+use towpath_base::share::may_take;
 use towpath_verbs::Sge;
 
 /// A region cut into equal slots. A buffer is a slot, so that it is small and cheap to move.
@@ -19,18 +21,21 @@ struct Slab {
     slot_bytes: usize,
     free: FreeSlots,
     wanted: Wanted,
+    /// None where nobody asks for whom a buffer is.
+    accounts: Option<Accounts>,
 }
 
 impl Slab {
     /// The region itself when there is another handle of it: its bytes may already belong to other
     /// buffers, or to devices.
-    fn new(mut region: Region, slot_bytes: usize) -> Result<Arc<Self>, Region> {
+    fn new(mut region: Region, slot_bytes: usize, accounts: usize) -> Result<Arc<Self>, Region> {
         let count = region.byte_len() / slot_bytes;
         if !region.carve(slot_bytes, count) {
             return Err(region);
         }
         let free = FreeSlots::full(count as u32);
-        Ok(Arc::new(Self { region, slot_bytes, free, wanted: Wanted::default() }))
+        let accounts = (accounts > 0).then(|| Accounts::new(count, accounts));
+        Ok(Arc::new(Self { region, slot_bytes, free, wanted: Wanted::default(), accounts }))
     }
 
     fn take(self: &Arc<Self>) -> Option<Buf> {
@@ -55,11 +60,15 @@ impl Pool {
     /// Also when not even one buffer fits, or a buffer would have 4 GiB or more.
     #[must_use]
     pub fn new(region: Region, buf_bytes: usize) -> Self {
+        Self::carved(region, buf_bytes, 0)
+    }
+
+    fn carved(region: Region, buf_bytes: usize, accounts: usize) -> Self {
         let slot_bytes = slot_bytes(buf_bytes);
         let count = region.byte_len() / slot_bytes;
         assert!(count > 0, "the region holds no buffer of {slot_bytes} bytes");
         assert!(u32::try_from(slot_bytes).is_ok(), "{slot_bytes} bytes are too many for a buffer");
-        let slab = Slab::new(region, slot_bytes);
+        let slab = Slab::new(region, slot_bytes, accounts);
         Self { slab: slab.expect("the region is not carved or registered elsewhere") }
     }
 
@@ -68,9 +77,21 @@ impl Pool {
     /// # Errors
     /// [`MemoryError::BadSize`], [`MemoryError::OutOfMemory`].
     pub fn with_count(buf_bytes: usize, count: usize) -> Result<Self, MemoryError> {
+        Self::with_accounts(buf_bytes, count, 0)
+    }
+
+    /// The same, where each buffer may be [taken for](Self::take_for) one of so many accounts.
+    ///
+    /// # Errors
+    /// As [`with_count`](Self::with_count).
+    pub fn with_accounts(
+        buf_bytes: usize,
+        count: usize,
+        accounts: usize,
+    ) -> Result<Self, MemoryError> {
         let bytes = slot_bytes(buf_bytes).checked_mul(count);
         let bytes = bytes.ok_or(MemoryError::BadSize { bytes: usize::MAX })?;
-        Ok(Self::new(Region::new(bytes)?, buf_bytes))
+        Ok(Self::carved(Region::new(bytes)?, buf_bytes, accounts))
     }
 
     /// The region, to register it with a device.
@@ -83,6 +104,39 @@ impl Pool {
     #[must_use]
     pub fn take(&self) -> Option<Buf> {
         self.slab.take()
+    }
+
+    /// An empty buffer that counts as held by an account until it is back in the pool, whoever has
+    /// it by then.
+    ///
+    /// # Errors
+    /// [`NotTaken`].
+    pub fn take_for(&self, account: usize) -> Result<Buf, NotTaken> {
+        let (held, free) = (self.held_by(account), self.free());
+        if free == 0 {
+            return Err(NotTaken::AllOut);
+        }
+        if !may_take(held, free) {
+            return Err(NotTaken::OverShare);
+        }
+        let buf = self.take().ok_or(NotTaken::AllOut)?;
+        if let Some(accounts) = &self.slab.accounts {
+            accounts.charge(buf.slot, account);
+        }
+        Ok(buf)
+    }
+
+    /// Buffers that an account holds.
+    #[must_use]
+    pub fn held_by(&self, account: usize) -> usize {
+        self.slab.accounts.as_ref().map_or(0, |accounts| accounts.held(account))
+    }
+
+    /// The account that holds most buffers, and how many; none where no account holds any. Takes
+    /// time in proportion to the accounts.
+    #[must_use]
+    pub fn most_held(&self) -> Option<(usize, usize)> {
+        self.slab.accounts.as_ref()?.most()
     }
 
     /// Has `waker` woken once when a buffer comes back. True when one is free already: then take
@@ -116,6 +170,15 @@ impl Pool {
     }
 }
 
+/// Why an account gets no buffer now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// All buffers are out.
+    AllOut,
+    /// The account holds its share ([`may_take`]): what it holds has to come back first.
+    OverShare,
+}
+
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Pool({} of {} x {} free)", self.free(), self.count(), self.buf_bytes())
@@ -147,7 +210,7 @@ impl Buf {
     pub fn from_region(region: Region) -> Result<Self, Region> {
         let bytes = region.byte_len();
         let Ok(len) = u32::try_from(bytes) else { return Err(region) };
-        let mut buf = Slab::new(region, bytes)?.take().expect("a fresh slab has its slot");
+        let mut buf = Slab::new(region, bytes, 0)?.take().expect("a fresh slab has its slot");
         buf.len = len;
         Ok(buf)
     }
@@ -306,6 +369,9 @@ impl Drop for Buf {
             // A device reads it still: the slot stays taken, and the mapping stays.
             std::mem::forget(Arc::clone(&self.slab));
             return;
+        }
+        if let Some(accounts) = &self.slab.accounts {
+            accounts.settle(self.slot);
         }
         self.slab.free.push(self.slot);
         self.slab.wanted.tell();

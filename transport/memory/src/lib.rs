@@ -102,6 +102,7 @@
 //! assert_eq!(bytes, [0; 4]);
 //! ```
 
+mod accounts;
 mod berth;
 mod buf;
 mod extent;
@@ -123,7 +124,7 @@ mod wanted;
 mod words;
 
 pub use berth::Berth;
-pub use buf::{Buf, Lent, Pool};
+pub use buf::{Buf, Lent, NotTaken, Pool};
 pub use extent::{Source, Target};
 pub use hold::{Hold, Holder, Holds, Piece};
 pub use mr::MrTable;

@@ -2,7 +2,7 @@
 
 mod sound;
 
-use crate::{Buf, MemoryError, MrTable, PAGE_BYTES, Pool, Region, SharedMemory};
+use crate::{Buf, MemoryError, MrTable, NotTaken, PAGE_BYTES, Pool, Region, SharedMemory};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use towpath_verbs::{Access, PdNum, RemoteAddr, Sge, Verb, VerbError};
@@ -400,4 +400,27 @@ fn who_names_what_was_granted_to_others_reaches_nothing_in_a_million_attempts() 
     memory.read(0, &mut all).unwrap();
     assert!(all.iter().all(|&byte| byte == 0), "nothing was changed");
     assert!(table.remote_read(theirs, own[0], &mut [0; 64]).is_ok(), "what is granted is reached");
+}
+
+#[test]
+fn an_account_holds_its_share_until_buffers_are_back_whoever_has_them() {
+    let pool = Pool::with_accounts(4096, 9, 2).expect("memory for a test");
+    let mut greedy: Vec<Buf> = std::iter::from_fn(|| pool.take_for(0).ok()).collect();
+    assert_eq!((greedy.len(), pool.held_by(0)), (3, 3));
+    assert_eq!(pool.take_for(0).err(), Some(NotTaken::OverShare));
+    assert_eq!(pool.most_held(), Some((0, 3)));
+    let other = pool.take_for(1).expect("it holds none");
+    // What is sent, and frozen on the way, counts until the last part of it is dropped.
+    let frozen = greedy.pop().expect("there are three").freeze();
+    let twin = frozen.clone();
+    drop(frozen);
+    assert_eq!(pool.held_by(0), 3);
+    drop(twin);
+    assert_eq!((pool.held_by(0), pool.held_by(1)), (2, 1));
+    drop((greedy, other));
+    assert_eq!((pool.most_held(), pool.free()), (None, 9));
+    // A buffer that was somebody's is nobody's when it is taken again.
+    let all: Vec<Buf> = std::iter::from_fn(|| pool.take()).collect();
+    assert_eq!((all.len(), pool.most_held()), (9, None));
+    assert_eq!(pool.take_for(1).err(), Some(NotTaken::AllOut));
 }
