@@ -303,6 +303,7 @@ pub use class::ClassReport;
 pub use config::EndpointConfig;
 pub use endpoint::{
     BufferCensus, Endpoint, EndpointStats, EndpointUsage, PathReport, PendingLink, PollFdError,
+    PoolHolder, PoolKind, PoolReport,
 };
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
@@ -319,7 +320,7 @@ pub use mem::{MemEnd, MemPairError, mem_pair};
 pub use message::{Chunk, Message};
 pub use payload::{PageCrcs, Payload, Rejected, SendOptions, SubmitError};
 pub use plan::{Clock, Plan, SourcePorts};
-pub use pools::AllocError;
+pub use pools::{AllocError, LinkBuffers, SendBuffers};
 pub use tcp::ByteStream;
 pub use udp::{EngineUdp, RoceUdp, roce_udp, roce_udp_group};
 pub use workers::{Placing, Workers};

@@ -1,11 +1,12 @@
 //! Buffers to send from: pools of a few sizes.
 
+use crate::event::LinkId;
 use crate::park;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use towpath_memory::{Buf, MemoryError, Pool, Region};
+use towpath_memory::{Buf, MemoryError, NotTaken, Pool, Region};
 
 /// Why there is no send buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +35,48 @@ pub enum AllocError {
         /// What was asked for.
         bytes: usize,
     },
+    /// The link for which it was asked holds its share of the buffers of this size
+    /// ([`Endpoint::buffers_of`](crate::Endpoint::buffers_of)): some of what was sent over it has
+    /// to end first, as [`Event::Sent`](crate::Event::Sent) tells.
+    #[error(
+        "the link holds its share of the send buffers of {bytes} bytes: wait until some of what it \
+         sends has ended, or set more with EndpointConfig::send_pools"
+    )]
+    OverShare {
+        /// What was asked for.
+        bytes: usize,
+    },
+}
+
+/// Where send buffers are taken from: an [`Endpoint`](crate::Endpoint), for nobody in particular,
+/// or what it has [for a link](crate::Endpoint::buffers_of).
+pub trait SendBuffers {
+    /// An empty buffer for at least `len` bytes, from the smallest pool that has one.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    fn alloc(&self, len: usize) -> Result<Buf, AllocError>;
+
+    /// A buffer with a copy of `bytes`.
+    ///
+    /// # Errors
+    /// [`AllocError`].
+    fn copy(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
+        Ok(filled(self.alloc(bytes.len())?, bytes))
+    }
+}
+
+/// The send buffers of an endpoint as one link may have them.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkBuffers<'a> {
+    pub(crate) pools: &'a SendPools,
+    pub(crate) link: LinkId,
+}
+
+impl SendBuffers for LinkBuffers<'_> {
+    fn alloc(&self, len: usize) -> Result<Buf, AllocError> {
+        self.pools.take_for(len, self.link.index())
+    }
 }
 
 /// Pools of send buffers, smallest first. Cheap to clone; taking and returning locks nothing.
@@ -43,8 +86,9 @@ pub(crate) struct SendPools {
 }
 
 impl SendPools {
-    pub(crate) fn new(sizes: &[(usize, usize)]) -> Result<Self, MemoryError> {
-        let make = |&(bytes, count): &(usize, usize)| Pool::with_count(bytes, count);
+    /// Of these sizes and numbers, for so many links.
+    pub(crate) fn new(sizes: &[(usize, usize)], links_max: usize) -> Result<Self, MemoryError> {
+        let make = |&(bytes, count): &(usize, usize)| Pool::with_accounts(bytes, count, links_max);
         Ok(Self { pools: sizes.iter().map(make).collect::<Result<_, _>>()? })
     }
 
@@ -52,6 +96,19 @@ impl SendPools {
     pub(crate) fn take(&self, len: usize) -> Result<Buf, AllocError> {
         let found = self.pools.iter().filter(|pool| pool.buf_bytes() >= len).find_map(Pool::take);
         found.ok_or_else(|| self.why_not(len))
+    }
+
+    /// The same for a link, which gets none where it holds its share of the smallest pool that has
+    /// one.
+    fn take_for(&self, len: usize, link: usize) -> Result<Buf, AllocError> {
+        for pool in self.pools.iter().filter(|pool| pool.buf_bytes() >= len) {
+            match pool.take_for(link) {
+                Ok(buf) => return Ok(buf),
+                Err(NotTaken::AllOut) => {}
+                Err(NotTaken::OverShare) => return Err(AllocError::OverShare { bytes: len }),
+            }
+        }
+        Err(self.why_not(len))
     }
 
     #[cold]
@@ -98,6 +155,10 @@ impl SendPools {
     /// Wants no buffer any more.
     pub(crate) fn unwant(&self, waker: &Waker) {
         self.pools.iter().for_each(|pool| pool.unwant(waker));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter()
     }
 
     pub(crate) fn regions(&self) -> impl Iterator<Item = &Region> {

@@ -194,6 +194,11 @@ impl EndpointConfig {
         }
     }
 
+    /// The most receive buffers that links may hold.
+    pub(crate) fn held_max(&self) -> usize {
+        self.held_wanted_and_max().1
+    }
+
     /// The most receive slots: those that may be posted, and those that may be held, which are
     /// made when they are needed.
     pub(crate) fn slots_max(&self, receiving: Receiving) -> usize {

@@ -7,7 +7,7 @@ use crate::event::{LinkId, Peer, SendId};
 use crate::links::{Conn, Phase};
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
-use crate::pools::AllocError;
+use crate::pools::{AllocError, LinkBuffers, SendBuffers};
 use crate::recv::RecvTable;
 use crate::sends::Sends;
 use std::hint::cold_path;
@@ -62,6 +62,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// As [`alloc`](Self::alloc).
     pub fn copy(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
         self.pools.copy(bytes)
+    }
+
+    /// The send buffers as a link may have them, for what is sent over it: a peer that takes nothing
+    /// in keeps no more than the share of its link from the others. A buffer counts as the link's
+    /// until it is back, whoever has it by then.
+    #[must_use]
+    pub fn buffers_of(&self, link: LinkId) -> LinkBuffers<'_> {
+        LinkBuffers { pools: &self.pools, link }
     }
 
     /// Has [`Event::BufferFree`](crate::Event::BufferFree) tell, once, when a buffer for so many
@@ -365,6 +373,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (send_free, send_all) = self.pools.free_and_all();
         let (recv_all, recv_free, recv_posted) = self.recv.census();
         BufferCensus { send_free, send_all, recv_posted, recv_free, recv_all }
+    }
+}
+
+impl<D: Device<Memory = Region>> SendBuffers for Endpoint<D> {
+    fn alloc(&self, len: usize) -> Result<Buf, AllocError> {
+        self.pools.take(len)
     }
 }
 

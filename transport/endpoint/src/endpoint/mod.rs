@@ -47,7 +47,7 @@ pub use commands::{BufferCensus, PathReport};
 pub(crate) use establish::join;
 pub use loops::PollFdError;
 pub use offer::PendingLink;
-pub use usage::EndpointUsage;
+pub use usage::{EndpointUsage, PoolHolder, PoolKind, PoolReport};
 
 use crate::away::Away;
 use crate::batch::Batches;
@@ -231,7 +231,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 config.chunk_bytes_max,
                 (Arc::clone(&bell), config.memory_quiet),
             ),
-            pools: SendPools::new(&config.send_pools)?,
+            pools: SendPools::new(&config.send_pools, config.links_max)?,
             wanted: Wanted::new(Arc::clone(&bell)),
             bell,
             regions: Vec::new(),

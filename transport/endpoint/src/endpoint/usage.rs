@@ -4,7 +4,9 @@ use super::Endpoint;
 use crate::control::NO_QP;
 use crate::event::LinkId;
 use crate::links::{Conn, Phase};
-use towpath_memory::Region;
+use std::fmt;
+use std::net::SocketAddr;
+use towpath_memory::{Pool, Region};
 use towpath_proto::LinkUsage;
 use towpath_verbs::Device;
 
@@ -36,6 +38,64 @@ pub struct EndpointUsage {
     pub send_buffers_out: usize,
     /// All send buffers.
     pub send_buffers_max: usize,
+}
+
+/// Which buffers a pool has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PoolKind {
+    /// Those that messages are sent from.
+    Send,
+    /// Those that links and applications hold of what was received.
+    Receive,
+    /// Those that one-sided operations by messages use.
+    Lane,
+}
+
+impl fmt::Display for PoolKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Lane => "one-sided",
+        })
+    }
+}
+
+/// Buffers of an endpoint that its links share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolReport {
+    /// What they are for.
+    pub kind: PoolKind,
+    /// Bytes of each.
+    pub buf_bytes: usize,
+    /// Those that are out.
+    pub out: usize,
+    /// All of them.
+    pub max: usize,
+    /// The link that holds most of those that are held for a link; none where no link holds any.
+    pub most: Option<PoolHolder>,
+}
+
+impl PoolReport {
+    /// What tells it from the other pools of an endpoint: its kind and the bytes of a buffer.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{} {}", self.kind, self.buf_bytes)
+    }
+}
+
+/// The link that holds most of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolHolder {
+    /// The [index](LinkId::index) of the link; it may be gone.
+    pub link: usize,
+    /// Where its device receives; none when it is gone.
+    pub peer: Option<SocketAddr>,
+    /// Buffers that it holds.
+    pub held: usize,
 }
 
 impl Conn {
@@ -82,6 +142,38 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             send_buffers_out: send_buffers_max.saturating_sub(send_free),
             send_buffers_max,
         }
+    }
+
+    /// The pools that its links share, and who holds most of each. Takes time in proportion to the
+    /// links: not for the data path.
+    pub fn pool_reports(&self) -> impl Iterator<Item = PoolReport> {
+        let send = self.pools.iter().map(|pool| self.report(PoolKind::Send, pool));
+        let lane = self.lanes.bufs.iter().map(|pool| self.report(PoolKind::Lane, pool));
+        let most = self.links.iter().filter(|conn| conn.held > 0).max_by_key(|conn| conn.held);
+        let receive = PoolReport {
+            kind: PoolKind::Receive,
+            buf_bytes: self.config.chunk_bytes_max as usize,
+            out: self.links.iter().map(|conn| conn.held).sum(),
+            max: self.config.held_max(),
+            most: most.map(|conn| self.holder(conn.id.index(), conn.held)),
+        };
+        send.chain(lane).chain([receive])
+    }
+
+    fn report(&self, kind: PoolKind, pool: &Pool) -> PoolReport {
+        PoolReport {
+            kind,
+            buf_bytes: pool.buf_bytes(),
+            out: pool.count().saturating_sub(pool.free()),
+            max: pool.count(),
+            most: pool.most_held().map(|(link, held)| self.holder(link, held)),
+        }
+    }
+
+    fn holder(&self, link: usize, held: usize) -> PoolHolder {
+        let conn = self.links.iter().find(|conn| conn.id.index() == link);
+        let peer = conn.and_then(|conn| conn.peer).map(|peer| peer.device_addr);
+        PoolHolder { link, peer, held }
     }
 
     /// What of its limits a link uses now; `None` when it is gone.
