@@ -64,11 +64,14 @@ struct Ended {
 /// The fates of requests that ended without their clients having the response, the newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Fates {
-    ended: VecDeque<Ended>,
+    /// By the dense index of their link.
+    per_link: Vec<VecDeque<Ended>>,
+    count: usize,
 }
 
 impl Fates {
-    /// Remembers one; the oldest is forgotten when there are `max`.
+    /// Remembers one. When there are `max`, the link that has most of them loses its oldest one:
+    /// who makes many forgets nobody else's.
     pub(crate) fn put(
         &mut self,
         (link, channel): (LinkId, ChannelId),
@@ -76,25 +79,37 @@ impl Fates {
         fate: Fate,
         max: usize,
     ) {
-        if self.ended.len() >= max {
-            self.ended.pop_front();
+        if self.count >= max
+            && let Some(most) = self.per_link.iter_mut().max_by_key(|of_link| of_link.len())
+            && most.pop_front().is_some()
+        {
+            self.count -= 1;
         }
-        self.ended.push_back(Ended { link, channel, request, fate });
+        if self.per_link.len() <= link.index() {
+            self.per_link.resize_with(link.index() + 1, VecDeque::new);
+        }
+        self.per_link[link.index()].push_back(Ended { link, channel, request, fate });
+        self.count += 1;
     }
 
     /// The fate of a request, newest first; [`Fate::Unknown`] when it is not remembered.
     pub(crate) fn find(&self, way: (LinkId, ChannelId), request: u64) -> Fate {
         let is_it = |ended: &&Ended| (ended.link, ended.channel) == way && ended.request == request;
-        self.ended.iter().rev().find(is_it).map_or(Fate::Unknown, |ended| ended.fate)
+        let of_link = self.per_link.get(way.0.index());
+        let found = of_link.and_then(|of_link| of_link.iter().rev().find(is_it));
+        found.map_or(Fate::Unknown, |ended| ended.fate)
     }
 
     /// Forgets all of a link, or of one channel of it: nobody can ask any more.
     pub(crate) fn forget(&mut self, link: LinkId, channel: Option<ChannelId>) {
         let of = |ended: &Ended| ended.link == link && channel.is_none_or(|c| c == ended.channel);
-        self.ended.retain(|ended| !of(ended));
+        let Some(of_link) = self.per_link.get_mut(link.index()) else { return };
+        let before = of_link.len();
+        of_link.retain(|ended| !of(ended));
+        self.count -= before - of_link.len();
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.ended.len()
+        self.count
     }
 }

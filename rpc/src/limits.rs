@@ -38,13 +38,19 @@ pub const TIMEOUT_MAX: Nanos = Nanos::from_secs(60);
 /// with a loss, and the second what is left of the work; one that is silent for longer may be gone.
 pub const OUTCOME_GRACE: Nanos = Nanos::from_millis(100);
 
+/// Refusals and fates that a server has under way on one link; more are dropped and counted. As many
+/// as a client has requests under way by default: all of them may be refused, or given up, at once.
+/// A client that takes none in holds no more buffers of the server than these.
+pub const NOTES_MAX: usize = REQUESTS_MAX_DEFAULT;
+
 /// How long a server tries to tell a fate: its client may be set to wait for longer than
 /// [`OUTCOME_GRACE`], and one that takes nothing in is owed longer responses than these.
 pub const FATE_WAIT: Nanos = Nanos::from_secs(10);
 
 /// Fates that a server keeps of requests whose clients have no response, over all links: as many
-/// as clients may have under way on four links. They are 40 bytes each, and are looked through
-/// when a client asks for a request that is not under way.
+/// as clients may have under way on four links. Beyond, the link that has most of them loses its
+/// oldest one. They are 40 bytes each, and those of a link are looked through when its client asks
+/// for a request that is not under way.
 pub const FATES_MAX: usize = 4096;
 
 /// The longest body of a push: it is copied where it arrives, and a client keeps some that nobody

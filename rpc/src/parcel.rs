@@ -5,7 +5,7 @@ use crate::wire::{Header, HeaderError, Kind};
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::Deref;
-use towpath_transport::{Buf, Chunk, Device, Endpoint, Frozen, Message, PageCrcs, Payload, Region};
+use towpath_transport::{Buf, Chunk, Frozen, Message, PageCrcs, Payload, SendBuffers};
 
 /// A received request or response: header, body, data.
 #[derive(Debug)]
@@ -227,7 +227,7 @@ impl fmt::Debug for Piece {
     }
 }
 
-/// All send buffers that are large enough are out.
+/// All send buffers that are large enough are out, or those that the link may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no send buffer of {wanted} bytes is free; wait for one to come back, or raise send_pools")]
 pub struct NoBuffer {
@@ -248,16 +248,20 @@ impl Outgoing {
     /// With room for `body_bytes` of body and for `data_bytes` of data: less than a page of data
     /// is copied behind the body when it is sent, so the first segment has room for it.
     ///
+    /// A server that answers many clients takes its buffers from
+    /// [`Endpoint::buffers_of`](towpath_transport::Endpoint::buffers_of): then a client that takes
+    /// no answers in keeps no more than a share of them.
+    ///
     /// # Errors
     /// [`NoBuffer`].
-    pub fn new<D: Device<Memory = Region>>(
-        endpoint: &Endpoint<D>,
+    pub fn new(
+        buffers: &impl SendBuffers,
         body_bytes: usize,
         data_bytes: usize,
     ) -> Result<Self, NoBuffer> {
         let inline = if data_bytes < PAGE_BYTES { data_bytes } else { 0 };
         let wanted = HEADER_BYTES + body_bytes + inline;
-        let mut head = endpoint.alloc(wanted).map_err(|_| NoBuffer { wanted })?;
+        let mut head = buffers.alloc(wanted).map_err(|_| NoBuffer { wanted })?;
         head.set_len(0)
             .and_then(|()| head.extend(&[0; HEADER_BYTES]))
             .map_err(|_| NoBuffer { wanted })?;
@@ -268,11 +272,8 @@ impl Outgoing {
     ///
     /// # Errors
     /// [`NoBuffer`].
-    pub fn with_body<D: Device<Memory = Region>>(
-        endpoint: &Endpoint<D>,
-        body: &[u8],
-    ) -> Result<Self, NoBuffer> {
-        let mut outgoing = Self::new(endpoint, body.len(), 0)?;
+    pub fn with_body(buffers: &impl SendBuffers, body: &[u8]) -> Result<Self, NoBuffer> {
+        let mut outgoing = Self::new(buffers, body.len(), 0)?;
         outgoing.extend(body)?;
         Ok(outgoing)
     }

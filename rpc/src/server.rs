@@ -3,16 +3,16 @@
 mod config;
 mod push;
 mod streams;
+mod unasked;
 
 pub use config::ServerConfig;
 
 use crate::fate::{Fate, Fates};
-use crate::limits::{FATE_WAIT, FATES_MAX, HEADER_BYTES, TIMEOUT_DEFAULT, TIMEOUT_MAX};
+use crate::limits::{FATE_WAIT, FATES_MAX, HEADER_BYTES, NOTES_MAX, TIMEOUT_DEFAULT, TIMEOUT_MAX};
 use crate::parcel::{Fields, Outgoing, Parcel};
 use crate::request::{Incoming, Request, RequestKey, Responder};
 use crate::stats::ServerStats;
 use crate::wire::{Header, HeaderError, Kind, Status};
-use push::Pushes;
 use slab::Slab;
 use std::collections::VecDeque;
 use streams::{Of, Streams};
@@ -20,6 +20,10 @@ use towpath_transport::{
     ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Outcome, Region, SendId,
     SendOptions, Time,
 };
+use unasked::{Dropped, Unasked};
+
+/// The token of refusals and fates: no place of a request is so high.
+const NOTE_TOKEN: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Slot {
@@ -53,7 +57,11 @@ pub struct RpcServer {
     /// The places of requests under way, by the dense index of their link.
     per_link: Vec<Vec<usize>>,
     fates: Fates,
-    pushes: Pushes,
+    pushes: Unasked,
+    /// Refusals and fates.
+    notes: Unasked,
+    /// Refusals and fates that were not sent.
+    dropped: Dropped,
     streams: Streams,
     /// What streams have made, for [`next_incoming`](Self::next_incoming).
     ready: VecDeque<Incoming>,
@@ -93,6 +101,13 @@ impl RpcServer {
         if let Some(slot) = slot.filter(|slot| slot.serial == responder.serial) {
             slot.slow_from = from;
         }
+    }
+
+    /// The link for which most refusals and fates were not sent
+    /// ([`notes_dropped`](ServerStats::notes_dropped)), of those that are up, and how many.
+    #[must_use]
+    pub fn most_dropped(&self) -> Option<(LinkId, u64)> {
+        self.dropped.most()
     }
 
     /// Tells link and age of each request whose response has not arrived `after` the request did,
@@ -160,11 +175,16 @@ impl RpcServer {
                 self.on_response_sent(token as usize, outcome);
                 return None;
             }
-            Event::Sent { send, token, outcome, .. } if self.is_push(send, token) => {
-                self.on_push_sent(send, outcome);
+            Event::Sent { send, token, outcome, .. }
+                if self.on_push_sent(send, token, outcome)
+                    || token == NOTE_TOKEN && self.notes.leave(send) =>
+            {
                 return None;
             }
-            Event::LinkDown { link, .. } => self.forget(link, None),
+            Event::LinkDown { link, .. } => {
+                self.forget(link, None);
+                self.dropped.forget(link);
+            }
             Event::ChannelClosed { link, channel, .. } => self.forget(link, Some(channel)),
             _ => {}
         }
@@ -258,12 +278,30 @@ impl RpcServer {
     ) {
         let &Header { method, request, .. } = header;
         let fields = Fields { kind: Kind::Response, method, status, request, timeout_us: 0 };
-        let options = SendOptions::new()
-            .token(u64::MAX)
-            .deadline(deadline(endpoint.now(), header.timeout_us));
-        let sent = Outgoing::new(endpoint, 0, 0)
-            .is_ok_and(|out| endpoint.send(link, channel, out.finish(fields), options).is_ok());
+        let deadline = deadline(endpoint.now(), header.timeout_us);
+        let sent = self.send_note(endpoint, (link, channel), fields, deadline);
         *(if sent { &mut self.stats.responses } else { &mut self.stats.responses_dropped }) += 1;
+    }
+
+    /// Sends a refusal or a fate. It is dropped where its link has too many under way, or holds its
+    /// share of the buffers: a client that takes none in shall keep none from others.
+    fn send_note<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        (link, channel): (LinkId, ChannelId),
+        fields: Fields,
+        deadline: Time,
+    ) -> bool {
+        let has_room = self.notes.of_link(link) < NOTES_MAX;
+        let out = has_room.then(|| Outgoing::new(&endpoint.buffers_of(link), 0, 0));
+        let Some(Ok(out)) = out else {
+            self.stats.notes_dropped += 1;
+            self.dropped.add(link);
+            return false;
+        };
+        let options = SendOptions::new().token(NOTE_TOKEN).deadline(deadline);
+        let sent = endpoint.send(link, channel, out.finish(fields), options);
+        sent.map(|send| self.notes.put(send, channel)).is_ok()
     }
 
     /// Sends the response to a request. It is dropped, and counted, when nobody waits for it any
@@ -357,19 +395,17 @@ impl RpcServer {
     }
 
     fn tell_fate<D: Device<Memory = Region>>(
-        &self,
+        &mut self,
         endpoint: &mut Endpoint<D>,
-        (link, channel): (LinkId, ChannelId),
+        way: (LinkId, ChannelId),
         method: u16,
         request: u64,
         fate: Fate,
     ) {
         let status = Status(fate.code());
         let fields = Fields { kind: Kind::Fate, method, status, request, timeout_us: 0 };
-        let options = SendOptions::new().token(u64::MAX).deadline(endpoint.now() + FATE_WAIT);
-        if let Ok(out) = Outgoing::new(endpoint, 0, 0) {
-            drop(endpoint.send(link, channel, out.finish(fields), options));
-        }
+        let deadline = endpoint.now() + FATE_WAIT;
+        self.send_note(endpoint, way, fields, deadline);
     }
 
     /// Responds with a status and nothing else: [`Status::UNSUPPORTED`] for an unknown method.
@@ -379,7 +415,7 @@ impl RpcServer {
         responder: Responder,
         status: Status,
     ) {
-        match Outgoing::new(endpoint, 0, 0) {
+        match Outgoing::new(&endpoint.buffers_of(responder.link), 0, 0) {
             Ok(response) => self.respond(endpoint, responder, status, response),
             Err(_) => self.abandon(endpoint, responder, status.fate()),
         }

@@ -26,6 +26,9 @@ pub struct ServerStats {
     pub responses: u64,
     /// Responses that nobody waits for any more, or that could not be sent.
     pub responses_dropped: u64,
+    /// Refusals and fates that were not sent, because their link had too many without an outcome
+    /// ([`NOTES_MAX`](crate::limits::NOTES_MAX)) or held its share of the send buffers.
+    pub notes_dropped: u64,
     /// Pushes sent.
     pub pushes: u64,
     /// Of those, given up before their client had them: out of time, or with the link.
@@ -51,6 +54,7 @@ impl std::ops::AddAssign for ServerStats {
             responses_given_up,
             responses,
             responses_dropped,
+            notes_dropped,
             pushes,
             pushes_given_up,
             pushes_refused,
@@ -66,6 +70,7 @@ impl std::ops::AddAssign for ServerStats {
         self.responses_given_up += responses_given_up;
         self.responses += responses;
         self.responses_dropped += responses_dropped;
+        self.notes_dropped += notes_dropped;
         self.pushes += pushes;
         self.pushes_given_up += pushes_given_up;
         self.pushes_refused += pushes_refused;

@@ -12,34 +12,6 @@ use towpath_transport::{
 /// The token of every push: no place of a request is so high.
 const TOKEN: u64 = u64::MAX - 1;
 
-/// The pushes that have no outcome yet: at most [`PUSHES_MAX`] of each channel. All have
-/// theirs before the end of their link or channel is told.
-#[derive(Debug, Default)]
-pub(super) struct Pushes {
-    /// By the dense index of their link.
-    per_link: Vec<Vec<(SendId, ChannelId)>>,
-}
-
-impl Pushes {
-    fn of_channel(&self, (link, channel): (LinkId, ChannelId)) -> usize {
-        let of = |&&(send, on): &&(SendId, ChannelId)| send.link() == link && on == channel;
-        self.per_link.get(link.index()).map_or(0, |pushes| pushes.iter().filter(of).count())
-    }
-
-    fn put(&mut self, send: SendId, channel: ChannelId) {
-        let index = send.link().index();
-        if self.per_link.len() <= index {
-            self.per_link.resize_with(index + 1, Vec::new);
-        }
-        self.per_link[index].push((send, channel));
-    }
-
-    fn place(&self, send: SendId) -> Option<usize> {
-        let pushes = self.per_link.get(send.link().index())?;
-        pushes.iter().position(|&(other, _)| other == send)
-    }
-}
-
 impl RpcServer {
     /// Tells a client something that it did not ask for, over a channel that it has opened.
     ///
@@ -85,7 +57,7 @@ impl RpcServer {
         if self.pushes.of_channel(to) >= PUSHES_MAX {
             return Err(PushError::Full { max: PUSHES_MAX });
         }
-        let out = Outgoing::with_body(endpoint, body)?;
+        let out = Outgoing::with_body(&endpoint.buffers_of(to.0), body)?;
         let fields =
             Fields { kind: Kind::Push, method, status: Status::OK, request: 0, timeout_us: 0 };
         let options = SendOptions::new().token(TOKEN).deadline(deadline.min(now + TIMEOUT_MAX));
@@ -93,14 +65,10 @@ impl RpcServer {
         endpoint.send(link, channel, out.finish(fields), options).map_err(|no| no.error.into())
     }
 
-    pub(super) fn is_push(&self, send: SendId, token: u64) -> bool {
-        token == TOKEN && self.pushes.place(send).is_some()
-    }
-
-    pub(super) fn on_push_sent(&mut self, send: SendId, outcome: Outcome) {
-        if let Some(place) = self.pushes.place(send) {
-            self.pushes.per_link[send.link().index()].swap_remove(place);
-        }
-        self.stats.pushes_given_up += u64::from(outcome != Outcome::Delivered);
+    /// A message has its outcome; false when it was no push.
+    pub(super) fn on_push_sent(&mut self, send: SendId, token: u64, outcome: Outcome) -> bool {
+        let is_push = token == TOKEN && self.pushes.leave(send);
+        self.stats.pushes_given_up += u64::from(is_push && outcome != Outcome::Delivered);
+        is_push
     }
 }

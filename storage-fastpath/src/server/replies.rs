@@ -10,27 +10,22 @@ use crate::run::page_crcs;
 use crate::wire::{ChangeReply, ErrorReply, ReadReplyHeader, emit_crcs};
 use prost::Message;
 use towpath_rpc::{NoBuffer, Outgoing, Responder, RpcServer, Status};
-use towpath_transport::{Buf, Device, Endpoint, Region};
+use towpath_transport::{Buf, Device, Endpoint, Region, SendBuffers};
 
 /// The reply to a change that was made, durably, and gave the chunk that version.
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn changed_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
-    chunk_version: u64,
-) -> Result<Outgoing, NoBuffer> {
-    Outgoing::with_body(endpoint, &ChangeReply { chunk_version }.emit())
+pub fn changed_reply(buffers: &impl SendBuffers, chunk_version: u64) -> Result<Outgoing, NoBuffer> {
+    Outgoing::with_body(buffers, &ChangeReply { chunk_version }.emit())
 }
 
 /// The reply to a session that was entered.
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn done_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
-) -> Result<Outgoing, NoBuffer> {
-    Outgoing::new(endpoint, 0, 0)
+pub fn done_reply(buffers: &impl SendBuffers) -> Result<Outgoing, NoBuffer> {
+    Outgoing::new(buffers, 0, 0)
 }
 
 /// The reply to a read: `data` holds the bytes that `header` describes, `crcs` one checksum per
@@ -38,14 +33,14 @@ pub fn done_reply<D: Device<Memory = Region>>(
 ///
 /// # Errors
 /// [`NoBuffer`]; the data goes home to its pool.
-pub fn read_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
+pub fn read_reply(
+    buffers: &impl SendBuffers,
     header: &ReadReplyHeader,
     crcs: &[u32],
     data: Buf,
 ) -> Result<Outgoing, NoBuffer> {
     debug_assert_eq!(data.len(), header.length as usize);
-    let mut reply = Outgoing::new(endpoint, READ_REPLY_BYTES + 4 * crcs.len(), data.len())?;
+    let mut reply = Outgoing::new(buffers, READ_REPLY_BYTES + 4 * crcs.len(), data.len())?;
     reply.extend(&header.emit())?;
     reply.extend(&emit_crcs(crcs))?;
     let known = page_crcs(header.chunk, header.offset, data.len(), crcs);
@@ -57,117 +52,96 @@ pub fn read_reply<D: Device<Memory = Region>>(
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn stat_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
-    info: &ChunkInfo,
-) -> Result<Outgoing, NoBuffer> {
-    encoded(endpoint, info)
+pub fn stat_reply(buffers: &impl SendBuffers, info: &ChunkInfo) -> Result<Outgoing, NoBuffer> {
+    encoded(buffers, info)
 }
 
 /// The reply to a listing.
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn list_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
-    list: &ListReply,
-) -> Result<Outgoing, NoBuffer> {
-    encoded(endpoint, list)
+pub fn list_reply(buffers: &impl SendBuffers, list: &ListReply) -> Result<Outgoing, NoBuffer> {
+    encoded(buffers, list)
 }
 
 /// The reply to a question where a chunk is.
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn locate_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
+pub fn locate_reply(
+    buffers: &impl SendBuffers,
     located: &LocateReply,
 ) -> Result<Outgoing, NoBuffer> {
-    encoded(endpoint, located)
+    encoded(buffers, located)
 }
 
 /// The reply to a question for the checksums of slices.
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn digest_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
+pub fn digest_reply(
+    buffers: &impl SendBuffers,
     digest: &DigestReply,
 ) -> Result<Outgoing, NoBuffer> {
-    encoded(endpoint, digest)
+    encoded(buffers, digest)
 }
 
 /// The reply to a question for sketches of slices.
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn sketch_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
+pub fn sketch_reply(
+    buffers: &impl SendBuffers,
     sketches: &SketchReply,
 ) -> Result<Outgoing, NoBuffer> {
-    encoded(endpoint, sketches)
+    encoded(buffers, sketches)
 }
 
 /// The reply to a scrub.
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn scrub_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
-    report: &ScrubReply,
-) -> Result<Outgoing, NoBuffer> {
-    encoded(endpoint, report)
+pub fn scrub_reply(buffers: &impl SendBuffers, report: &ScrubReply) -> Result<Outgoing, NoBuffer> {
+    encoded(buffers, report)
 }
 
 /// The reply to a question for the health of the server's links.
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn health_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
+pub fn health_reply(
+    buffers: &impl SendBuffers,
     health: &HealthReply,
 ) -> Result<Outgoing, NoBuffer> {
-    encoded(endpoint, health)
+    encoded(buffers, health)
 }
 
 /// The reply to a question for the server's state.
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn info_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
-    info: &InfoReply,
-) -> Result<Outgoing, NoBuffer> {
-    encoded(endpoint, info)
+pub fn info_reply(buffers: &impl SendBuffers, info: &InfoReply) -> Result<Outgoing, NoBuffer> {
+    encoded(buffers, info)
 }
 
 /// The reply to a link that said whose it is.
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn join_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
-    joined: &JoinReply,
-) -> Result<Outgoing, NoBuffer> {
-    encoded(endpoint, joined)
+pub fn join_reply(buffers: &impl SendBuffers, joined: &JoinReply) -> Result<Outgoing, NoBuffer> {
+    encoded(buffers, joined)
 }
 
 /// The reply to a question for the reservations.
 ///
 /// # Errors
 /// [`NoBuffer`].
-pub fn qos_reply<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
-    report: &QosReply,
-) -> Result<Outgoing, NoBuffer> {
-    encoded(endpoint, report)
+pub fn qos_reply(buffers: &impl SendBuffers, report: &QosReply) -> Result<Outgoing, NoBuffer> {
+    encoded(buffers, report)
 }
 
-fn encoded<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
-    message: &impl Message,
-) -> Result<Outgoing, NoBuffer> {
-    Outgoing::with_body(endpoint, &message.encode_to_vec())
+fn encoded(buffers: &impl SendBuffers, message: &impl Message) -> Result<Outgoing, NoBuffer> {
+    Outgoing::with_body(buffers, &message.encode_to_vec())
 }
 
 /// Responds with an error.
@@ -178,7 +152,7 @@ pub fn respond_error<D: Device<Memory = Region>>(
     error: ErrorReply,
 ) {
     rpc.set_fate(&responder, error.fate());
-    match Outgoing::with_body(endpoint, &error.emit()) {
+    match Outgoing::with_body(&endpoint.buffers_of(responder.link()), &error.emit()) {
         Ok(reply) => rpc.respond(endpoint, responder, Status::APPLICATION, reply),
         Err(_) => rpc.abandon(endpoint, responder, error.fate()),
     }
