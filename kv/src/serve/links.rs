@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use towpath_clock::Clock;
 use towpath_transport::{
-    ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Payload, Region, Rights,
-    SendOptions, SubmitError,
+    AllocError, ChannelId, Device, Endpoint, Event, LinkId, Message, Nanos, Payload, Region,
+    Rights, SendBuffers as _, SendOptions, SubmitError,
 };
 
 /// The longest sleep: after this the wish to stop is seen.
@@ -45,7 +45,7 @@ struct Peer {
 }
 
 enum Unsent {
-    /// There was no buffer.
+    /// There was no buffer, or the link held its share of them.
     Bytes(Vec<u8>),
     /// The link was full.
     Payload(Payload),
@@ -138,6 +138,12 @@ impl<D: Device<Memory = Region>> LinkWorker<D> {
                 }
             }
             Event::Writable { link } => self.go_on(link),
+            Event::Sent { send, .. } => {
+                let link = send.link();
+                if self.links.get(&link).is_some_and(|peer| peer.unsent.is_some()) {
+                    self.go_on(link);
+                }
+            }
             Event::BufferFree { .. } => {
                 let waiting = self.links.iter().filter(|(_, peer)| peer.unsent.is_some());
                 let waiting: Vec<_> = waiting.map(|(link, _)| *link).collect();
@@ -180,7 +186,7 @@ impl<D: Device<Memory = Region>> LinkWorker<D> {
             self.counters.count_message(is_sound);
             // Before the reply, which tells of the credit that this gives back.
             self.endpoint.release(message);
-            match self.endpoint.copy(&self.out) {
+            match self.endpoint.buffers_of(link).copy(&self.out) {
                 Ok(buf) => {
                     let payload = Unsent::Payload(buf.into());
                     peer.unsent = send(&mut self.endpoint, link, channel, payload);
@@ -200,8 +206,10 @@ fn send<D: Device<Memory = Region>>(
 ) -> Option<(ChannelId, Unsent)> {
     let payload = match unsent {
         Unsent::Payload(payload) => payload,
-        Unsent::Bytes(bytes) => match endpoint.copy(&bytes) {
+        Unsent::Bytes(bytes) => match endpoint.buffers_of(link).copy(&bytes) {
             Ok(buf) => buf.into(),
+            // It goes on when some of what the link sends has ended.
+            Err(AllocError::OverShare { .. }) => return Some((channel, Unsent::Bytes(bytes))),
             Err(_) => {
                 endpoint.want_buffer(bytes.len());
                 return Some((channel, Unsent::Bytes(bytes)));
