@@ -38,9 +38,9 @@ pub const TIMEOUT_MAX: Nanos = Nanos::from_secs(60);
 /// with a loss, and the second what is left of the work; one that is silent for longer may be gone.
 pub const OUTCOME_GRACE: Nanos = Nanos::from_millis(100);
 
-/// Refusals and fates that a server has under way on one link; more are dropped and counted. As many
-/// as a client has requests under way by default: all of them may be refused, or given up, at once.
-/// A client that takes none in holds no more buffers of the server than these.
+/// Refusals and fates that a server has under way on one link; more are dropped and counted. As
+/// many as a client has requests under way by default: all of them may be refused, or given up, at
+/// once. A client that takes none in holds no more buffers of the server than these.
 pub const NOTES_MAX: usize = REQUESTS_MAX_DEFAULT;
 
 /// How long a server tries to tell a fate: its client may be set to wait for longer than

@@ -16,6 +16,11 @@ const LINKS_MAX_USERSPACE: u32 = 4096;
 /// completion queue that is made for the most.
 const LINKS_MAX_RDMA: u32 = 32;
 
+/// Buffers of 1 MiB of each worker unless set: so many that 32 links of its class that ask for data
+/// and take none in leave some for others (docs/limits.md, section 6). They take no memory before
+/// they are used.
+const READ_BUFFERS_LARGE: u32 = 64;
+
 /// Settings of a chunk server. Start from `DaemonConfig::default()`, set `data_dir` and `listen`,
 /// and pass it to [`run`](super::run()).
 ///
@@ -201,7 +206,7 @@ impl Default for DaemonConfig {
             paths_max: 4,
             quota_chunks: 128,
             credit_chunks_max: 512,
-            read_buffers_large: 32,
+            read_buffers_large: READ_BUFFERS_LARGE,
             read_buffers_small: 256,
             busy_poll_us: 50,
             idle_wait_us: 20_000,

@@ -14,7 +14,7 @@ use towpath_fastpath::server::{
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, emit_crcs};
 use towpath_rpc::limits::HEADER_BYTES;
 use towpath_rpc::{Fate, NoBuffer, Outgoing, Status};
-use towpath_transport::{Buf, Device, Endpoint, Region};
+use towpath_transport::{Buf, SendBuffers};
 
 use super::onward::Passed;
 use crate::store::ChunkStat;
@@ -85,29 +85,29 @@ impl Answer {
 
     /// The response. Without a buffer for it the answer stays as it is, for another try: a change
     /// that was made must not be answered as one that was not.
-    pub(super) fn build<D: Device<Memory = Region>>(
+    pub(super) fn build(
         &mut self,
-        endpoint: &Endpoint<D>,
+        buffers: &impl SendBuffers,
     ) -> Result<(Status, Outgoing), NoBuffer> {
         let outgoing = match self {
-            Self::Changed(version) => changed_reply(endpoint, *version),
-            Self::Digest(digest) => digest_reply(endpoint, digest),
-            Self::Done => done_reply(endpoint),
+            Self::Changed(version) => changed_reply(buffers, *version),
+            Self::Digest(digest) => digest_reply(buffers, digest),
+            Self::Done => done_reply(buffers),
             Self::Error(error) => {
-                return Ok((Status::APPLICATION, Outgoing::with_body(endpoint, &error.emit())?));
+                return Ok((Status::APPLICATION, Outgoing::with_body(buffers, &error.emit())?));
             }
-            Self::Health(health) => health_reply(endpoint, health),
-            Self::Info(info) => info_reply(endpoint, info),
-            Self::Joined(joined) => join_reply(endpoint, joined),
-            Self::Qos(report) => qos_reply(endpoint, report),
-            Self::List(list) => list_reply(endpoint, list),
-            Self::Locate(located) => locate_reply(endpoint, located),
+            Self::Health(health) => health_reply(buffers, health),
+            Self::Info(info) => info_reply(buffers, info),
+            Self::Joined(joined) => join_reply(buffers, joined),
+            Self::Qos(report) => qos_reply(buffers, report),
+            Self::List(list) => list_reply(buffers, list),
+            Self::Locate(located) => locate_reply(buffers, located),
             Self::Read(header, crcs, data) => {
                 let body_bytes = READ_REPLY_BYTES + 4 * crcs.len();
                 let data_bytes = header.length as usize;
                 // Short data goes into the head where there is room, else it stays where it is.
-                let mut reply = Outgoing::new(endpoint, body_bytes, data_bytes)
-                    .or_else(|_| Outgoing::new(endpoint, body_bytes, 0))?;
+                let mut reply = Outgoing::new(buffers, body_bytes, data_bytes)
+                    .or_else(|_| Outgoing::new(buffers, body_bytes, 0))?;
                 reply.extend(&header.emit())?;
                 reply.extend(&emit_crcs(crcs))?;
                 let data = data.take().ok_or(NoBuffer { wanted: data_bytes })?;
@@ -115,11 +115,11 @@ impl Answer {
                 reply.set_data_with_crcs(data, known);
                 Ok(reply)
             }
-            Self::Scrub(found) => scrub_reply(endpoint, found),
-            Self::Sketch(sketches) => sketch_reply(endpoint, sketches),
-            Self::Stat(info) => stat_reply(endpoint, info),
+            Self::Scrub(found) => scrub_reply(buffers, found),
+            Self::Sketch(sketches) => sketch_reply(buffers, sketches),
+            Self::Stat(info) => stat_reply(buffers, info),
             Self::Unsupported => {
-                return Ok((Status::UNSUPPORTED, Outgoing::new(endpoint, 0, 0)?));
+                return Ok((Status::UNSUPPORTED, Outgoing::new(buffers, 0, 0)?));
             }
         };
         Ok((Status::OK, outgoing?))

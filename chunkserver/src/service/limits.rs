@@ -33,9 +33,10 @@ pub(super) const PEERS_MAX: usize = 64;
 /// How long the link to a server is kept that nothing goes to.
 pub(super) const PEER_IDLE: Nanos = Nanos::from_secs(60);
 
-/// Bytes of lost parts that one worker helps to make anew at a time: sixteen times what one repair
-/// has under way. What is more is refused, and asked for again.
-pub(super) const REBUILD_BYTES_MAX: usize = 16 << 20;
+/// Bytes of lost parts that one worker helps to make anew at a time: sixty-four times what one
+/// repair has under way, so that each of many links has its share. What is more is refused, and
+/// asked for again.
+pub(super) const REBUILD_BYTES_MAX: usize = 64 << 20;
 
 /// Writes of one worker that are answered while a server behind still gets its copy: as many as one
 /// link has under way at a server.

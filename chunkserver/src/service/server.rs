@@ -1,6 +1,5 @@
 //! The server: one endpoint, run to completion, and the store behind it.
 
-use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,6 +34,7 @@ use super::stops::StopReason;
 use super::tenants::{Price, Tenants};
 use super::trace::{SlowLog, Trace};
 use super::under_way::UnderWay;
+use super::waiting::Waiting;
 use crate::guard::Guard;
 use crate::metrics::Meter;
 use crate::qos::{self, TenantId};
@@ -127,7 +127,8 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) control: Option<InterferenceControl>,
     /// Some write waits for what interference control gives back.
     pub(super) waits_for_control: bool,
-    answers: VecDeque<Answered>,
+    /// Of each link in its order, as far as there are buffers for it.
+    answers: Waiting<Answered>,
     pub(super) entries: Entries,
     pub(super) puts: OpenPuts,
     refusals: Pace,
@@ -191,7 +192,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             guard: None,
             control: None,
             waits_for_control: false,
-            answers: VecDeque::new(),
+            answers: Waiting::default(),
             entries: Entries::default(),
             puts: OpenPuts::default(),
             refusals: Pace::default(),
@@ -452,32 +453,52 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let is_good = answer.is_good();
         *(if is_good { &mut self.stats.done } else { &mut self.stats.failed }) += 1;
         self.meter.count(responder.method(), is_good);
-        self.answers.push_back(Answered { responder, deadline, answer, trace });
+        let link = responder.link();
+        self.answers.push(link, Answered { responder, deadline, answer, trace });
     }
 
-    /// Sends the answers that there are buffers for; the others keep their order. Those that
-    /// nobody waits for any more give their buffers back.
+    /// Sends the answers that there are buffers for: of each link in their order, until it holds
+    /// its share of the buffers. Those that nobody waits for any more give their buffers back.
     pub(super) fn send_answers(&mut self) {
-        for _ in 0..self.answers.len() {
-            let Some(mut answered) = self.answers.pop_front() else { break };
-            let now = self.endpoint.now();
-            let late = now >= answered.deadline;
-            let fate = answered.answer.fate();
-            if late || !self.rpc.is_wanted(&answered.responder) {
-                self.note_end(answered.trace, &answered.responder, now);
-                self.rpc.abandon(&mut self.endpoint, answered.responder, fate);
-            } else if let Ok((status, outgoing)) = answered.answer.build(&self.endpoint) {
-                self.note_end(answered.trace, &answered.responder, now);
-                self.rpc.set_fate(&answered.responder, fate);
-                self.rpc.respond(&mut self.endpoint, answered.responder, status, outgoing);
-            } else {
-                self.answers.push_back(answered);
-                continue;
-            }
-            if let Answer::Read(_, crcs, _) = answered.answer {
-                self.policy.spare.put_crcs(crcs);
+        for _ in 0..self.answers.links() {
+            let mut next = self.answers.pop(|_| true);
+            while let Some(answered) = next {
+                let link = answered.responder.link();
+                if let Err(answered) = self.send_answer(answered) {
+                    self.answers.put_back(link, answered);
+                    break;
+                }
+                next = self.answers.take(link, |_| true);
             }
         }
+    }
+
+    /// Sends one answer; gives it back where there is no buffer for it.
+    #[expect(clippy::result_large_err, reason = "the answer comes back in it")]
+    fn send_answer(&mut self, mut answered: Answered) -> Result<(), Answered> {
+        let now = self.endpoint.now();
+        let late = now >= answered.deadline;
+        let fate = answered.answer.fate();
+        if late || !self.rpc.is_wanted(&answered.responder) {
+            self.note_end(answered.trace, &answered.responder, now);
+            self.rpc.abandon(&mut self.endpoint, answered.responder, fate);
+        } else {
+            let buffers = self.endpoint.buffers_of(answered.responder.link());
+            let built = match answered.answer {
+                // Its data is of the link's share, which without a head would never be given back.
+                // Heads are more than buffers for data.
+                Answer::Read(..) => answered.answer.build(&self.endpoint),
+                _ => answered.answer.build(&buffers),
+            };
+            let Ok((status, outgoing)) = built else { return Err(answered) };
+            self.note_end(answered.trace, &answered.responder, now);
+            self.rpc.set_fate(&answered.responder, fate);
+            self.rpc.respond(&mut self.endpoint, answered.responder, status, outgoing);
+        }
+        if let Answer::Read(_, crcs, _) = answered.answer {
+            self.policy.spare.put_crcs(crcs);
+        }
+        Ok(())
     }
 
     /// Takes no more clients and requests, and finishes what was taken: until every answer has

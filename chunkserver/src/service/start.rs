@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use towpath_fastpath::ErrorReply;
 use towpath_rpc::Fate;
-use towpath_transport::{Buf, Class, Device, Region};
+use towpath_transport::{Buf, Class, Device, LinkId, Region, SendBuffers as _};
 
 use super::answer::{Answer, read_head_bytes, sketch_bytes};
 use super::ask::Ask;
@@ -123,7 +123,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             Ask::Sketch(_, range, _) => Some((range.length, sketch_bytes(*range))),
             _ => None,
         };
-        let buf = match room.map(|(length, head)| self.read_buf(length as usize, head)) {
+        let buf = match room
+            .map(|(length, head)| self.read_buf(job.responder.link(), length as usize, head))
+        {
             Some(None) => return Err((job, Lack::Buffer)),
             buf => buf.flatten(),
         };
@@ -157,9 +159,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         Ok(())
     }
 
-    /// A send buffer with room for what is read: the store fills it, the network sends it.
-    pub(super) fn read_buf(&self, byte_len: usize, head_bytes: usize) -> Option<Buf> {
-        let mut buf = self.endpoint.alloc(byte_len).ok()?;
+    /// A send buffer with room for what is read: the store fills it, the network sends it. None
+    /// while the link that it is for holds its share.
+    pub(super) fn read_buf(&self, link: LinkId, byte_len: usize, head_bytes: usize) -> Option<Buf> {
+        let mut buf = self.endpoint.buffers_of(link).alloc(byte_len).ok()?;
         buf.set_len(byte_len).ok()?;
         // Never the last one: reads that hold all buffers would leave none for their answers.
         self.endpoint.alloc(head_bytes).map(|_| buf).ok()

@@ -2,9 +2,10 @@
 
 /// A peer may hold as much as a half of what is free.
 ///
-/// With `n` peers that give nothing back, each then holds `1 / (n + 2)` of the pool, and `2 / (n + 2)`
-/// stay free for the others. A peer that is alone still gets a third. A static share, the pool
-/// divided by the most peers, would leave a lone peer next to nothing: servers take thousands.
+/// With `n` peers that give nothing back, each then holds `1 / (n + 2)` of the pool, and
+/// `2 / (n + 2)` stay free for the others. A peer that is alone still gets a third. A static share,
+/// the pool divided by the most peers, would leave a lone peer next to nothing: servers take
+/// thousands.
 const FREE_PARTS: usize = 2;
 
 /// Whether a peer that holds `held` of a pool, of which `free` are free, may take one more.

@@ -6,7 +6,7 @@ use towpath_fastpath::server::{PieceShape, verify_pieces};
 use towpath_fastpath::wire::{Why, WriteHeader};
 use towpath_fastpath::{ErrorReply, Route};
 use towpath_rpc::{Piece, RequestKey};
-use towpath_transport::{Device, Region};
+use towpath_transport::{Device, Region, SendBuffers as _};
 
 use super::Passed;
 use crate::service::answer::Answer;
@@ -154,7 +154,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let (responder, deadline, began) = to;
         let Adding { header, rank, sum: Of::Sum(hold), .. } = adding else { return };
         let passed = Passed::of_sum(rank, hold);
-        let Ok(copied) = self.endpoint.copy(&bytes) else {
+        let Ok(copied) = self.endpoint.buffers_of(responder.link()).copy(&bytes) else {
             let answer = Answer::Error(ErrorReply::Busy).of_passed(Some(&passed));
             return self.answer(responder, deadline, answer);
         };

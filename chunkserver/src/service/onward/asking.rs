@@ -4,7 +4,7 @@ use towpath_fastpath::cap::Capability;
 use towpath_fastpath::proof::PROVED;
 use towpath_fastpath::{ErrorReply, Method};
 use towpath_rpc::{Call, CallError, NoBuffer, Outgoing, RequestId};
-use towpath_transport::{Device, Endpoint, Region, SubmitError, Time};
+use towpath_transport::{Device, Endpoint, Region, SendBuffers, SubmitError, Time};
 
 use super::Onward;
 use super::peers::PeerId;
@@ -49,7 +49,8 @@ impl Onward {
         };
         let proved = if proof.is_some() { PROVED } else { 0 };
         let proof: &[u8] = proof.as_ref().map_or(&[], |proof| proof);
-        let Ok(out) = message(endpoint, proof, parts) else { return Ok(Called::Waits) };
+        let buffers = endpoint.buffers_of(rpc.link());
+        let Ok(out) = message(&buffers, proof, parts) else { return Ok(Called::Waits) };
         let (method, token) = (method as u16 | proved, 0);
         let call = Call { method, token, deadline, ask_fate: true };
         match rpc.call_growing(endpoint, call, out, byte_len) {
@@ -64,13 +65,13 @@ impl Onward {
     }
 }
 
-fn message<D: Device<Memory = Region>>(
-    endpoint: &Endpoint<D>,
+fn message(
+    buffers: &impl SendBuffers,
     proof: &[u8],
     parts: &[&[u8]],
 ) -> Result<Outgoing, NoBuffer> {
     let byte_len = proof.len() + parts.iter().map(|part| part.len()).sum::<usize>();
-    let mut out = Outgoing::new(endpoint, byte_len, 0)?;
+    let mut out = Outgoing::new(buffers, byte_len, 0)?;
     out.extend(proof)?;
     parts.iter().try_for_each(|part| out.extend(part))?;
     Ok(out)

@@ -36,8 +36,8 @@ use towpath_fastpath::wire::{ChangeReply, WriteHeader};
 use towpath_fastpath::{ErrorKind, ErrorReply, Method, Route};
 use towpath_rpc::{Completion, Fate, Piece, PushError, RequestKey, Status};
 use towpath_transport::{
-    Buf, ChannelId, Device, Endpoint, Event, Frozen, LinkId, Nanos, Region, SupplyError,
-    SupplyFault, Time,
+    Buf, ChannelId, Device, Endpoint, Event, Frozen, LinkId, Nanos, Region, SendBuffers as _,
+    SupplyError, SupplyFault, Time,
 };
 
 pub(super) use adding::Adding;
@@ -321,13 +321,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let (piece, shared) = piece.share();
         let bytes = match shared {
             Some(shared) => shared,
-            None => self.copy_of(&piece)?,
+            None => self.copy_of(request, &piece)?,
         };
         Ok((piece, Some(Part { offset, bytes, crcs })))
     }
 
-    fn copy_of(&self, bytes: &[u8]) -> Result<Frozen, Answer> {
-        let copied = self.endpoint.copy(bytes);
+    fn copy_of(&mut self, request: RequestKey, bytes: &[u8]) -> Result<Frozen, Answer> {
+        let link = self.open.passed_on(request).map(|(_, ready)| ready.way.0);
+        let copied = match link {
+            Some(link) => self.endpoint.buffers_of(link).copy(bytes),
+            None => self.endpoint.copy(bytes),
+        };
         copied.map(Buf::freeze).map_err(|_| Answer::Error(ErrorReply::Busy))
     }
 

@@ -5,10 +5,13 @@
 //! from the one before, piece by piece; the sum of a piece goes on as soon as it is made. The last
 //! one has the target write the sum. Nothing is kept of it once it has ended.
 
+use towpath_base::share::may_take;
 use towpath_fastpath::cap::Capability;
 use towpath_fastpath::{ErrorReply, Method, Rebuild};
 use towpath_rpc::{Completion, RequestKey};
-use towpath_transport::{Buf, Device, LinkId, Nanos, Region, SupplyError, SupplyFault, Time};
+use towpath_transport::{
+    Buf, Device, LinkId, Nanos, Region, SendBuffers as _, SupplyError, SupplyFault, Time,
+};
 
 use super::asking::Called;
 use super::rebuilding::{Own, Rebuilding};
@@ -37,7 +40,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             let max = self.read_bytes_max as u64;
             return Err(Answer::Error(ErrorReply::TooLong { max }));
         }
-        if self.onward.rebuilding_bytes + length as usize > REBUILD_BYTES_MAX {
+        // In ranges of this length, of which each link may have its share.
+        let free = REBUILD_BYTES_MAX.saturating_sub(self.onward.rebuilding_bytes);
+        let (held, length_bytes) = (self.open.rebuilding_bytes_of(link), (length as usize).max(1));
+        if !may_take(held.div_ceil(length_bytes), free / length_bytes) {
             return Err(Answer::Error(ErrorReply::NoSums));
         }
         let (class, now) = (self.class_of(link), self.endpoint.now());
@@ -121,7 +127,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             return Ok(Sent::Waits);
         }
         // Its bytes go on as copies, for which there must be room beside.
-        let Some(buf) = self.read_buf(byte_len, byte_len) else { return Ok(Sent::Waits) };
+        let Some(link) = self.open.link_of(request) else { return Ok(Sent::All) };
+        let Some(buf) = self.read_buf(link, byte_len, byte_len) else { return Ok(Sent::Waits) };
         let now = self.endpoint.now();
         let Ok(tokens) = self.tenants.admit(now, price) else { return Ok(Sent::Waits) };
         if let Some((rebuilding, _)) = self.open.rebuilding(request) {
@@ -195,7 +202,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         };
         while let Some((offset, bytes)) = rebuilding.next_ready() {
             let Some((rpc, _)) = self.onward.peers.link(peer) else { return Ok(Sent::Waits) };
-            let Ok(copied) = self.endpoint.copy(bytes) else { return Ok(Sent::Waits) };
+            let copied = self.endpoint.buffers_of(rpc.link()).copy(bytes);
+            let Ok(copied) = copied else { return Ok(Sent::Waits) };
             let given = rpc.supply(&mut self.endpoint, sent_as, offset, copied.freeze());
             match given.map_err(|rejected| rejected.error) {
                 Ok(()) => rebuilding.note_sent(),

@@ -101,7 +101,7 @@ impl Rebuilding {
     }
 
     /// Bytes of the range.
-    pub(super) fn byte_len(&self) -> usize {
+    pub(in crate::service) fn byte_len(&self) -> usize {
         self.onward.target().length as usize
     }
 

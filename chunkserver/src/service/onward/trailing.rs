@@ -3,6 +3,7 @@
 //! They keep their bytes claimed until they have ended, so that every server makes writes of the
 //! same bytes in one order. A server that does not make one lacks it from then on, which is told.
 
+use towpath_base::share::may_take;
 use towpath_rpc::RequestKey;
 use towpath_transport::{Device, Region, Time};
 
@@ -22,10 +23,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         // What came over a link that is gone has given its credit back.
         let whole = self.endpoint.whole_bytes_max(link).map_or(u64::MAX, u64::from);
         let of_link = self.open.trailing.values().filter(|trailing| trailing.to.way.0 == link);
-        let bytes: u64 = of_link.map(|trailing| trailing.along.byte_len()).sum();
+        let (count, bytes) = of_link.fold((0, 0), |(count, bytes), trailing| {
+            (count + 1, bytes + trailing.along.byte_len())
+        });
         // A long one goes alone: all of it is here.
         let fits = bytes == 0 || bytes + byte_len <= whole / TRAILING_SHARE;
-        self.open.trailing.len() < TRAILING_MAX && fits
+        fits && may_take(count, TRAILING_MAX.saturating_sub(self.open.trailing.len()))
     }
 
     /// Ends a write that goes nowhere any more.

@@ -114,6 +114,21 @@ impl Open {
         }
     }
 
+    /// The link over which one came.
+    pub(in crate::service) fn link_of(&self, request: RequestKey) -> Option<LinkId> {
+        Some(self.begun.get(&request)?.responder.link())
+    }
+
+    /// Bytes of the ranges that this server helps to make anew for a link.
+    pub(in crate::service) fn rebuilding_bytes_of(&self, link: LinkId) -> usize {
+        let of_link = self.begun.values().filter(|begun| begun.responder.link() == link);
+        let bytes = of_link.map(|begun| match &begun.what {
+            What::Rebuilding(rebuilding) => rebuilding.byte_len(),
+            _ => 0,
+        });
+        bytes.sum()
+    }
+
     /// The same, and how its client is told that this server is ready for its last bytes.
     pub(in crate::service) fn passed_on(
         &mut self,
