@@ -20,8 +20,8 @@ use super::stops::{Matter, StopReason};
 use crate::store::core::Told;
 use crate::store::disks::DiskStatus;
 use crate::store::{
-    ChunkId, ChunkStat, Completion, LookError, NewChunk, ReadDone, ReadError, Reply, StoreStats,
-    Ticket, WriteError,
+    ChunkId, ChunkStat, Completion, LookError, ReadDone, ReadError, Reply, StoreStats, Ticket,
+    WriteError,
 };
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
@@ -87,15 +87,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.tenants.done(tokens);
         let place = ask.place().map(|place| (place.chunk, place.offset, place.byte_len));
         let chunk = place.map(|(chunk, ..)| chunk).unwrap_or_default();
-        match (&reply, &ask) {
-            (Reply::Create(Ok(_)), Ask::Create(_, _, NewChunk { unfinished: true, .. }, _)) => {
-                self.begin_put(responder.link(), chunk);
-            }
-            (Reply::Finish(Ok(_)) | Reply::Delete(Ok(_)), _) => {
-                self.end_put(responder.link(), chunk);
-            }
-            _ => {}
-        }
+        self.follow_put(responder.link(), chunk, (&reply, &ask));
         let answer = match (reply, ask) {
             (Reply::Chain(result), _) => done(result.map_err(|error| of_chain(chunk, error))),
             (Reply::Create(result), _) => done(result.map_err(|error| of_create(chunk, error))),

@@ -3,18 +3,36 @@
 
 use std::collections::HashMap;
 
-use towpath_transport::{Device, LinkId, Region};
+use towpath_rpc::Piece;
+use towpath_transport::{Buf, Device, LinkId, Region};
 
+use super::ask::Ask;
 use super::limits::OPEN_PUTS_MAX;
 use super::server::ChunkServer;
-use crate::store::ChunkId;
+use crate::store::{ChunkId, NewChunk, Reply};
 
 /// By link.
 pub(super) type OpenPuts = HashMap<LinkId, Vec<ChunkId>>;
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// Follows what a change of a link did to an unfinished chunk.
+    pub(super) fn follow_put(
+        &mut self,
+        link: LinkId,
+        chunk: ChunkId,
+        done: (&Reply<Piece, Buf>, &Ask),
+    ) {
+        match done {
+            (Reply::Create(Ok(_)), Ask::Create(_, _, NewChunk { unfinished: true, .. }, _)) => {
+                self.begin_put(link, chunk);
+            }
+            (Reply::Finish(Ok(_)) | Reply::Delete(Ok(_)), _) => self.end_put(link, chunk),
+            _ => {}
+        }
+    }
+
     /// A link has made an unfinished chunk.
-    pub(super) fn begin_put(&mut self, link: LinkId, chunk: ChunkId) {
+    fn begin_put(&mut self, link: LinkId, chunk: ChunkId) {
         // One that is gone has been forgotten.
         if self.endpoint.class_of(link).is_none() {
             return;
@@ -27,7 +45,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     /// A link has finished or deleted a chunk.
-    pub(super) fn end_put(&mut self, link: LinkId, chunk: ChunkId) {
+    fn end_put(&mut self, link: LinkId, chunk: ChunkId) {
         let Some(of_link) = self.puts.get_mut(&link) else { return };
         if let Some(at) = of_link.iter().position(|known| *known == chunk) {
             of_link.swap_remove(at);

@@ -20,8 +20,8 @@ pub enum RevokedError {
     /// The last line is not the count and the checksum of the others: nobody knows what is missing.
     #[error(
         "it was emptied, cut or changed, as its last line, the checksum, tells: put back a copy; \
-         without one, replace the lines of the key file by a new key, whose capabilities nobody has \
-         revoked, and then remove this file"
+         without one, replace the lines of the key file by a new key, whose capabilities nobody \
+         has revoked, and then remove this file"
     )]
     Changed,
     /// A line that is not two numbers.

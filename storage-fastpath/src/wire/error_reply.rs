@@ -229,8 +229,8 @@ pub enum ErrorReply {
     /// The disk that has the chunk, or may have it, has failed, or two disks have the chunk; those
     /// of other disks are served.
     #[error(
-        "chunk {chunk} is not served: disk {disk} of the server has failed (`towpath info`), or has \
-         it beside another disk (the server's log)"
+        "chunk {chunk} is not served: disk {disk} of the server has failed (`towpath info`), or \
+         has it beside another disk (the server's log)"
     )]
     DiskFailed {
         /// The chunk.

@@ -12,7 +12,7 @@
 //! | `grow` | the map gets its room as it grows |
 //! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
 //! | `checkpoint` | the map to the disk, beside all else |
-//! | `steps`, `discard` | blocks and pages that deletes leave are freed, and their room given back |
+//! | `steps`, `discard` | what deletes leave is freed, and its room given back |
 //! | `room` | how much room is left |
 //! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
 //! | `digest` | checksums of slices, told without reading any |

@@ -341,7 +341,7 @@ fn only_the_store_itself_is_opened_and_nothing_else_is_written_over() {
     assert!(matches!(open(&small).map(drop), Err(OpenError::TooSmall { pages: 200 })));
 }
 
-/// A store whose page of data `page` cannot be written any more, or one page of one copy of its log.
+/// A store on a disk of which one page cannot be written any more.
 fn with_bad_page(seed: u64, page: impl Fn(&Core) -> PageNumber) -> (Medium, Core) {
     let medium = medium(seed);
     let mut core = open(&medium).expect("a new store");
