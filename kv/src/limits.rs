@@ -92,7 +92,7 @@ pub const STALL_DEFAULT: Nanos = Nanos::from_secs(60);
 /// A client that is not stalled moves this many bytes a second: a modem does.
 pub const SLOW_BYTES_PER_SEC: u64 = 4 << 10;
 
-/// How often slow clients are looked for, where some client is waited for.
+/// How often slow clients are looked for: the longest sleep of a thread that serves connections.
 pub const SLOW_CHECK_EVERY: Nanos = Nanos::from_secs(1);
 
 /// What still comes of a client whose connection ends is thrown away for so long, and so many

@@ -130,11 +130,6 @@ impl Connection {
         std::mem::take(&mut self.is_malformed)
     }
 
-    /// Whether its client is waited for.
-    pub(super) fn waits(&self) -> bool {
-        self.waits.is_some()
-    }
-
     /// Reads what has come and carries it out; [`flush`](Self::flush) sends the replies.
     pub(super) fn receive(&mut self, scratch: &mut Scratch, clock: &Clock) -> Result<(), End> {
         let count = match self.stream.read(&mut scratch.input) {

@@ -63,8 +63,6 @@ pub(super) struct Worker {
     bell: Bell,
     inbox: Arc<Inbox>,
     connections: Slab<Connection>,
-    /// Connections whose clients are waited for.
-    waiting: usize,
     /// Connections that were served and not yet flushed, and whether each was sending before.
     served: Vec<(usize, bool)>,
     unsent_bytes: usize,
@@ -132,7 +130,6 @@ impl Worker {
             bell,
             inbox,
             connections: Slab::new(),
-            waiting: 0,
             served: Vec::new(),
             unsent_bytes: 0,
             answered: 0,
@@ -216,15 +213,14 @@ impl Worker {
         Ok(())
     }
 
-    /// How long to wait: without end, unless a client may turn out slow. A thread that polls
-    /// sleeps while it has no connection.
+    /// How long to wait: never without end, for a client may turn out slow, and nothing that goes
+    /// wrong with a wake-up lasts longer. A thread that polls sleeps while it has no connection.
     fn timeout(&self) -> Option<Timespec> {
         let paused = self.accepts.as_ref().is_some_and(|accepts| accepts.paused_until.is_some());
         let span = match () {
             () if self.shared.config.polls && !self.connections.is_empty() => Nanos::ZERO,
             () if paused => ACCEPT_PAUSE,
-            () if self.waiting > 0 => SLOW_CHECK_EVERY,
-            () => return None,
+            () => SLOW_CHECK_EVERY,
         };
         Timespec::try_from(std::time::Duration::from(span)).ok()
     }
@@ -249,12 +245,7 @@ impl Worker {
         let served = match is_sending {
             true if flags.intersects(EventFlags::ERR | EventFlags::HUP) => Err(End::Closed),
             true => Ok(()),
-            false => {
-                self.waiting -= usize::from(connection.waits());
-                let served = connection.receive(&mut self.scratch, &self.clock);
-                self.waiting += usize::from(connection.waits());
-                served
-            }
+            false => connection.receive(&mut self.scratch, &self.clock),
         };
         match served {
             Ok(()) => {
@@ -281,14 +272,15 @@ impl Worker {
 
     fn flush_one(&mut self, place: usize, was_sending: bool) {
         let connection = &mut self.connections[place];
-        self.waiting -= usize::from(connection.waits());
         let counters = &self.shared.counters;
-        let flushed = connection.flush(&mut self.scratch, &self.clock);
-        // Not when it is closed: it lingers first, so that the client hears of it.
+        // Before the client hears of it, unless what has no meaning waited for replies to be sent.
         if connection.take_malformed() {
             add(&counters.malformed, 1);
         }
-        self.waiting += usize::from(connection.waits());
+        let flushed = connection.flush(&mut self.scratch, &self.clock);
+        if connection.take_malformed() {
+            add(&counters.malformed, 1);
+        }
         self.answered += std::mem::take(&mut connection.answered);
         let held = connection.held_bytes();
         let fits = self.shared.hold(std::mem::replace(&mut connection.counted_bytes, held), held);
@@ -310,7 +302,6 @@ impl Worker {
 
     fn close(&mut self, place: usize) {
         let connection = self.connections.remove(place);
-        self.waiting -= usize::from(connection.waits());
         self.answered += connection.answered;
         self.shared.hold(connection.counted_bytes, 0);
         if connection.is_counted {
