@@ -102,6 +102,9 @@ pub(crate) const REGIONS_MAX: usize = 256;
 /// places for its operations in a completion queue.
 pub(crate) const LANES_MAX: usize = 1024;
 
+/// Channels of the lanes by messages of a link: each end opens one.
+pub(crate) const LANE_CHANNELS: usize = 2;
+
 /// One-sided operations of a link that are posted at a time. What waits beyond them is not at the
 /// device.
 pub const LANE_OPS_POSTED: usize = 128;
@@ -113,6 +116,10 @@ pub(crate) const LANE_REQUESTS_MAX: usize = 32;
 /// Buffers for what the lanes of an endpoint say by messages: 4 MiB, of which the host gives what
 /// is used.
 pub(crate) const LANE_BUFS: usize = 256;
+
+/// How long an answer on a lane by messages waits for a peer that takes none in. Then its channel
+/// is closed, and the peer's operations end. As long as a peer that says nothing is waited for.
+pub(crate) const LANE_ANSWER_WAIT: Nanos = Nanos::from_secs(10);
 
 /// READs and atomics of a lane that are at the device at a time: what NICs of all makes have.
 /// Others wait behind them.

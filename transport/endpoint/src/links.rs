@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use towpath_base::Time;
 use towpath_base::serial::Psn;
 use towpath_proto::wire::Hello;
-use towpath_proto::{Carrier, Class, Link, PathId};
+use towpath_proto::{Carrier, ChannelId, Class, Link, PathId};
 use towpath_verbs::{Mtu, QpNum, RecvWr};
 
 /// Where a link is in its life.
@@ -71,6 +71,8 @@ pub(crate) struct Conn {
     pub(crate) sends: Sends,
     /// A message was refused for want of room, and the application was not told of room since.
     pub(crate) is_refused: bool,
+    /// A channel for a lane that the peer opened and may not have, until it is closed.
+    pub(crate) refused_lane: Option<ChannelId>,
     /// Receive buffers that the link or the application holds.
     pub(crate) held: usize,
     pub(crate) timer: Time,
@@ -110,6 +112,7 @@ impl Conn {
             dialled: None,
             sends: Sends::default(),
             is_refused: false,
+            refused_lane: None,
             held: 0,
             timer: Time::NEVER,
             filed: Time::NEVER,

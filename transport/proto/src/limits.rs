@@ -99,6 +99,15 @@ pub const LANE_OPS_DEFAULT: usize = 256;
 /// registration of the device.
 pub const LANE_GRANTS_MAX: usize = 1024;
 
+/// Grants of the peer that are known at a time: a GRANT may overtake the REVOKE that made room for
+/// it, as far as control chunks may overtake each other.
+pub const LANE_GRANTS_KNOWN_MAX: usize = LANE_GRANTS_MAX + CONTROL_WINDOW as usize;
+
+/// Pieces that the peer may have outstanding on the channel of a lane, beside `credit_total`: twice
+/// the requests without an answer that an endpoint has. With the credit of the other channels an
+/// application that opens as many as it may would leave the lane none.
+pub const LANE_QUOTA_CHUNKS: u32 = 64;
+
 /// What an operation counts against the window beside its bytes: a request, or an answer, with its
 /// headers.
 pub const LANE_CHARGE_BYTES: u64 = 80;

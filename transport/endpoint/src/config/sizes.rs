@@ -8,12 +8,12 @@
 use super::EndpointConfig;
 use crate::carrier::Fallback;
 use crate::limits::{
-    CONTROL_RECVS, CONTROL_SENDS, PARTIAL_PER_PATH, PATH_CHUNKS_MIN, PROBES_PER_PATH,
-    RECEIVES_REPLENISHED,
+    CONTROL_RECVS, CONTROL_SENDS, LANE_CHANNELS, LANES_MAX, PARTIAL_PER_PATH, PATH_CHUNKS_MIN,
+    PROBES_PER_PATH, RECEIVES_REPLENISHED,
 };
 use std::iter::repeat_n;
 use towpath_proto::Class;
-use towpath_proto::limits::{CONTROL_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX};
+use towpath_proto::limits::{CONTROL_OUTSTANDING_MAX, LANE_QUOTA_CHUNKS, NUMBER_WINDOW, PATHS_MAX};
 
 /// How receives are posted, which the device's capabilities decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +202,10 @@ impl EndpointConfig {
     /// The most receive slots: those that may be posted, and those that may be held, which are
     /// made when they are needed.
     pub(crate) fn slots_max(&self, receiving: Receiving) -> usize {
-        self.receives_max(receiving) + self.held_wanted_and_max().1
+        // What the channels of lanes hold is beside the credit of the others.
+        let of_lane = LANE_CHANNELS * self.quota_chunks.min(LANE_QUOTA_CHUNKS) as usize;
+        let of_lanes = LANES_MAX.min(self.links_max) * of_lane;
+        self.receives_max(receiving) + self.held_wanted_and_max().1 + of_lanes
     }
 
     /// The most completions that may wait on the data and on the control queue.
@@ -239,7 +242,8 @@ mod tests {
             let config = EndpointConfig::new().links_max(links);
             for receiving in [Receiving::PerPath, Receiving::Shared, Receiving::Replenished] {
                 let held = config.slots_max(receiving) - config.receives_max(receiving);
-                assert_eq!(held, (links * 4096).min(1 << 17));
+                let of_lanes = links.min(LANES_MAX) * 2 * LANE_QUOTA_CHUNKS as usize;
+                assert_eq!(held, (links * 4096).min(1 << 17) + of_lanes);
             }
             let (before, share) = config.held_shares();
             assert_eq!(

@@ -64,9 +64,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.pools.copy(bytes)
     }
 
-    /// The send buffers as a link may have them, for what is sent over it: a peer that takes nothing
-    /// in keeps no more than the share of its link from the others. A buffer counts as the link's
-    /// until it is back, whoever has it by then.
+    /// The send buffers as a link may have them, for what is sent over it: a peer that takes
+    /// nothing in keeps no more than the share of its link from the others. A buffer counts as the
+    /// link's until it is back, whoever has it by then.
     #[must_use]
     pub fn buffers_of(&self, link: LinkId) -> LinkBuffers<'_> {
         LinkBuffers { pools: &self.pools, link }
@@ -188,11 +188,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         link: LinkId,
         channel: ChannelId,
         buf: Buf,
+        options: SendOptions,
     ) -> Option<SendKey> {
         let payload = Payload::new(buf);
         let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up)?;
         let regions = (&self.regions[..], &self.recv);
-        let sent = try_send(conn, regions, channel, (&payload, None), SendOptions::new());
+        let sent = try_send(conn, regions, channel, (&payload, None), options);
         let (key, lkeys, sends) = sent.ok()?;
         sends.put(key, payload, (lkeys, false));
         self.links.touch(link.index);

@@ -48,10 +48,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let Self { links, recv, .. } = self;
             let told = links.at(index).and_then(|conn| {
                 let from = conn.link.as_mut()?;
-                let (sends, lane) = (&mut conn.sends, &mut conn.lane);
+                let (sends, lane) = (&mut conn.sends, (&mut conn.lane, conn.refused_lane));
                 Some((conn.id, from.poll_event()?, from, sends, lane))
             });
-            let Some((link, event, from, sends, lane)) = told else {
+            let Some((link, event, from, sends, (lane, refused))) = told else {
                 if let Some(link) = self.take_writable(index) {
                     on_event(self, Event::Writable { link });
                     return true;
@@ -67,7 +67,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     if let Event::Message(message) = &mut event {
                         gather(from, recv, incoming, message);
                     }
-                    if lane.as_ref().is_some_and(|lane| lane.talk.has(channel))
+                    if (lane.as_ref().is_some_and(|lane| lane.talk.has(channel))
+                        || refused == Some(channel))
                         && let Event::Message(message) = event
                     {
                         self.on_lane_message(link, message);
@@ -81,7 +82,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     let Some(segments) = sends.leave(send) else { continue };
                     if lane.as_mut().is_some_and(|lane| lane.talk.leave(send)) {
                         drop(segments);
-                        self.on_lane_sent(link);
+                        self.on_lane_sent(link, outcome);
                         continue;
                     }
                     let (send, payload) = (SendId { link, key: send }, Payload::of(segments));

@@ -5,14 +5,16 @@ use super::Endpoint;
 use crate::event::LinkId;
 use crate::lane::LaneQp;
 use crate::lane_talk::Asked;
-use crate::limits::{LANE_BUFS, LANE_OPS_POSTED, LANE_REQUESTS_MAX};
+use crate::limits::{LANE_ANSWER_WAIT, LANE_BUFS, LANE_OPS_POSTED, LANE_REQUESTS_MAX};
+use crate::links::Conn;
 use crate::message::Message;
+use crate::payload::SendOptions;
 use std::sync::atomic::Ordering;
 use towpath_base::Time;
 use towpath_memory::{Buf, MemoryError, Pool, Region, SharedMemory};
 use towpath_proto::limits::LANE_MESSAGE_BYTES_MAX;
 use towpath_proto::wire::{LANE_ANSWER_BYTES, LANE_REQUEST_BYTES, LaneAnswer, LaneRequest};
-use towpath_proto::{Carrier, ChannelId, Link, OpEnd, OpKind, OpPost};
+use towpath_proto::{Carrier, ChannelId, Link, OpEnd, OpKind, OpPost, Outcome};
 use towpath_verbs::Device;
 
 /// What a peer said on the channel of a lane is nothing that a lane says.
@@ -75,7 +77,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 lane.talk.give_up(asked.key);
                 continue;
             }
-            if !self.say(link, channel, buf) {
+            if !self.say(link, channel, buf, SendOptions::new()) {
                 return;
             }
             if let Some(lane) = self.links.lane_mut(link) {
@@ -85,19 +87,24 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// Sends a message of a lane; false when there is no room for one.
-    fn say(&mut self, link: LinkId, channel: ChannelId, buf: Buf) -> bool {
-        let Some(send) = self.send_unseen(link, channel, buf) else { return false };
+    fn say(&mut self, link: LinkId, channel: ChannelId, buf: Buf, options: SendOptions) -> bool {
+        let sent = self.send_unseen(link, channel, buf, options);
+        let Some(send) = sent else { return false };
         if let Some(lane) = self.links.lane_mut(link) {
             lane.talk.on_sent(send);
         }
         true
     }
 
-    /// A buffer for a message of a lane. Where there is none the link is looked at again when one
-    /// comes back.
+    /// A buffer for a message of a lane. Where there is none, or the link holds its share, the link
+    /// is looked at again when one comes back.
     fn lane_buf(&mut self, link: LinkId) -> Option<Buf> {
         if self.lanes.bufs.is_none() {
-            let made = Pool::with_count(LANE_MESSAGE_BYTES_MAX as usize, LANE_BUFS);
+            let made = Pool::with_accounts(
+                LANE_MESSAGE_BYTES_MAX as usize,
+                LANE_BUFS,
+                self.config.links_max,
+            );
             let pool = made.inspect_err(|error| tracing::warn!(%error, "no buffers for lanes"));
             let pool = pool.ok()?;
             let registered = self.register(pool.region());
@@ -106,7 +113,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 .ok()?;
             self.lanes.bufs = Some(pool);
         }
-        let buf = self.lanes.bufs.as_ref().and_then(Pool::take);
+        let buf = self.lanes.bufs.as_ref().and_then(|pool| pool.take_for(link.index()).ok());
         if buf.is_none() && !self.lanes.short.contains(&link) {
             self.lanes.short.push(link);
         }
@@ -115,8 +122,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// A message of a lane has its outcome.
     #[cold]
-    pub(super) fn on_lane_sent(&mut self, link: LinkId) {
+    pub(super) fn on_lane_sent(&mut self, link: LinkId, outcome: Outcome) {
         self.links.touch(link.index);
+        if outcome == Outcome::Abandoned
+            && let Some(theirs) = self.links.lane_mut(link).and_then(|lane| lane.talk.theirs)
+            && let Some(state) = self.links.up(link)
+        {
+            // The peer takes no answers, and one that is left out it cannot make sense of. It may
+            // be closing already.
+            let _ = state.close_channel(theirs);
+        }
         while let Some(waiting) = self.lanes.short.pop() {
             self.links.touch(waiting.index);
         }
@@ -124,14 +139,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// The peer, or this end, opened the channel of a lane.
     pub(super) fn on_lane_opened(&mut self, link: LinkId, channel: ChannelId, by_peer: bool) {
-        let made = if by_peer { self.lane_of(link) } else { Ok(()) };
-        let conn = self.links.find_mut(link);
-        let Some(conn) = conn else { return };
-        match (&mut conn.lane, made) {
-            (Some(lane), Ok(())) if by_peer => lane.talk.theirs = Some(channel),
-            (Some(lane), Ok(())) => lane.talk.ours = Some((channel, true)),
+        let Some(conn) = self.links.find_mut(link) else { return };
+        match &mut conn.lane {
+            Some(lane) if !by_peer => lane.talk.ours = Some((channel, true)),
+            Some(lane) if !lane.grants.is_empty() => lane.talk.theirs = Some(channel),
             _ => {
-                // A peer that asks for what nobody granted.
+                // A peer that asks for what nobody grants any more.
+                conn.refused_lane = Some(channel);
                 let _ = conn.link.as_mut().map(|state| state.close_channel(channel));
             }
         }
@@ -142,6 +156,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(super) fn on_lane_closed(&mut self, link: LinkId, channel: ChannelId) -> bool {
         let now = self.device.now();
         let Some(conn) = self.links.find_mut(link) else { return false };
+        if conn.refused_lane == Some(channel) {
+            conn.refused_lane = None;
+            return true;
+        }
         let Some(lane) = conn.lane.as_mut().filter(|lane| lane.talk.has(channel)) else {
             return false;
         };
@@ -152,8 +170,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             lane.talk.ours = None;
             super::lane_qp::take_back_ops(conn, now);
             if let Some(state) = &mut conn.link {
-                // In the next life there is another one.
-                state.lane_failed(now);
+                // The peer refuses it, or closes it: whoever asks later tries another one.
+                state.refuse_ops();
             }
         }
         self.links.touch(link.index);
@@ -163,6 +181,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// The peer said something on the channel of a lane.
     #[cold]
     pub(super) fn on_lane_message(&mut self, link: LinkId, message: Message) {
+        let is_refused = |conn: &Conn| conn.refused_lane == Some(message.channel());
+        if self.links.find(link).is_some_and(is_refused) {
+            return self.release(message);
+        }
         let Some(lane) = self.links.lane_mut(link) else { return };
         if lane.talk.theirs == Some(message.channel()) {
             lane.talk.waiting.push_back(message);
@@ -224,7 +246,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 return self.breach(link);
             }
             // There is room, unless the channel is just being closed: then nobody waits for it.
-            self.say(link, channel, buf);
+            let options = SendOptions::new().deadline(self.device.now() + LANE_ANSWER_WAIT);
+            self.say(link, channel, buf, options);
         }
     }
 }
@@ -240,8 +263,8 @@ fn take_ops(state: &mut Link, lane: &mut LaneQp, now: Time) {
         None => {
             return match state.open_lane_channel() {
                 Ok(channel) => lane.talk.ours = Some((channel, false)),
-                // Later: a channel of the application may be closed, or credit come back.
-                Err(_) => state.lane_failed(now),
+                // The link leaves, or the application has opened all channels that there may be.
+                Err(_) => state.refuse_ops(),
             };
         }
     }
@@ -375,114 +398,4 @@ fn copy_out(message: &Message, buf: &mut Buf, at: usize) -> Option<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::EndpointConfig;
-    use crate::endpoint::joined::{End, Joined, joined};
-    use crate::event::Event;
-    use towpath_proto::{DownReason, GrantId, Rights};
-    use towpath_sim::World;
-
-    struct Lab {
-        world: World,
-        near: End,
-        far: End,
-        link: LinkId,
-        far_link: LinkId,
-        memory: SharedMemory,
-        grant: GrantId,
-    }
-
-    impl Lab {
-        /// The far end has granted a page, and the near end has asked for something once.
-        fn new() -> Self {
-            let pair = joined(&EndpointConfig::new().links_max(1).lanes_by_messages(true));
-            let Joined { world, near, mut far, near_link: link, far_link } = pair;
-            let memory = SharedMemory::new(4096).expect("memory for a test");
-            let grant = far.grant(far_link, &memory, 8..4096, Rights::READ).expect("room");
-            let mut lab = Self { world, near, far, link, far_link, memory, grant };
-            lab.until(|event| matches!(event, Event::Granted { .. }));
-            let place = crate::lane::Place { link, grant, offset: 0 };
-            let buf = lab.near.alloc(8).expect("a free buffer");
-            lab.near.read(place, 8, buf, crate::lane::OpOptions::new()).expect("allowed");
-            lab.until(|event| matches!(event, Event::OpDone { .. }));
-            lab
-        }
-
-        fn until(&mut self, is_it: impl Fn(&Event) -> bool) -> Event {
-            for _ in 0..10_000 {
-                let mut found = None;
-                for end in [&mut self.near, &mut self.far] {
-                    end.turn(|_, event| found = found.take().or(Some(event).filter(&is_it)));
-                }
-                if let Some(event) = found {
-                    return event;
-                }
-                self.world.advance_to(self.world.now() + towpath_base::Nanos::from_micros(10));
-            }
-            panic!("it does not come");
-        }
-
-        /// Says something on the channel of the lane that the application of no end could say.
-        fn say(&mut self, bytes: &[u8]) {
-            let lane = self.near.links.find(self.link).and_then(|conn| conn.lane.as_ref());
-            let (channel, _) = lane.and_then(|lane| lane.talk.ours).expect("it was opened");
-            let buf = self.near.copy(bytes).expect("a free buffer");
-            self.near.send_unseen(self.link, channel, buf).expect("there is room");
-        }
-    }
-
-    #[test]
-    fn what_is_no_request_ends_the_link_and_is_counted() {
-        let request =
-            LaneRequest { number: 9, kind: OpKind::Read, grant: GrantId(1), offset: 0, length: 8 };
-        let mut unknown = request.emit();
-        unknown[0] = 77;
-        for bytes in [&[1; 7][..], &request.emit()[..39], &[0; 40], &unknown] {
-            let mut lab = Lab::new();
-            lab.say(bytes);
-            let event = lab.until(|event| matches!(event, Event::LinkDown { .. }));
-            let Event::LinkDown { link, reason } = event else { unreachable!() };
-            assert_eq!((link, reason), (lab.far_link, DownReason::Local));
-            assert_eq!(lab.far.endpoint_stats().lane_breaches, 1);
-        }
-    }
-
-    #[test]
-    fn an_answer_to_what_nobody_asked_for_ends_the_link() {
-        let mut lab = Lab::new();
-        // The far end answers a request that the near end did not note.
-        let kind = OpKind::Read;
-        let request = LaneRequest { number: 9, kind, grant: GrantId(1), offset: 0, length: 8 };
-        lab.say(&request.emit());
-        let event = lab.until(|event| matches!(event, Event::LinkDown { .. }));
-        assert!(matches!(event, Event::LinkDown { link, .. } if link == lab.link));
-        assert_eq!(lab.near.endpoint_stats().lane_breaches, 1);
-    }
-
-    #[test]
-    fn a_request_reaches_what_was_granted_and_nothing_beside_it() {
-        let lab = Lab::new();
-        let lane = lab.far.links.find(lab.far_link).and_then(|conn| conn.lane.as_ref());
-        let lane = lane.expect("it was made");
-        let reach = |kind, grant, offset, length| {
-            let request = LaneRequest { number: 0, kind, grant, offset, length };
-            lane.reach(&request).map(|(memory, at)| (memory.addr() - lab.memory.addr(), at))
-        };
-        let read = |offset, length| reach(OpKind::Read, lab.grant, offset, length);
-        assert_eq!(read(0, 8), Some((0, 8)));
-        assert_eq!(read(4087, 1), Some((0, 4095)));
-        for (offset, length) in [(4088, 1), (4087, 2), (0, 4089), (u32::MAX, 1), (u32::MAX, 9)] {
-            assert_eq!(read(offset, length), None, "{offset} {length}");
-        }
-        assert_eq!(reach(OpKind::Read, GrantId(lab.grant.0 + 1), 0, 8), None);
-        for kind in [
-            OpKind::Write,
-            OpKind::WriteWord { value: 1 },
-            OpKind::FetchAdd { add: 1 },
-            OpKind::CmpSwap { compare: 0, swap: 1 },
-        ] {
-            assert_eq!(reach(kind, lab.grant, 0, 8), None, "{kind:?} of what may be read");
-        }
-    }
-}
+mod tests;

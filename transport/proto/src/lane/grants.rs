@@ -1,7 +1,7 @@
 //! What each end lets the other reach.
 
 use super::ops::{OpError, OpKey, OpKind, OpPost, OpRequest};
-use crate::limits::LANE_GRANTS_MAX;
+use crate::limits::{LANE_GRANTS_KNOWN_MAX, LANE_GRANTS_MAX};
 use alloc::collections::{BTreeMap, BTreeSet};
 use towpath_verbs::{RemoteAddr, SendOp};
 
@@ -123,6 +123,8 @@ pub(crate) struct Grants {
     ours: BTreeSet<u32>,
     last: u32,
     theirs: BTreeMap<u32, Theirs>,
+    /// The peer has granted something once.
+    has_heard: bool,
     /// Revoked by messages that overtook those that granted them.
     revoked: BTreeSet<u32>,
 }
@@ -151,6 +153,16 @@ impl Grants {
         self.ours.remove(&id.0)
     }
 
+    /// Whether the peer may reach memory of ours.
+    pub(crate) fn has_ours(&self) -> bool {
+        !self.ours.is_empty()
+    }
+
+    /// Whether either end has granted anything, ever.
+    pub(super) fn were_any(&self) -> bool {
+        self.last > 0 || self.has_heard
+    }
+
     /// What the peer has granted.
     pub(super) fn theirs(&self, id: GrantId) -> Option<&Theirs> {
         self.theirs.get(&id.0)
@@ -164,11 +176,12 @@ impl Grants {
             return Ok(None);
         }
         let is_sound = byte_len > 0 && addr.checked_add(byte_len.into()).is_some();
-        let is_full = self.theirs.len() == LANE_GRANTS_MAX || self.theirs.contains_key(&id);
+        let is_full = self.theirs.len() == LANE_GRANTS_KNOWN_MAX || self.theirs.contains_key(&id);
         if !is_sound || is_full {
             return Err(());
         }
         let grant = Grant { id: GrantId(id), byte_len, rights: Rights::from_bits(rights) };
+        self.has_heard = true;
         self.theirs.insert(id, Theirs { grant, addr, rkey });
         Ok(Some(grant))
     }

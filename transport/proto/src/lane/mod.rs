@@ -87,6 +87,17 @@ impl Lane {
         self.ops.counts
     }
 
+    /// What the driver has to do: nothing where nobody has granted anything, whatever the peer says
+    /// of a lane.
+    pub(crate) fn poll_step(&mut self, now: Time) -> Option<LaneStep> {
+        if self.grants.were_any() { self.life.poll_step(now) } else { None }
+    }
+
+    /// The peer takes no operations: those that wait are not carried out.
+    pub(crate) fn refuse(&mut self) {
+        self.ops.end_waiting(&mut self.events);
+    }
+
     /// GRANT of the peer; false when it is none that a peer may make.
     pub(crate) fn on_grant(&mut self, told: &GrantMessage) -> bool {
         match self.grants.on_grant(told) {
@@ -175,7 +186,8 @@ impl Lane {
 
     /// When something is due.
     pub(crate) fn due(&self) -> Time {
-        self.paced_until.min(self.ops.next_deadline()).min(self.life.due())
+        let life = if self.grants.were_any() { self.life.due() } else { Time::NEVER };
+        self.paced_until.min(self.ops.next_deadline()).min(life)
     }
 
     /// Gives up what is late.

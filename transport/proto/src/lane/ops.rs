@@ -424,6 +424,17 @@ impl Ops {
         }
     }
 
+    /// Gives up what waits to be posted.
+    pub(super) fn end_waiting(&mut self, events: &mut VecDeque<LaneEvent>) {
+        let keys: VecDeque<Key> = self.slots.keys().collect();
+        for key in keys {
+            if let Some(op) = self.slots.get(key).filter(|op| op.state == State::Queued) {
+                let outcome = op.given_up();
+                self.end(OpKey(key), outcome, events);
+            }
+        }
+    }
+
     /// Everything ends: what waits now, what is posted when the device has let go of it.
     pub(super) fn end_all(&mut self, events: &mut VecDeque<LaneEvent>) {
         let keys: VecDeque<Key> = self.slots.keys().collect();

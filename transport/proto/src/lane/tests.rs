@@ -26,7 +26,16 @@ fn way(qp_num: u32) -> LaneWay {
 /// A lane whose peer has granted 4,096 bytes as number 1, with a queue pair that is joined.
 fn joined() -> Lane {
     let config = LinkConfig::new(Side::Client).controller("fixed:1MiB".parse().unwrap());
-    let peer = PeerParams {
+    let mut lane = Lane::new(&config, &peer(), Time::ZERO);
+    assert!(lane.on_grant(&told(1 | 7 << 29, 0x1000, 4096)));
+    let grant = Grant { id: GrantId(1), byte_len: 4096, rights: Rights::ALL };
+    assert_eq!(lane.poll_event(), Some(LaneEvent::Granted(grant)));
+    join(&mut lane, 1);
+    lane
+}
+
+fn peer() -> PeerParams {
+    PeerParams {
         mtu: Mtu::Mtu4096,
         chunk_bytes_max: 4096,
         charge_bytes: 0,
@@ -35,13 +44,7 @@ fn joined() -> Lane {
         generations: vec![(1, 2)],
         carriers: vec![crate::Carrier::Uc],
         control_generations: (3, 4),
-    };
-    let mut lane = Lane::new(&config, &peer, Time::ZERO);
-    assert!(lane.on_grant(&told(1 | 7 << 29, 0x1000, 4096)));
-    let grant = Grant { id: GrantId(1), byte_len: 4096, rights: Rights::ALL };
-    assert_eq!(lane.poll_event(), Some(LaneEvent::Granted(grant)));
-    join(&mut lane, 1);
-    lane
+    }
 }
 
 fn join(lane: &mut Lane, life: u32) {
@@ -327,4 +330,44 @@ fn operations_are_counted_by_how_they_end_and_refusals_beside_them() {
     let counts = OpCounts { executed: 2, denied: 1, not_executed: 1, unknown: 1, refused: 2 };
     assert_eq!(lane.counts(), counts);
     assert_eq!(ended(&mut lane).len(), 5, "each is told once, refusals are not");
+}
+
+#[test]
+fn grants_that_overtake_the_revocations_that_made_room_for_them_are_known() {
+    let mut grants = Grants::default();
+    let all = LANE_GRANTS_MAX as u32;
+    (1..=all).for_each(|id| assert!(grants.on_grant(&told(id | 1 << 29, 0x1000, 8)).is_ok()));
+    // Its owner has revoked as many before; a correct peer is never so far ahead.
+    let window = crate::limits::CONTROL_WINDOW as u32;
+    for id in all + 1..=all + window {
+        assert!(grants.on_grant(&told(id | 1 << 29, 0x1000, 8)).is_ok(), "grant {id}");
+    }
+    assert!(grants.on_grant(&told((all + window + 1) | 1 << 29, 0x1000, 8)).is_err());
+    (1..=window).for_each(|id| assert_eq!(grants.on_revoke(id), Ok(true)));
+}
+
+#[test]
+fn operations_that_the_peer_refuses_end_as_not_executed_unless_they_may_have_been() {
+    let mut lane = joined();
+    let write = lane.submit(&request(OpKind::Write, 1)).unwrap();
+    assert_eq!(posted(&mut lane).len(), 1);
+    lane.on_op_done(Time(1), write, OpEnd::Lost);
+    lane.submit(&request(OpKind::Read, 2)).unwrap();
+    lane.submit(&request(OpKind::FetchAdd { add: 1 }, 3)).unwrap();
+    lane.refuse();
+    let mut ended = ended(&mut lane);
+    ended.sort_by_key(|&(token, _)| token);
+    let not = OpOutcome::NotExecuted;
+    assert_eq!(ended, [(1, OpOutcome::Unknown), (2, not), (3, not)]);
+    assert!(posted(&mut lane).is_empty());
+}
+
+#[test]
+fn what_a_peer_says_of_a_lane_makes_nothing_before_something_is_granted() {
+    let config = LinkConfig::new(Side::Client).controller("fixed:1MiB".parse().unwrap());
+    let mut lane = Lane::new(&config, &peer(), Time::ZERO);
+    lane.life.on_told(Time::ZERO, 1, way(21));
+    assert_eq!((lane.poll_step(Time(1)), lane.due()), (None, Time::NEVER));
+    assert!(lane.on_grant(&told(1 | 7 << 29, 0x1000, 4096)));
+    assert_eq!(lane.poll_step(Time(1)), Some(LaneStep::Make));
 }

@@ -3,9 +3,11 @@
 use super::control::Control;
 use super::{Link, LinkState};
 use crate::channel::{Channel, ChannelRx, ChannelState, ChannelTx};
-use crate::config::Side;
+use crate::config::{LinkConfig, Side};
 use crate::event::{ChannelId, CloseReason, Event};
-use crate::limits::{CREDIT_OUTSTANDING_MAX, LANE_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX};
+use crate::limits::{
+    CREDIT_OUTSTANDING_MAX, LANE_MESSAGE_BYTES_MAX, LANE_QUOTA_CHUNKS, MESSAGE_BYTES_MAX,
+};
 use crate::wire::{ChunkHeader, Kind};
 use alloc::boxed::Box;
 use core::fmt;
@@ -16,6 +18,8 @@ const ACCEPTED: u32 = 0;
 const REFUSED_FULL: u32 = 1;
 /// OPENED: the id belongs to the other side or is beyond the limit.
 const REFUSED_ID: u32 = 2;
+/// OPENED: a channel for a lane where nothing is granted.
+const REFUSED_LANE: u32 = 3;
 
 /// `index` bit of OPEN: the channel keeps order.
 const ORDERED: u32 = 1;
@@ -38,6 +42,12 @@ impl Purpose {
     fn from_bits(bits: u32) -> Self {
         let for_lane = bits & LANE != 0;
         Self { ordered: bits & ORDERED != 0 || for_lane, for_lane }
+    }
+
+    /// Pieces that the peer may have outstanding.
+    fn quota(self, config: &LinkConfig) -> u32 {
+        let quota = config.quota_chunks;
+        if self.for_lane { quota.min(LANE_QUOTA_CHUNKS) } else { quota }
     }
 
     /// The longest message that an end takes.
@@ -104,7 +114,7 @@ impl Link {
         if self.state != LinkState::Up {
             return Err(OpenError::Down);
         }
-        self.check_room()?;
+        self.check_room(purpose)?;
         let first = u32::from(self.config.side == Side::Server);
         // Each side has every other id.
         let (cursor, count) = (self.channel_cursor, self.config.channels_max);
@@ -180,7 +190,11 @@ impl Link {
         id.0
     }
 
-    fn check_room(&self) -> Result<(), OpenError> {
+    /// The channels of lanes have credit of their own, and each end has one.
+    fn check_room(&self, purpose: Purpose) -> Result<(), OpenError> {
+        if purpose.for_lane {
+            return Ok(());
+        }
         if self.channels_open >= self.config.channels_max {
             return Err(OpenError::TooMany);
         }
@@ -198,7 +212,7 @@ impl Link {
         peer_quota: u64,
         peer_message_max: u32,
     ) {
-        let quota = self.config.quota_chunks;
+        let quota = Purpose { ordered, for_lane }.quota(&self.config);
         let place = ChannelId(id).place();
         if self.channels.len() <= place {
             self.channels.resize_with(place + 1, || None);
@@ -206,7 +220,9 @@ impl Link {
         let (tx, rx) = (ChannelTx::new(peer_quota), ChannelRx::new(quota));
         let channel = Channel { id, state, ordered, for_lane, peer_message_max, tx, rx };
         self.channels[place] = Some(Box::new(channel));
-        self.quota_sum += quota;
+        if !for_lane {
+            self.quota_sum += quota;
+        }
         self.channels_open += 1;
     }
 
@@ -228,7 +244,9 @@ impl Link {
             || purpose.for_lane && self.has_lane_channel_of(place % 2);
         let refusal = if !is_theirs {
             REFUSED_ID
-        } else if is_taken || self.check_room().is_err() {
+        } else if purpose.for_lane && !self.has_granted() {
+            REFUSED_LANE
+        } else if is_taken || self.check_room(purpose).is_err() {
             REFUSED_FULL
         } else {
             ACCEPTED
@@ -248,6 +266,11 @@ impl Link {
             self.events.push_back(Event::Opened { channel, ordered, for_lane, by_peer: true });
         }
         true
+    }
+
+    /// Whether the peer has anything to ask of a lane.
+    fn has_granted(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| lane.grants.has_ours())
     }
 
     /// Whether the end with these places has a channel for its lane: one is enough.

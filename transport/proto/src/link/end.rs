@@ -85,7 +85,9 @@ impl Link {
         if channel.state != ChannelState::Drained || channel.rx.held() > 0 {
             return;
         }
-        self.quota_sum -= channel.rx.quota();
+        if !channel.for_lane {
+            self.quota_sum -= channel.rx.quota();
+        }
         self.channels_open -= 1;
         self.channels[ChannelId(id).place()] = None;
         self.schedule.remove(ChannelId(id));

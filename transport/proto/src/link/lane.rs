@@ -87,7 +87,7 @@ impl Link {
         if self.is_down() {
             return None;
         }
-        self.lane.as_mut()?.life.poll_step(now)
+        self.lane.as_mut()?.poll_step(now)
     }
 
     /// The driver has made our half, or says that it makes none, and nothing of the one before is
@@ -123,6 +123,14 @@ impl Link {
     pub fn lane_make_failed(&mut self, now: Time) {
         if let Some(lane) = &mut self.lane {
             lane.life.on_make_failed(now);
+        }
+    }
+
+    /// The peer takes no operations by messages, or there is no channel for them: those that wait
+    /// end as not carried out.
+    pub fn refuse_ops(&mut self) {
+        if let Some(lane) = &mut self.lane {
+            lane.refuse();
         }
     }
 
