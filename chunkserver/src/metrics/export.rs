@@ -34,6 +34,7 @@ pub(super) fn export(all: &Collected<'_>) -> String {
     let told = || all.workers.iter().filter_map(|(_, figures)| figures.as_ref());
     if told().count() > 0 {
         links(&mut text, told);
+        pools(&mut text, all);
     }
     if told().count() > 0 {
         interference(&mut text, told().find_map(|figures| figures.interference.as_ref()));
@@ -416,6 +417,50 @@ fn links<'a, I: Iterator<Item = &'a WorkerFigures>>(text: &mut Text, told: impl 
             ("towpath_transport_paths_failed_total", "Paths abandoned.", links.paths_failed),
         ],
     );
+}
+
+/// The buffers that links share. Of each pool the one peer is named that holds most.
+fn pools(text: &mut Text, all: &Collected<'_>) {
+    let told = || {
+        let workers = all.workers.iter().enumerate();
+        workers.filter_map(|(worker, (_, figures))| Some((worker.to_string(), figures.as_ref()?)))
+    };
+    let name = "towpath_pool_buffers";
+    text.family(name, Kind::Gauge, "Buffers that links share: out, and all of them (max).");
+    for (worker, figures) in told() {
+        for pool in &figures.pools {
+            let pool_name = pool.name();
+            for (state, count) in [("out", pool.out), ("max", pool.max)] {
+                text.line(
+                    name,
+                    &[("worker", &worker), ("pool", &pool_name), ("state", state)],
+                    count,
+                );
+            }
+        }
+    }
+    let name = "towpath_pool_most_held_buffers";
+    let help = "What the link holds that holds most of a pool, and its peer.";
+    text.family(name, Kind::Gauge, help);
+    for (worker, figures) in told() {
+        for pool in &figures.pools {
+            let peer = pool.most.and_then(|most| most.peer);
+            let peer = peer.map_or_else(String::new, |peer| peer.to_string());
+            let held = pool.most.map_or(0, |most| most.held);
+            text.line(name, &[("worker", &worker), ("pool", &pool.name()), ("peer", &peer)], held);
+        }
+    }
+    let dropped = sum(told().map(|(_, figures)| figures)).rpc.notes_dropped;
+    let name = "towpath_refusals_dropped_total";
+    let help = "Refusals and fates that were not sent, because their links take none in.";
+    text.one(name, Kind::Counter, help, dropped);
+    let name = "towpath_refusals_dropped_most";
+    let help = "Those of the connected client to whom most were not sent.";
+    text.family(name, Kind::Gauge, help);
+    for (worker, figures) in told() {
+        let (peer, count) = figures.most_dropped.clone().unwrap_or_default();
+        text.line(name, &[("worker", &worker), ("peer", &peer)], count);
+    }
 }
 
 /// What is told of each tenant.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use towpath_fastpath::HealthState;
 use towpath_fastpath::control::InterferenceInfo;
 use towpath_fastpath::qos::wire::QosReply;
-use towpath_transport::{Class, Device, Region};
+use towpath_transport::{Class, Device, PoolReport, Region};
 
 use super::scrubbing::ScrubBoard;
 use super::server::ChunkServer;
@@ -25,6 +25,10 @@ pub(crate) struct WorkerFigures {
     pub(crate) links: u64,
     /// Links that are degraded, by cause.
     pub(crate) degraded: Vec<(String, u64)>,
+    /// The buffers that its links share, and who holds most of them.
+    pub(crate) pools: Vec<PoolReport>,
+    /// The peer to whom most refusals and fates were not sent, of those that are here; how many.
+    pub(crate) most_dropped: Option<(String, u64)>,
     /// How reservations are kept, the same at all workers.
     pub(crate) qos: Option<QosReply>,
     /// What interference control does, the same at all workers, and the tokens that each class
@@ -70,6 +74,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             oldest_ns: self.rpc.oldest().map_or(0, |began| now.since(began).0),
             links: self.endpoint.links().count() as u64,
             degraded,
+            pools: self.endpoint.pool_reports().collect(),
+            most_dropped: self.rpc.most_dropped().map(|(link, count)| (self.peer(link), count)),
             interference: self.control.as_ref().map(|control| (control.report(), control.taken())),
             qos: self.reservations().map(Qos::report),
             tenants: self.reservations().map(Qos::names).unwrap_or_default(),

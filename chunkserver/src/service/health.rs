@@ -1,10 +1,10 @@
 //! How the links of a server are: looked at now and then, logged, and told to who asks.
 
-use towpath_fastpath::health::{HealthReply, LinkHealthReply};
+use towpath_fastpath::health::{HealthReply, LinkHealthReply, PoolReply};
 use towpath_fastpath::limits::HEALTH_LINKS_MAX;
 use towpath_fastpath::{HealthEvent, HealthMonitor, HealthState, LinkHealth};
 use towpath_status::ProcessStatus;
-use towpath_transport::{Device, LinkId, Region, Time};
+use towpath_transport::{Device, LinkId, PoolReport, Region, Time};
 
 use super::server::ChunkServer;
 use crate::qos::TenantId;
@@ -100,7 +100,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let link_count = links.len() as u64;
         links.truncate(HEALTH_LINKS_MAX);
         let of = |health: &LinkHealth| LinkHealthReply::new(self.peer(health.link), health);
-        let now = self.endpoint.now();
+        let (now, most) = (self.endpoint.now(), self.rpc.most_dropped());
         HealthReply {
             links: links.into_iter().map(of).collect(),
             link_count,
@@ -108,6 +108,21 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             slow_after_ms: self.monitor.config().slow_limit().0 / 1_000_000,
             oldest_us: self.rpc.oldest().map_or(0, |began| now.since(began).0 / 1000),
             given_up: self.stats.cancelled + self.stats.expired,
+            pools: self.endpoint.pool_reports().map(|report| pool_reply(&report)).collect(),
+            notes_dropped: self.rpc.stats().notes_dropped,
+            most_dropped_peer: most.map_or_else(String::new, |(link, _)| self.peer(link)),
+            most_dropped: most.map_or(0, |(_, count)| count),
         }
+    }
+}
+
+fn pool_reply(report: &PoolReport) -> PoolReply {
+    let peer = report.most.and_then(|most| most.peer);
+    PoolReply {
+        name: report.name(),
+        out: report.out as u64,
+        max: report.max as u64,
+        most_peer: peer.map_or_else(String::new, |peer| peer.to_string()),
+        most_held: report.most.map_or(0, |most| most.held as u64),
     }
 }

@@ -17,4 +17,4 @@ mod wire;
 
 pub use link::{Cause, HealthEvent, HealthState, LinkHealth, LinkView};
 pub use monitor::{HealthConfig, HealthMonitor};
-pub use wire::{HealthReply, HealthRequest, LinkHealthReply};
+pub use wire::{HealthReply, HealthRequest, LinkHealthReply, PoolReply};

@@ -29,6 +29,39 @@ pub struct HealthReply {
     /// Requests that were given up by their clients, or ran out of time, before it had begun.
     #[prost(uint64, tag = "6")]
     pub given_up: u64,
+    /// The buffers that its links share, and who holds most of them.
+    #[prost(message, repeated, tag = "7")]
+    pub pools: Vec<PoolReply>,
+    /// Refusals and fates that were not sent, because their links take none in.
+    #[prost(uint64, tag = "8")]
+    pub notes_dropped: u64,
+    /// The peer of the link for which most of them were not sent, of the links that are up; empty
+    /// where there is none.
+    #[prost(string, tag = "9")]
+    pub most_dropped_peer: String,
+    /// How many were not sent to that one.
+    #[prost(uint64, tag = "10")]
+    pub most_dropped: u64,
+}
+
+/// Buffers that the links of a server share.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PoolReply {
+    /// What they are for, and the bytes of each.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Those that are out.
+    #[prost(uint64, tag = "2")]
+    pub out: u64,
+    /// All of them.
+    #[prost(uint64, tag = "3")]
+    pub max: u64,
+    /// The peer of the link that holds most; empty where no link holds any, or it is gone.
+    #[prost(string, tag = "4")]
+    pub most_peer: String,
+    /// What that link holds.
+    #[prost(uint64, tag = "5")]
+    pub most_held: u64,
 }
 
 /// How one link is.

@@ -48,7 +48,7 @@ pub use ask::{AskError, ask};
 pub use report::{LinkStatus, PathStatus, ProcessStatus, ServedStatus};
 pub use socket::{SocketError, StatusDesk, StatusSocket};
 pub use stderr::{Stderr, say};
-pub use worker::WorkerStatus;
+pub use worker::{PoolStatus, WorkerStatus};
 
 /// One answer on the wire.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]

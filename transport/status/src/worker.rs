@@ -2,8 +2,9 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use towpath_memory::Region;
-use towpath_transport::Endpoint;
+use towpath_transport::{Endpoint, PoolReport};
 use towpath_verbs::Device;
 
 /// What a worker uses, and how much of it there may be.
@@ -35,6 +36,40 @@ pub struct WorkerStatus {
     pub send_buffers_out: u64,
     /// All send buffers.
     pub send_buffers_max: u64,
+    /// The buffers that its links share, and who holds most of them.
+    pub pools: Vec<PoolStatus>,
+}
+
+/// Buffers that the links of a worker share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PoolStatus {
+    /// What they are for, and the bytes of each.
+    pub name: String,
+    /// Those that are out.
+    pub out: u64,
+    /// All of them.
+    pub max: u64,
+    /// The index of the link that holds most; none where no link holds any.
+    pub most_link: Option<u64>,
+    /// Where the peer of that link receives; none when the link is gone.
+    pub most_peer: Option<SocketAddr>,
+    /// What that link holds.
+    pub most_held: u64,
+}
+
+impl PoolStatus {
+    fn new(report: &PoolReport) -> Self {
+        Self {
+            name: report.name(),
+            out: report.out as u64,
+            max: report.max as u64,
+            most_link: report.most.map(|most| most.link as u64),
+            most_peer: report.most.and_then(|most| most.peer),
+            most_held: report.most.map_or(0, |most| most.held as u64),
+        }
+    }
 }
 
 impl WorkerStatus {
@@ -54,6 +89,7 @@ impl WorkerStatus {
             receive_buffers_max: usage.receive_buffers_max as u64,
             send_buffers_out: usage.send_buffers_out as u64,
             send_buffers_max: usage.send_buffers_max as u64,
+            pools: endpoint.pool_reports().map(|report| PoolStatus::new(&report)).collect(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `towpath health`: how the network is, as a server sees it.
 
 use serde::Serialize;
-use towpath_fastpath::health::{HealthReply, LinkHealthReply};
+use towpath_fastpath::health::{HealthReply, LinkHealthReply, PoolReply};
 
 use super::open;
 use crate::cli::args::ServerArgs;
@@ -22,6 +22,26 @@ struct HealthReport {
     given_up: u64,
     link_count: u64,
     links: Vec<LinkReport>,
+    pools: Vec<PoolReport>,
+    notes_dropped: u64,
+    most_dropped_peer: String,
+    most_dropped: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct PoolReport {
+    name: String,
+    out: u64,
+    max: u64,
+    most_peer: String,
+    most_held: u64,
+}
+
+impl From<PoolReply> for PoolReport {
+    fn from(pool: PoolReply) -> Self {
+        let PoolReply { name, out, max, most_peer, most_held } = pool;
+        Self { name, out, max, most_peer, most_held }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -75,15 +95,14 @@ impl From<LinkHealthReply> for LinkReport {
 /// Shows how the links of a server are, and what was slow there.
 pub(crate) fn health(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliError> {
     let mut session = open(args, None, interrupt)?;
-    let HealthReply { links, link_count, slow, slow_after_ms, oldest_us, given_up } =
-        session.health()?;
+    let reply = session.health()?;
     let rtt_us = session.rtt().map(|rtt| rtt.0 as f64 / 1e3);
     session.close()?;
-    let links = links.into_iter().map(LinkReport::from).collect();
-    let report =
-        HealthReport { rtt_us, slow, slow_after_ms, oldest_us, given_up, link_count, links };
+    let report = HealthReport::new(rtt_us, reply);
     if args.link.json { print_json(&report) } else { print_text(&report.text()) }
 }
+
+const POOL_HEAD: [&str; 4] = ["buffers: for, bytes", "out", "most held by", "which holds"];
 
 const HEAD: [&str; 11] = [
     "peer", "class", "state", "rtt us", "least us", "loss %", "chunks", "again", "timeouts",
@@ -91,6 +110,23 @@ const HEAD: [&str; 11] = [
 ];
 
 impl HealthReport {
+    fn new(rtt_us: Option<f64>, reply: HealthReply) -> Self {
+        let HealthReply { slow, slow_after_ms, oldest_us, given_up, link_count, .. } = reply;
+        Self {
+            rtt_us,
+            slow,
+            slow_after_ms,
+            oldest_us,
+            given_up,
+            link_count,
+            links: reply.links.into_iter().map(LinkReport::from).collect(),
+            pools: reply.pools.into_iter().map(PoolReport::from).collect(),
+            notes_dropped: reply.notes_dropped,
+            most_dropped_peer: reply.most_dropped_peer,
+            most_dropped: reply.most_dropped,
+        }
+    }
+
     fn text(&self) -> String {
         let us = |us: Option<f64>| us.map_or_else(|| String::from("-"), |us| format!("{us:.1}"));
         let mut text = format!(
@@ -122,6 +158,29 @@ impl HealthReport {
         let unnamed = self.link_count - (self.links.len() as u64).min(self.link_count);
         if unnamed > 0 {
             text += &format!("and {} more, none of them worse\n", show_count(unnamed));
+        }
+        text + &self.pools_text()
+    }
+
+    /// Who holds most of what all clients share.
+    fn pools_text(&self) -> String {
+        let row = |pool: &PoolReport| {
+            let peer = if pool.most_peer.is_empty() { "-" } else { &pool.most_peer };
+            let out = format!("{} of {}", show_count(pool.out), show_count(pool.max));
+            [pool.name.clone(), out, peer.to_owned(), show_count(pool.most_held)]
+        };
+        let mut text = String::new();
+        if !self.pools.is_empty() {
+            let rows: Vec<_> = self.pools.iter().map(row).collect();
+            text += &format!("\n{}", columns(POOL_HEAD, &[0, 2], &rows));
+        }
+        if self.notes_dropped > 0 {
+            text += &format!(
+                "{} refusals were not sent to clients that take none in, most of them ({}) to {}\n",
+                show_count(self.notes_dropped),
+                show_count(self.most_dropped),
+                if self.most_dropped_peer.is_empty() { "-" } else { &self.most_dropped_peer },
+            );
         }
         text
     }

@@ -1,6 +1,6 @@
 //! `towpath links`: what the workers and links of a running process use, beside their limits.
 
-use towpath_status::{LinkStatus, ProcessStatus, ServedStatus, WorkerStatus};
+use towpath_status::{LinkStatus, PoolStatus, ProcessStatus, ServedStatus, WorkerStatus};
 
 use super::{asked, heading, unnamed};
 use crate::cli::args::StatusArgs;
@@ -23,6 +23,11 @@ fn links_text(status: &ProcessStatus) -> String {
     text += &format!("processor time of the process {} s\n\n", seconds(status.cpu_ns));
     let rows: Vec<_> = status.per_worker.iter().map(worker_row).collect();
     text += &columns(WORKER_HEAD, &[], &rows);
+    let pools = status.per_worker.iter().flat_map(|of| of.pools.iter().map(move |pool| (of, pool)));
+    let rows: Vec<_> = pools.map(|(worker, pool)| pool_row(worker, pool)).collect();
+    if !rows.is_empty() {
+        text += &format!("\n{}", columns(POOL_HEAD, &[0, 4], &rows));
+    }
     if status.links.is_empty() {
         return text;
     }
@@ -54,6 +59,21 @@ fn worker_row(worker: &WorkerStatus) -> [String; 7] {
         within(worker.receives_posted, worker.receives_wanted),
         within(worker.receive_buffers, worker.receive_buffers_max),
         within(worker.send_buffers_out, worker.send_buffers_max),
+    ]
+}
+
+const POOL_HEAD: [&str; 6] =
+    ["buffers: for, bytes", "worker", "out", "most held by link", "peer", "which holds"];
+
+fn pool_row(worker: &WorkerStatus, pool: &PoolStatus) -> [String; 6] {
+    let none = || String::from("-");
+    [
+        pool.name.clone(),
+        worker.worker.to_string(),
+        within(pool.out, pool.max),
+        pool.most_link.map_or_else(none, |link| link.to_string()),
+        pool.most_peer.map_or_else(none, |peer| peer.to_string()),
+        show_count(pool.most_held),
     ]
 }
 
@@ -159,7 +179,10 @@ mod tests {
             "workers":2,"workers_silent":1,"cpu_ns":3456000000,"link_count":1003,
             "per_worker":[{"worker":1,"cpu_ns":1234000000,"links":3,"links_max":1000,"qps":6,
               "qps_max":2000,"receives_posted":1500,"receives_wanted":1596,"receive_buffers":1600,
-              "receive_buffers_max":140000,"send_buffers_out":2,"send_buffers_max":6432}],
+              "receive_buffers_max":140000,"send_buffers_out":2,"send_buffers_max":6432,
+              "pools":[{"name":"send 256","out":1300,"max":4096,"most_link":4,
+                "most_peer":"10.0.0.2:4791","most_held":1200},
+                {"name":"receive 61440","max":131072}]}],
             "links":[{"index":4,"worker":1,"peer":"10.0.0.2:4791","class":"gold","carrier":"UC",
               "qps":2,"channels":3,"channels_max":1024,"credit_given":384,"credit_given_max":4096,
               "credit_left":120,"sends":17,"sends_max":4096,"messages_queued":12,
@@ -183,6 +206,10 @@ mod tests {
             "worker cpu s links queue pairs receives posted receive buffers send buffers out",
             "1 1.23 3 of 1,000 6 of 2,000 1,500 of 1,596 1,600 of 140,000 2 of 6,432",
             "",
+            "buffers: for, bytes worker out most held by link peer which holds",
+            "send 256 1 1,300 of 4,096 4 10.0.0.2:4791 1,200",
+            "receive 61440 1 0 of 131,072 - - 0",
+            "",
             "link worker peer class over qps channels credit given left messages queued bytes \
              flight window",
             "4 1 10.0.0.2:4791 gold UC 2 3 of 1,024 384 of 4,096 120 17 of 4,096 12 1.5 MiB \
@@ -199,7 +226,11 @@ mod tests {
         ];
         assert_eq!(lines, expected);
         let widths: Vec<_> = text.lines().map(str::len).collect();
-        assert_eq!((widths[4], widths[7]), (widths[5], widths[8]), "columns are straight\n{text}");
+        assert_eq!(
+            (widths[4], widths[11]),
+            (widths[5], widths[12]),
+            "columns are straight\n{text}"
+        );
     }
 
     #[test]

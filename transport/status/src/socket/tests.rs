@@ -1,7 +1,7 @@
 //! Processes that are asked, that are not there, and that do not come by.
 
 use super::*;
-use crate::{AskError, LinkStatus, WorkerStatus, ask};
+use crate::{AskError, LinkStatus, PoolStatus, WorkerStatus, ask};
 use std::time::Duration;
 
 fn room() -> (tempfile::TempDir, PathBuf) {
@@ -135,6 +135,14 @@ fn what_is_in_use_comes_over_as_it_was_told() {
             receive_buffers_max: 9,
             send_buffers_out: 10,
             send_buffers_max: 11,
+            pools: vec![PoolStatus {
+                name: String::from("send 256"),
+                out: 12,
+                max: 13,
+                most_link: Some(14),
+                most_peer: Some(([10, 0, 0, 9], 4791).into()),
+                most_held: 15,
+            }],
             worker: 0,
         }],
         links: vec![LinkStatus {

@@ -1,0 +1,326 @@
+//! Links that ask and never take an answer in: everybody else is served all the same.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use common::{Client, LONG, Running, config, loopback_udp, pattern};
+use towpath_chunkserver::store::ChunkId;
+use towpath_fastpath::wire::{PROTOCOL, ReadHeader};
+use towpath_fastpath::{Method, Output};
+use towpath_rpc::{Header, Kind, Status};
+use towpath_transport::{
+    ChannelId, Class, Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp, SendOptions,
+};
+
+/// Requests of all hogs of a class together at least: three times the small buffers of a server.
+const REQUESTS_MIN: usize = 20_000;
+
+/// Requests of each hog at least: it may have no more than 256 under way.
+const REQUESTS_OF_ONE: usize = 600;
+
+/// Turns in which nothing could be sent: the server takes no more of these links.
+const TURNS_IN_VAIN: usize = 500;
+
+/// Operations of an honest client of each kind and size.
+const OPERATIONS: u64 = 20;
+
+/// What an honest operation may take: less than the 10 s after which the links of stopped hogs end,
+/// and the 60 s after which their answers do.
+const PATIENCE: Nanos = Nanos::from_secs(8);
+
+const SHORT: usize = 4 << 10;
+const LONG_BYTES: usize = 256 << 10;
+
+/// What the hogs read.
+const CHUNK: ChunkId = ChunkId(7);
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// What a hog asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    /// What is refused at once: no such method.
+    UnknownMethod,
+    /// The same: its length is wrong.
+    Malformed,
+    /// What became of a request that there never was.
+    Cancel,
+    /// A read of so many bytes.
+    Read(usize),
+}
+
+const ALL: [Ask; 6] = [
+    Ask::UnknownMethod,
+    Ask::Malformed,
+    Ask::Cancel,
+    Ask::Read(SHORT),
+    Ask::Read(LONG_BYTES),
+    Ask::Read(CHUNK_BYTES),
+];
+
+impl Ask {
+    fn bytes(self, request: u64) -> Vec<u8> {
+        let (kind, method, body) = match self {
+            Self::UnknownMethod | Self::Malformed => (Kind::Request, 999, Vec::new()),
+            Self::Cancel => (Kind::Cancel, Method::Read as u16, Vec::new()),
+            Self::Read(bytes) => {
+                let length = bytes as u32;
+                let header = ReadHeader { chunk: CHUNK, offset: 0, length, ..Default::default() };
+                (Kind::Request, Method::Read as u16, header.emit().to_vec())
+            }
+        };
+        let header = Header {
+            kind,
+            method,
+            status: Status::OK,
+            inline: false,
+            request,
+            body_len: body.len() as u32,
+            data_len: 0,
+            timeout_us: 0,
+        };
+        let mut bytes = [&header.emit()[..], &body].concat();
+        if self == Self::Malformed {
+            bytes.push(0);
+        }
+        bytes
+    }
+}
+
+/// Links of one class that keep all that comes.
+struct Hogs {
+    endpoint: Endpoint<RoceUdp>,
+    ways: Vec<(LinkId, ChannelId)>,
+    /// Never given back, so that it gives no credit either.
+    kept: Vec<Event>,
+}
+
+impl Hogs {
+    fn connect(addr: SocketAddr, class: Class, links: usize) -> Self {
+        let fixed = "fixed".parse().expect("a word of congestion control");
+        let config = EndpointConfig::new()
+            .app_protocol(PROTOCOL)
+            .links_max(links)
+            // What the server has for them stays with the server.
+            .quota_chunks(8)
+            .credit_total(8)
+            .controller(fixed)
+            .connect_timeout(LONG)
+            .class(class);
+        let mut endpoint = Endpoint::udp(loopback_udp(), config).expect("loopback UDP");
+        for _ in 0..links {
+            endpoint.connect(addr).expect("room for a connection");
+        }
+        let mut hogs = Self { endpoint, ways: Vec::new(), kept: Vec::new() };
+        while hogs.ways.len() < links {
+            hogs.turn();
+        }
+        hogs
+    }
+
+    fn turn(&mut self) {
+        let Self { endpoint, ways, kept } = self;
+        let busy = endpoint.turn(|endpoint, event| match event {
+            Event::Connected { link, .. } => {
+                endpoint.open_channel(link, false).expect("a fresh link has room");
+            }
+            Event::ChannelOpened { link, channel, .. } => ways.push((link, channel)),
+            Event::Message(_) | Event::StreamChunk { .. } => kept.push(event),
+            Event::ConnectFailed { error, .. } => panic!("{error}"),
+            _ => {}
+        });
+        if !busy {
+            endpoint.wait(Nanos::from_millis(1));
+        }
+    }
+
+    /// Asks until the server takes no more, or for long enough.
+    fn ask(&mut self, asks: &[Ask]) {
+        let wanted = REQUESTS_OF_ONE.max(REQUESTS_MIN / self.ways.len());
+        let mut sent = vec![0; self.ways.len()];
+        let mut in_vain = 0;
+        while in_vain < TURNS_IN_VAIN && sent.iter().any(|&sent| sent < wanted) {
+            in_vain += 1;
+            for (at, sent) in sent.iter_mut().enumerate().filter(|(_, sent)| **sent < wanted) {
+                let (link, channel) = self.ways[at];
+                let bytes = asks[at % asks.len()].bytes(*sent as u64);
+                let Ok(buf) = self.endpoint.copy(&bytes) else { break };
+                if self.endpoint.send(link, channel, buf, SendOptions::new()).is_ok() {
+                    *sent += 1;
+                    in_vain = 0;
+                }
+            }
+            self.turn();
+        }
+        // What is queued here gets there, as far as the server takes it.
+        (0..TURNS_IN_VAIN).for_each(|_| self.turn());
+    }
+}
+
+/// Hogs of all classes on threads of their own, until they are dropped.
+struct Attack {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Attack {
+    /// With so many links of each class. Returns when the server takes no more of them.
+    fn begin(addr: SocketAddr, links: usize, asks: &[Ask], then_stops: bool) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (tell, told) = channel();
+        let one = |class| {
+            let (is_over, tell, asks) = (Arc::clone(&is_over), tell.clone(), asks.to_vec());
+            thread::spawn(move || {
+                attack(addr, (class, links), (&asks, then_stops), &is_over, &tell)
+            })
+        };
+        let threads = Class::ALL.into_iter().map(one).collect();
+        Class::ALL.iter().for_each(|_| told.recv().expect("no hog has panicked"));
+        Self { is_over, threads }
+    }
+}
+
+fn attack(
+    addr: SocketAddr,
+    (class, links): (Class, usize),
+    (asks, then_stops): (&[Ask], bool),
+    is_over: &AtomicBool,
+    tell: &Sender<()>,
+) {
+    let mut hogs = Hogs::connect(addr, class, links);
+    hogs.ask(asks);
+    tell.send(()).expect("the test waits");
+    while !is_over.load(Ordering::Relaxed) {
+        if then_stops {
+            // As a process that is stopped: it does not even acknowledge.
+            thread::sleep(Duration::from_millis(10));
+        } else {
+            hogs.turn();
+        }
+    }
+}
+
+impl Drop for Attack {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            assert!(thread.join().is_ok() || thread::panicking(), "a hog has panicked");
+        }
+    }
+}
+
+/// An honest client, which takes long answers whole.
+fn connect(addr: SocketAddr, class: Class) -> Client<RoceUdp> {
+    let fixed = "fixed".parse().expect("a word of congestion control");
+    let config = EndpointConfig::new()
+        .app_protocol(PROTOCOL)
+        .links_max(1)
+        .whole_bytes_max(2 * LONG_BYTES as u32)
+        .controller(fixed)
+        .connect_timeout(LONG)
+        .class(class);
+    let endpoint = Endpoint::udp(loopback_udp(), config).expect("loopback UDP");
+    let Client { endpoint, chunks } = Client::on(endpoint, addr);
+    let mut client = Client { endpoint, chunks: chunks.timeout(PATIENCE) };
+    // A server takes pieces as they come.
+    client.chunks.set_longest_request(CHUNK_BYTES);
+    client
+}
+
+/// An honest client's operations; the time of the slowest one.
+fn serves(client: &mut Client<RoceUdp>, chunk: ChunkId) -> Duration {
+    let mut slowest = Duration::ZERO;
+    for bytes in [SHORT, LONG_BYTES] {
+        for round in 0..OPERATIONS {
+            let data = pattern(bytes, round);
+            let begun = Instant::now();
+            client.write(chunk, 0, &data).expect("the write is answered");
+            let read = client.read(chunk, 0, bytes).expect("the read is answered");
+            slowest = slowest.max(begun.elapsed());
+            assert!(read == data, "round {round} of {bytes} bytes came back changed");
+        }
+    }
+    slowest
+}
+
+/// Whether a server says which peer holds most of its buffers, and to whom it sends no refusals.
+fn names_a_hog(client: &mut Client<RoceUdp>, asks: &[Ask]) -> bool {
+    let op = client.chunks.start_health(&mut client.endpoint);
+    let Ok(Output::Health(health)) = client.wait(op) else { panic!("no answer") };
+    let send = health.pools.iter().filter(|pool| pool.name.starts_with("send"));
+    let most = send.max_by_key(|pool| pool.most_held).expect("there are some");
+    println!("{} of {} of {} are held by {}", most.most_held, most.max, most.name, most.most_peer);
+    let refused = asks.contains(&Ask::UnknownMethod);
+    let dropped = health.notes_dropped > 0 && !health.most_dropped_peer.is_empty();
+    let is_named = most.most_held > 1 && !most.most_peer.is_empty();
+    // Links of stopped peers end after a while, and with them what they held.
+    (is_named || asks == [Ask::Read(CHUNK_BYTES), Ask::Read(LONG_BYTES)]) && (dropped || !refused)
+}
+
+fn others_are_served(links: usize, asks: &[Ask], then_stops: bool) {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let mut config = config(&dir.path().join("store"));
+    config.links_max = 200;
+    config.stop_wait_ms = 100;
+    let server = Running::start(&config);
+    let mut honest: Vec<_> =
+        Class::ALL.into_iter().map(|class| connect(server.addr, class)).collect();
+    honest[0].create(CHUNK, None).expect("a fresh name");
+    for offset in (0..CHUNK_BYTES).step_by(LONG_BYTES) {
+        honest[0].write(CHUNK, offset as u64, &pattern(LONG_BYTES, 1)).expect("it is served");
+    }
+    let attack = Attack::begin(server.addr, links, asks, then_stops);
+    for (client, number) in honest.iter_mut().zip(0u64..) {
+        let chunk = ChunkId(u128::from(100 + number));
+        client.create(chunk, None).expect("the create is answered");
+        let slowest = serves(client, chunk);
+        println!("{links} hogs of each class, {asks:?}: at most {slowest:?}");
+    }
+    let names_one = honest.iter_mut().all(|client| names_a_hog(client, asks));
+    assert!(names_one, "the server says who holds most");
+    drop(attack);
+    drop(honest);
+    server.stop();
+}
+
+#[test]
+fn links_that_take_no_refusals_in_keep_no_buffers_from_others() {
+    others_are_served(2, &[Ask::UnknownMethod, Ask::Malformed], false);
+}
+
+#[test]
+fn links_that_take_no_fates_in_keep_no_buffers_from_others() {
+    others_are_served(2, &[Ask::Cancel], false);
+}
+
+#[test]
+fn a_link_that_takes_no_data_in_keeps_no_buffers_from_others() {
+    others_are_served(1, &[Ask::Read(CHUNK_BYTES)], false);
+}
+
+#[test]
+fn readers_that_are_stopped_keep_no_buffers_from_others() {
+    others_are_served(2, &[Ask::Read(CHUNK_BYTES), Ask::Read(LONG_BYTES)], true);
+}
+
+#[test]
+fn four_links_that_ask_for_everything_keep_no_buffers_from_others() {
+    others_are_served(4, &ALL, false);
+}
+
+#[test]
+fn thirty_two_links_that_ask_for_everything_keep_no_buffers_from_others() {
+    others_are_served(32, &ALL, false);
+}
+
+#[test]
+fn thirty_two_links_that_ask_for_one_thing_keep_no_buffers_from_others() {
+    for ask in [Ask::UnknownMethod, Ask::Read(CHUNK_BYTES)] {
+        others_are_served(32, &[ask], false);
+    }
+}
