@@ -53,6 +53,10 @@ pub(super) const SILENT_FOR: Nanos = Nanos::from_secs(1);
 /// Requests that one push says to be ready for: as many numbers as its body holds.
 pub(super) const READY_MAX: usize = PUSH_BODY_BYTES_MAX / 8;
 
+/// Lost clients with a line of the log each, in the time of [`REFUSAL_LOG_EVERY`]; the others are
+/// counted. Anyone can set up links and lose them as fast as they like.
+pub(super) const CLIENTS_LOGGED: u32 = 16;
+
 /// How often a client that was turned away is logged; those in between are counted.
 pub(super) const REFUSAL_LOG_EVERY: Nanos = Nanos::from_secs(1);
 

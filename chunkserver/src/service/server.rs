@@ -20,7 +20,8 @@ use super::control::InterferenceControl;
 use super::drive::Drive;
 use super::entries::Entries;
 use super::limits::{
-    CONTROL_LOOK, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, SPIN_REQUESTS_MAX, STORE_WAIT,
+    CLIENTS_LOGGED, CONTROL_LOOK, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, SPIN_REQUESTS_MAX,
+    STORE_WAIT,
 };
 use super::locate::Grants;
 use super::onward::{Onward, Passed};
@@ -132,6 +133,7 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) entries: Entries,
     pub(super) puts: OpenPuts,
     refusals: Pace,
+    losses: Pace,
     pub(super) grants: Grants,
     /// What is done with writes while their data arrives.
     pub(super) policy: StoreWrite,
@@ -196,6 +198,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             entries: Entries::default(),
             puts: OpenPuts::default(),
             refusals: Pace::default(),
+            losses: Pace::of_burst(CLIENTS_LOGGED),
             grants: Grants::default(),
             policy: StoreWrite::default(),
             open: Open::default(),
@@ -371,13 +374,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             Event::LinkDown { link, reason } => {
                 self.stats.links_down += 1;
-                let link_number = link.index();
+                // Each command leaves: nothing to know of. A lost client is.
                 match reason {
-                    // Each command does: nothing to know of.
                     DownReason::Goodbye | DownReason::Local => {
-                        tracing::debug!(link = link_number, %reason, "a client has left");
+                        tracing::debug!(link = link.index(), %reason, "a client has left");
                     }
-                    _ => tracing::info!(link = link_number, %reason, "a client was lost"),
+                    _ => {
+                        if let Some(others) = self.losses.others_when_due(self.endpoint.now()) {
+                            let link = link.index();
+                            tracing::info!(link, %reason, others, "a client was lost");
+                        }
+                    }
                 }
                 self.forget(link);
             }
