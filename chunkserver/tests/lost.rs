@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,7 +47,17 @@ impl Fleet {
     }
 
     fn start(&mut self, number: usize) {
-        self.processes[number] = Some(Process::start(&self.config(number, self.places[number])));
+        let config = self.config(number, self.places[number]);
+        // The kernel may close the store of a process a moment after it has ended.
+        let started = (0..100).find_map(|_| {
+            let process = catch_unwind(|| Process::start(&config)).ok();
+            if process.is_none() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            process
+        });
+        assert!(started.is_some(), "server {number} does not start again");
+        self.processes[number] = started;
     }
 
     fn is_alive(&self, number: usize) -> bool {
@@ -131,6 +142,33 @@ fn a_put_goes_on_without_servers_that_die_and_says_which_parts_are_missing() {
         let scrubbed = servers.scrub(&layout, |_| {}).expect("a layout");
         assert!(scrubbed.bad.is_empty() && scrubbed.torn == 0, "{policy}: {scrubbed:?}");
         assert!(get(&servers, &layout).expect("all are there") == bytes, "{policy}");
+    }
+}
+
+/// A server that stands still keeps its link for a while: it is told of before, and done without
+/// after that.
+#[test]
+fn a_put_goes_on_without_a_server_that_stands_still() {
+    let fleet = Fleet::new(3);
+    let places = fleet.places.clone();
+    for policy in ["ring:3", "rs:2+1"] {
+        let (servers, told) = servers(Duration::from_secs(1));
+        let bytes = pattern(2 << 20, 7);
+        let mut victim = fleet.processes[1].as_ref();
+        let stored = servers.put(&places, &options(policy), &mut &bytes[..], |done| {
+            if done >= 1 << 20 {
+                victim.take().into_iter().for_each(|process| process.signal("STOP"));
+            }
+        });
+        let read = stored.as_ref().map(|layout| get(&servers, layout));
+        fleet.processes[1].iter().for_each(|process| process.signal("CONT"));
+        assert_eq!(missing(stored.as_ref().expect("two are left")), [1], "{policy}");
+        assert!(read.expect("it is stored").expect("two are enough") == bytes, "{policy}");
+        let told = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let place = |is_it: &dyn Fn(&Notice) -> bool| told.iter().position(is_it);
+        let away = place(&|notice| *notice == Notice::Away { server: places[1] });
+        let lost = place(&|notice| matches!(notice, Notice::Lost { part: 1, .. }));
+        assert!(away.is_some() && away < lost, "{policy}: {told:?}");
     }
 }
 

@@ -1,9 +1,11 @@
 //! How a file is spread.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use towpath_ec::{Code, Shape, ShapeError};
-use towpath_fastpath::{ROUTE_MAX, RouteKind};
+use towpath_fastpath::{ROUTE_MAX, Route, RouteError, RouteKind};
 
 /// Copies of a file at most.
 pub(crate) const COPIES_MAX: usize = ROUTE_MAX;
@@ -107,6 +109,21 @@ impl Policy {
             Self::Triec(_) => Some(RouteKind::Stripe),
             Self::Flat(_) | Self::Coded(_) => None,
         }
+    }
+
+    /// Along which servers its units go; none where the client sends each part.
+    pub(crate) fn routes(self, places: &[SocketAddr]) -> Result<Vec<Arc<Route>>, RouteError> {
+        let data = self.data() as u8;
+        let routes: Result<Vec<Route>, RouteError> = match self.route() {
+            None => return Ok(Vec::new()),
+            Some(RouteKind::Stripe) => {
+                (0..data).map(|rank| Route::stripe(rank, data, places)).collect()
+            }
+            Some(kind) => Route::new(kind, places)
+                .and_then(|route| route.acked_by(self.acked() as u8))
+                .map(|route| vec![route]),
+        };
+        Ok(routes?.into_iter().map(Arc::new).collect())
     }
 
     /// The code of it; none for copies, which are made without one.

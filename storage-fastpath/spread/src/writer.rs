@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use towpath_ec::Code;
 use towpath_fastpath::limits::IO_BYTES_MAX;
-use towpath_fastpath::{ChunkId, Client, NewChunk, Pending, Route, RouteKind};
+use towpath_fastpath::{ChunkId, Client, NewChunk, Pending, Route};
 
 use crate::error::{PartError, SpreadError};
 use crate::layout::Node;
@@ -39,6 +39,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// one of them cannot.
 const AWAY_TOLD: Duration = Duration::from_secs(1);
 
+/// A server that owes an answer and gives none for as long is told of as well, though its link is
+/// there: a host that stands still is noticed by its silence, which takes 10 s.
+const QUIET_TOLD: Duration = Duration::from_secs(3);
+
 /// How long writes that servers were passing on, and that were made in another way since, are
 /// waited for at the end: where their servers answer they have ended long before.
 const STALE_WAIT: Duration = Duration::from_secs(2);
@@ -50,6 +54,8 @@ struct Target {
     finishing: bool,
     /// Somebody was told that its server is away.
     is_told: bool,
+    /// When a write to it ended, or was the first one under way.
+    heard_at: Instant,
     /// None any more once something failed.
     client: Result<Client, PartError>,
 }
@@ -99,6 +105,8 @@ pub(crate) struct Writer<'a> {
     stamp: u64,
     passing: VecDeque<Passing>,
     look_at: Instant,
+    /// Since when answers are waited for.
+    waits_since: Instant,
 }
 
 impl<'a> Writer<'a> {
@@ -109,7 +117,7 @@ impl<'a> Writer<'a> {
         least: usize,
         policy: Option<Policy>,
     ) -> Result<Self, SpreadError> {
-        let routes = policy.map_or(Ok(Vec::new()), |policy| routes(policy, places))?;
+        let routes = policy.map_or(Ok(Vec::new()), |policy| policy.routes(places))?;
         // A unit that is passed on goes to chunks of one name.
         let one = ChunkId::random();
         let name = || if routes.is_empty() { ChunkId::random() } else { one };
@@ -119,7 +127,7 @@ impl<'a> Writer<'a> {
         let target = |(node, client): (Node, Result<Client, PartError>)| {
             // Nobody else knows the name.
             let client = client.map(|client| client.sole_writer());
-            Target { node, finishing: false, is_told: false, client }
+            Target { node, finishing: false, is_told: false, heard_at: Instant::now(), client }
         };
         let targets: Vec<Target> = nodes.into_iter().zip(clients).map(target).collect();
         let mut writer = Self {
@@ -134,6 +142,7 @@ impl<'a> Writer<'a> {
             stamp: (ChunkId::random().0 as u64 >> 1) + 1,
             passing: VecDeque::new(),
             look_at: Instant::now(),
+            waits_since: Instant::now(),
             targets,
         };
         if writer.whole() >= least {
@@ -361,6 +370,7 @@ impl<'a> Writer<'a> {
 
     /// Waits until no more than so many writes are under way, or too few servers are left.
     fn settle(&mut self, most: usize) -> Result<(), SpreadError> {
+        self.waits_since = Instant::now();
         loop {
             self.look();
             if let Some(why) = self.in_the_way() {
@@ -370,7 +380,11 @@ impl<'a> Writer<'a> {
             if self.under_way() <= most {
                 return Ok(());
             }
-            match self.race.next(Some(Instant::now() + LOOK)) {
+            let ended = self.race.next(Some(Instant::now() + LOOK));
+            if let Some((run, _)) = &ended {
+                self.targets[run.part()].heard_at = Instant::now();
+            }
+            match ended {
                 Some((Run::Unit { part }, Err(error))) => self.lose(part, error.into()),
                 Some((Run::Along { .. }, Err(error))) => self.send_all_from_here(&error.into())?,
                 Some((Run::Along { stripe, .. }, Ok(()))) => self.note_passed(stripe),
@@ -417,7 +431,12 @@ impl<'a> Writer<'a> {
             let target = &mut self.targets[part];
             let Ok(client) = &target.client else { continue };
             let (away, server) = (client.away_for(), target.node.server);
-            let is_away = away >= Some(AWAY_TOLD);
+            if !self.race.keys().any(|run| run.part() == part) {
+                target.heard_at = now;
+            }
+            let quiet_since = target.heard_at.max(self.waits_since);
+            let is_quiet = now.saturating_duration_since(quiet_since) >= QUIET_TOLD;
+            let is_away = is_quiet || away >= Some(AWAY_TOLD);
             if is_away != target.is_told && (is_away || away.is_none()) {
                 target.is_told = is_away;
                 self.servers.tell(&match is_away {
@@ -478,20 +497,4 @@ impl<'a> Writer<'a> {
             Some((server, source)) => Err(SpreadError::TooFew { whole, needed, server, source }),
         }
     }
-}
-
-/// Along which servers the units of a policy go; none where the client sends each part.
-fn routes(policy: Policy, places: &[SocketAddr]) -> Result<Vec<Arc<Route>>, SpreadError> {
-    let data = policy.data() as u8;
-    let routes = match policy.route() {
-        None => return Ok(Vec::new()),
-        Some(RouteKind::Stripe) => {
-            (0..data).map(|rank| Route::stripe(rank, data, places)).collect()
-        }
-        Some(kind) => Route::new(kind, places)
-            .and_then(|route| route.acked_by(policy.acked() as u8))
-            .map(|route| vec![route]),
-    };
-    let routes: Vec<Route> = routes?;
-    Ok(routes.into_iter().map(Arc::new).collect())
 }
