@@ -201,7 +201,7 @@ pub(crate) enum CliError {
         advice: String,
     },
     /// A file on several servers can be read, and does not bear as much as its policy says.
-    #[error("the file can be read without them, but {advice}")]
+    #[error("{advice}. Until then the file is read from its other parts")]
     Degraded {
         /// Which parts are missing, and what makes them.
         advice: String,

@@ -432,7 +432,8 @@ pub(crate) fn scrub(args: &ScrubArgs) -> Result<(), CliError> {
 fn scrub_text(found: &Scrubbed) -> String {
     let Scrubbed { stripes, uncompared, torn, lost, bytes_read, .. } = found;
     let mut text = match torn {
-        0 => format!("All {} stripes that could be compared match.", show_count(*stripes)),
+        0 if *uncompared + *lost == 0 => format!("All {} stripes match.", show_count(*stripes)),
+        0 => format!("{} stripes were compared and match.", show_count(*stripes)),
         torn => format!("{} of {} stripes do not match.", show_count(*torn), show_count(*stripes)),
     };
     // Writing to a string does not fail.
