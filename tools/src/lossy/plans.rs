@@ -52,6 +52,7 @@ const RATE: Names = names!("rate");
 const QUEUE: Names = names!("queue");
 const MTU: Names = names!("mtu");
 const DOWN: Names = names!("down");
+const UDP_DOWN: Names = names!("udp-down");
 
 const HEADING: &str = "Faults (each also for one direction: --loss-ab, --loss-ba and so on)";
 
@@ -147,13 +148,21 @@ const FLAGS: &[Flag] = &[
                EVERY so often, as 5s@10s or 1s@5s/20s; may be given several times [default: never]",
         parser: || ValueParser::new(parse_outage),
     },
+    Flag {
+        names: UDP_DOWN,
+        value: "TIME@START[/EVERY]",
+        help: "The same for frames that carry UDP alone, as behind a firewall: 60min@0s blocks it from \
+               the start",
+        parser: || ValueParser::new(parse_outage),
+    },
 ];
 
 impl Args for Plans {
     fn augment_args(command: Command) -> Command {
         let command = FLAGS.iter().fold(command, |command, flag| {
             flag.names.into_iter().fold(command, |command, name| {
-                let action = if flag.names == DOWN { ArgAction::Append } else { ArgAction::Set };
+                let repeats = [DOWN, UDP_DOWN].contains(&flag.names);
+                let action = if repeats { ArgAction::Append } else { ArgAction::Set };
                 let arg = Arg::new(name).long(name).value_name(flag.value).help(flag.help);
                 command.arg(placed(arg.action(action).value_parser((flag.parser)()), flag.names))
             })
@@ -214,7 +223,8 @@ fn plan(matches: &ArgMatches, direction: usize) -> Result<FramePlan, Error> {
         keeps_order: [IN_ORDER[0], IN_ORDER[direction]].iter().any(|name| matches.get_flag(name)),
         rate: rate(matches, direction)?,
         mtu: mtu.map(|mtu| mtu as usize),
-        outages: outages(matches, direction),
+        outages: outages(matches, DOWN, direction),
+        udp_outages: outages(matches, UDP_DOWN, direction),
     })
 }
 
@@ -234,9 +244,9 @@ fn rate(matches: &ArgMatches, direction: usize) -> Result<Option<FrameRate>, Err
     }
 }
 
-fn outages(matches: &ArgMatches, direction: usize) -> Vec<Outage> {
+fn outages(matches: &ArgMatches, names: Names, direction: usize) -> Vec<Outage> {
     let of = |name| matches.get_many::<Outage>(name).into_iter().flatten().copied();
-    of(DOWN[0]).chain(of(DOWN[direction])).collect()
+    of(names[0]).chain(of(names[direction])).collect()
 }
 
 fn one<T: Clone + Send + Sync + 'static>(

@@ -289,3 +289,44 @@ fn what_is_held_is_bounded() {
     assert_eq!(wire.counters().in_wire(), held_max);
     assert_eq!(wire.counters().faults.dropped_overflow, 10);
 }
+
+#[test]
+fn an_outage_of_udp_loses_that_alone_over_both_families_tagged_or_not() {
+    let ip = |is_v4: bool, fragment: bool, protocol: u8| {
+        let mut ip = vec![0; 60];
+        match (is_v4, fragment) {
+            (true, _) => ip[9] = protocol,
+            (false, false) => ip[6] = protocol,
+            (false, true) => (ip[6], ip[40]) = (44, protocol),
+        }
+        ip
+    };
+    let frame = |is_v4: bool, is_tagged: bool, ip: &[u8]| {
+        let mut frame = vec![2; 12];
+        frame.extend(if is_tagged { &[0x81, 0, 0, 7][..] } else { &[] });
+        frame.extend(if is_v4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+        frame.extend(ip);
+        frame
+    };
+    let outage = Outage { after: us(100), span: us(100), every: Nanos::ZERO };
+    let plan = FramePlan { udp_outages: vec![outage], ..FramePlan::default() };
+    let mut wire = FrameWire::new(plan, 1);
+    let mut passes = |at: Nanos, frame: &[u8]| {
+        let mut came = 0;
+        wire.offer(Time::ZERO + at, frame, &mut |_, _| came += 1);
+        came == 1
+    };
+    for at in [us(50), us(150), us(250)] {
+        for (is_v4, fragment) in [(true, false), (false, false), (false, true)] {
+            for is_tagged in [false, true] {
+                let of = |protocol| frame(is_v4, is_tagged, &ip(is_v4, fragment, protocol));
+                assert!(passes(at, &of(6)), "TCP goes through");
+                assert_eq!(passes(at, &of(17)), at != us(150), "{at:?} {is_v4} {is_tagged}");
+            }
+        }
+        // ARP, and frames too short for what they say that they are.
+        let short = frame(true, true, &[]);
+        assert!(passes(at, &[1; 60]) && passes(at, &short) && passes(at, &short[..13]));
+    }
+    assert_eq!(wire.counters().lost_down, 6);
+}

@@ -57,6 +57,8 @@ pub struct FramePlan {
     pub mtu: Option<usize>,
     /// When every frame is lost.
     pub outages: Vec<Outage>,
+    /// When every frame is lost that carries UDP over IPv4 or IPv6, as behind a firewall.
+    pub udp_outages: Vec<Outage>,
 }
 
 /// What one direction of a wire did to frames; each only grows.
@@ -71,7 +73,7 @@ pub struct FrameCounters {
     pub offered_bytes: u64,
     /// Frames dropped because their payload exceeded the MTU.
     pub too_large: u64,
-    /// Frames lost in an outage.
+    /// Frames lost in an outage, of all frames or of UDP.
     pub lost_down: u64,
     /// Frames dropped because the queue was full.
     pub queue_dropped: u64,

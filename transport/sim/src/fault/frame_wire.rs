@@ -3,7 +3,7 @@
 use super::counters::FaultCounters;
 use super::dice::{Hit, Hold, Mishap};
 use super::frame_plan::{
-    ETHERNET_HEADER_BYTES, FrameCounters, FramePlan, FrameRate, VLAN_TAG_BYTES,
+    ETHERNET_HEADER_BYTES, FrameCounters, FramePlan, FrameRate, Outage, VLAN_TAG_BYTES,
 };
 use super::held::Parked;
 use super::lane::{Lane, count_loss};
@@ -14,6 +14,12 @@ use towpath_base::{Nanos, Time};
 
 /// The EtherType of a VLAN tag, in the order of the wire.
 const VLAN_TYPE: [u8; 2] = [0x81, 0x00];
+
+/// UDP, as IP numbers protocols.
+const UDP: u8 = 17;
+
+/// The header of IPv6 that fragments have.
+const IPV6_FRAGMENT: u8 = 44;
 
 /// Where frames come out: when, and their bytes.
 type Exit<'a> = dyn FnMut(Time, &[u8]) + 'a;
@@ -125,7 +131,7 @@ impl FrameWire {
         self.counters.offered_bytes += frame.len() as u64;
         if self.plan.mtu.is_some_and(|mtu| frame.len() > payload_end(mtu, is_tagged(frame))) {
             self.counters.too_large += 1;
-        } else if self.plan.outages.iter().any(|outage| outage.covers(now)) {
+        } else if self.is_down_for(now, frame) {
             self.counters.lost_down += 1;
         } else if let Some(rate) = self.plan.rate {
             let joined = self.queue.join(now, rate, frame);
@@ -135,6 +141,11 @@ impl FrameWire {
             // A copy that is made without a delay is due at once.
             self.release(now, exit);
         }
+    }
+
+    fn is_down_for(&self, now: Time, frame: &[u8]) -> bool {
+        let is_down = |outages: &[Outage]| outages.iter().any(|outage| outage.covers(now));
+        is_down(&self.plan.outages) || is_down(&self.plan.udp_outages) && carries_udp(frame)
     }
 
     /// Hands on to `exit` what is due at `now`.
@@ -210,6 +221,22 @@ fn keep_order(mishap: &mut Mishap, at: Time, floor: &mut Time) {
 
 fn is_tagged(frame: &[u8]) -> bool {
     frame.get(12..14) == Some(&VLAN_TYPE)
+}
+
+/// Whether a frame carries UDP, be it a fragment of it. Extension headers of IPv6 other than that
+/// of fragments are not looked behind.
+fn carries_udp(frame: &[u8]) -> bool {
+    let at = if is_tagged(frame) { VLAN_TAG_BYTES } else { 0 };
+    let ip = frame.get(at + ETHERNET_HEADER_BYTES..).unwrap_or_default();
+    let Some(kind) = frame.get(at + 12..at + 14) else { return false };
+    match kind {
+        [0x08, 0x00] => ip.get(9) == Some(&UDP),
+        [0x86, 0xdd] => match ip.get(6) {
+            Some(&IPV6_FRAGMENT) => ip.get(40) == Some(&UDP),
+            next => next == Some(&UDP),
+        },
+        _ => false,
+    }
 }
 
 /// The length of a frame with a payload of `mtu` bytes.
