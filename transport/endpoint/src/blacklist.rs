@@ -133,7 +133,13 @@ pub(crate) fn blames_peer(error: &ConnectError) -> bool {
             | ConnectError::TooMany { .. }
             | ConnectError::Class { .. }
             | ConnectError::App { .. }
-            | ConnectError::Refused { refusal: Refusal::Paths { .. }, .. }
+            | ConnectError::Refused {
+                refusal: Refusal::Paths { .. }
+                    | Refusal::Fallback { .. }
+                    | Refusal::Carrier { .. }
+                    | Refusal::Family,
+                ..
+            }
             | ConnectError::ShutDown
     )
 }

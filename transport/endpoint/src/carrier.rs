@@ -1,8 +1,15 @@
 //! Which carrier the paths of links get.
 
+mod rule;
+
+pub(crate) use rule::carrier_for;
+pub use rule::{CarrierRule, CarrierRuleError, Prefix, PrefixError};
+
 use crate::error::EndpointError;
-pub use towpath_proto::Carrier;
+use std::fmt;
+use std::str::FromStr;
 use towpath_proto::wire::Hello;
+pub use towpath_proto::{Carrier, CarrierReason};
 use towpath_verbs::{QpType, RcAttr, VerbSet};
 
 /// What carries the paths of links.
@@ -20,20 +27,100 @@ pub enum CarrierChoice {
     Tcp,
 }
 
+/// The text names no carrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("links are carried by auto, uc, rc or tcp")]
+pub struct CarrierChoiceError;
+
+impl FromStr for CarrierChoice {
+    type Err = CarrierChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, CarrierChoiceError> {
+        let all = [Self::Auto, Self::Uc, Self::Rc, Self::Tcp];
+        let named = |choice: &Self| choice.to_string().eq_ignore_ascii_case(text);
+        all.into_iter().find(named).ok_or(CarrierChoiceError)
+    }
+}
+
+impl fmt::Display for CarrierChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Auto => "auto",
+            Self::Uc => "uc",
+            Self::Rc => "rc",
+            Self::Tcp => "tcp",
+        })
+    }
+}
+
 /// What links fall back to when what they ride on is silent and this is not; the better first, and
-/// back when probes say so (docs/protocol.md section 10).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// back when probes say so (docs/protocol.md section 10). The default is everything; a device
+/// without RC falls back to TCP.
+///
+/// Written `none`, `tcp` or `rc,tcp` in configuration files and on command lines:
+///
+/// ```
+/// use towpath_transport::Fallback;
+///
+/// assert_eq!("rc,tcp".parse(), Ok(Fallback::RcThenTcp));
+/// assert_eq!(Fallback::default().to_string(), "rc,tcp");
+/// assert!("rc".parse::<Fallback>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fallback {
     /// Nothing: a link whose carrier gets nothing through ends.
-    #[default]
     None,
     /// The set-up connection.
     Tcp,
     /// A queue pair of RC, and behind it the set-up connection.
+    #[default]
     RcThenTcp,
 }
 
+/// The text names no fallback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("links fall back to none, to tcp, or to rc,tcp")]
+pub struct FallbackError;
+
+impl FromStr for Fallback {
+    type Err = FallbackError;
+
+    fn from_str(text: &str) -> Result<Self, FallbackError> {
+        let text = text.to_ascii_lowercase();
+        match text.split(',').map(str::trim).collect::<Vec<_>>()[..] {
+            ["none"] => Ok(Self::None),
+            ["tcp"] => Ok(Self::Tcp),
+            ["rc", "tcp"] => Ok(Self::RcThenTcp),
+            _ => Err(FallbackError),
+        }
+    }
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::Tcp => "tcp",
+            Self::RcThenTcp => "rc,tcp",
+        })
+    }
+}
+
 impl Fallback {
+    /// What of it a device has.
+    pub(crate) fn on(self, verbs: &VerbSet) -> Self {
+        if verbs.rc { self } else { self.min(Self::Tcp) }
+    }
+
+    /// What a peer that refused more falls back to.
+    pub(crate) fn of_refusal(rc: bool, tcp: bool) -> Self {
+        match (rc, tcp) {
+            (_, false) => Self::None,
+            (false, true) => Self::Tcp,
+            (true, true) => Self::RcThenTcp,
+        }
+    }
+
     /// What links on `carrier` get beside it.
     pub(crate) fn below(self, carrier: Carrier) -> &'static [Carrier] {
         match (self, carrier) {

@@ -6,9 +6,10 @@ mod sizes;
 
 pub(crate) use sizes::Receiving;
 
-use crate::carrier::{CarrierChoice, Fallback};
+use crate::carrier::{CarrierChoice, CarrierRule, Fallback};
 use crate::class::ClassConfig;
-use crate::limits::{RECEIVE_BUFFERS_MAX, SPARE_ONE_IN, WHOLE_BYTES_MAX};
+use crate::limits::{PATHS_DEFAULT, RECEIVE_BUFFERS_MAX, SPARE_ONE_IN, WHOLE_BYTES_MAX};
+use crate::plan::Plan;
 use crate::workers::{Worker, Workers};
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -55,6 +56,8 @@ pub struct EndpointConfig {
     pub(crate) memory_quiet: Nanos,
     pub(crate) links_max: usize,
     pub(crate) paths: usize,
+    /// The owner has chosen `paths`.
+    pub(crate) has_paths: bool,
     pub(crate) send_queue_depth: u32,
     pub(crate) ahead_bytes: Option<u64>,
     pub(crate) scheduling: Scheduling,
@@ -66,8 +69,11 @@ pub struct EndpointConfig {
     pub(crate) class_order: ClassOrder,
     pub(crate) mtu_max: Option<Mtu>,
     pub(crate) carrier: CarrierChoice,
+    pub(crate) carrier_rules: Vec<CarrierRule>,
     pub(crate) lanes_by_messages: bool,
     pub(crate) fallback: Fallback,
+    /// The owner has chosen `fallback`.
+    pub(crate) has_fallback: bool,
     pub(crate) blacklist_span: Nanos,
     rc: Option<RcAttr>,
     pub(crate) shared_receiving: bool,
@@ -93,7 +99,8 @@ impl Default for EndpointConfig {
             pieces_as_they_come: false,
             memory_quiet: Nanos::from_secs(1),
             links_max: 32,
-            paths: 1,
+            paths: PATHS_DEFAULT,
+            has_paths: false,
             send_queue_depth: 512,
             ahead_bytes: None,
             scheduling: Scheduling::default(),
@@ -105,8 +112,10 @@ impl Default for EndpointConfig {
             class_order: ClassOrder::default(),
             mtu_max: None,
             carrier: CarrierChoice::default(),
+            carrier_rules: Vec::new(),
             lanes_by_messages: false,
             fallback: Fallback::default(),
+            has_fallback: false,
             blacklist_span: Nanos::from_secs(1),
             rc: None,
             shared_receiving: true,
@@ -229,15 +238,19 @@ impl EndpointConfig {
         self
     }
 
-    /// Paths of each link, 1 to 16. Default 1. The connecting side asks for this number; the
-    /// listening side accepts links with this number or fewer, and refuses others. (HELLOs that are
-    /// exchanged by other means, [`Endpoint::offer`](crate::Endpoint::offer), must agree.) Where
+    /// Paths of each link, 1 to 16. Default 4, but no more than the device has source ports, and
+    /// fewer where its queues would not hold [`links_max`](Self::links_max) links otherwise. The
+    /// connecting side asks for this number; the listening side accepts links with this number or
+    /// fewer, and refuses others. A client that did not choose a number connects again with what
+    /// the refusal allows. (HELLOs that are exchanged by other means,
+    /// [`Endpoint::offer`](crate::Endpoint::offer), must agree; the default is 1 there.) Where
     /// the device cannot change the source port of a queue pair, one path in four is kept in
     /// reserve until it is needed; for another number see [`LinkConfig::spare_paths`] and
     /// [`tune_links`](Self::tune_links).
     #[must_use]
     pub fn paths(mut self, paths: usize) -> Self {
         self.paths = paths.clamp(1, PATHS_MAX);
+        self.has_paths = true;
         self
     }
 
@@ -329,21 +342,42 @@ impl EndpointConfig {
     }
 
     /// What carries the paths of links. Default: UC where the device has it, else RC. Both ends
-    /// must come to the same. Over TCP a link has one path, whatever [`paths`](Self::paths) says.
+    /// must come to the same; one whose choice is `Auto` follows the other. Over TCP a link has one path, whatever [`paths`](Self::paths) says.
     #[must_use]
     pub fn carrier(mut self, choice: CarrierChoice) -> Self {
         self.carrier = choice;
         self
     }
 
-    /// What links fall back to. Default: nothing. The side that connects decides: the other one
-    /// has its end of the set-up connection, and for RC must have chosen
-    /// [`Fallback::RcThenTcp`] as well, since its queues are made for as many queue pairs.
+    /// What carries links to peers in these ranges of addresses, in place of
+    /// [`carrier`](Self::carrier): RC within a pod, say. Of several ranges that have a peer the
+    /// longest prefix counts. The address is the one that is connected to, or that a peer connects
+    /// from. One end needs such rules: the other one, where its choice is
+    /// [`CarrierChoice::Auto`], does as it is told. Default none.
+    ///
+    /// ```
+    /// # use towpath_transport::EndpointConfig;
+    /// let rules = ["10.1.0.0/16=rc".parse()?];
+    /// let config = EndpointConfig::new().carrier_rules(&rules);
+    /// # Ok::<(), towpath_transport::CarrierRuleError>(())
+    /// ```
+    #[must_use]
+    pub fn carrier_rules(mut self, rules: &[CarrierRule]) -> Self {
+        self.carrier_rules = rules.to_vec();
+        self
+    }
+
+    /// What links fall back to. Default: all that the device has ([`Fallback`]), but nothing where
+    /// it [delivers what was sent](DeviceCaps::delivers_intact) and where HELLOs are exchanged by
+    /// other means ([`Endpoint::offer`](crate::Endpoint::offer)). A link falls back to what both
+    /// ends have; RC takes a queue pair for each link. Where the device's queues would not hold
+    /// [`links_max`](Self::links_max) links, the default is TCP alone.
     /// When a carrier is left and taken again is set by
     /// [`LinkConfig::fallback`] through [`tune_links`](Self::tune_links).
     #[must_use]
     pub fn fallback(mut self, fallback: Fallback) -> Self {
         self.fallback = fallback;
+        self.has_fallback = true;
         self
     }
 
@@ -477,6 +511,11 @@ impl EndpointConfig {
     ) -> Self {
         self.tune = Some(Arc::new(tune));
         self
+    }
+
+    /// What the device makes of what was left open.
+    pub(crate) fn settle(&mut self, plan: &Plan) {
+        (self.links_max, self.paths, self.fallback) = (plan.links_max, plan.paths, plan.fallback);
     }
 
     /// For a link with so many paths on its first carrier.

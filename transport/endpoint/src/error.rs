@@ -1,5 +1,6 @@
 //! Errors of set-up and commands: what failed, and what to do about it.
 
+use crate::carrier::Fallback;
 use std::io;
 use std::net::SocketAddr;
 use towpath_base::Nanos;
@@ -315,9 +316,28 @@ pub enum LinkError {
         /// The peer's.
         theirs: Class,
     },
-    /// The peer's links can fall back to RC; this side is not configured for that.
-    #[error("the peer's links fall back to RC and ours do not; set the same fallback at both ends")]
-    Fallback,
+    /// The peer's links fall back to more than ours; the peer may ask again for less.
+    #[error(
+        "the peer's links fall back to {theirs} and ours to {ours}; set the same fallback at both \
+         ends"
+    )]
+    Fallback {
+        /// The peer's.
+        theirs: Fallback,
+        /// Ours.
+        ours: Fallback,
+    },
+    /// The devices have addresses of different families.
+    #[error(
+        "the peer's device has the address {theirs} and ours {ours}; use addresses of one family \
+         at both ends"
+    )]
+    Family {
+        /// The peer's.
+        theirs: SocketAddr,
+        /// Ours.
+        ours: SocketAddr,
+    },
     /// A link over TCP needs the connection on which it was set up.
     #[error(
         "a link over TCP needs its set-up connection: use `connect` and `listen`, or another \
@@ -357,15 +377,20 @@ impl LinkError {
     pub(crate) fn refusal(&self) -> Refusal {
         match self {
             Self::TooManyPaths { most, .. } => Refusal::Paths { most: *most as u8 },
+            Self::Fallback { ours, .. } => {
+                Refusal::Fallback { rc: *ours > Fallback::Tcp, tcp: *ours > Fallback::None }
+            }
+            Self::Carrier { ours, .. } => Refusal::Carrier { wanted: *ours },
             Self::Paths { .. }
-            | Self::Carrier { .. }
-            | Self::Fallback
             | Self::PathMtu { .. }
+            | Self::NoStream
             | Self::ChunkBytes { .. } => Refusal::Limits,
             Self::Class { .. } => Refusal::Class,
             Self::App { ours, .. } => Refusal::App { served: *ours },
             Self::Address { .. } => Refusal::Address,
-            _ => Refusal::Full,
+            Self::Family { .. } => Refusal::Family,
+            Self::Memory(_) | Self::Verb(_) => Refusal::Resources,
+            Self::Full { .. } | Self::NotPending => Refusal::Full,
         }
     }
 }
@@ -395,4 +420,32 @@ pub enum ChannelError {
     /// The endpoint's worker has ended.
     #[error("the endpoint has shut down; start another one")]
     ShutDown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use towpath_verbs::Verb;
+
+    #[test]
+    fn a_peer_is_told_why_it_was_refused_and_full_is_full() {
+        let [theirs, ours] = ["10.0.0.1:1", "[fd00::1]:1"].map(|addr| addr.parse().expect(addr));
+        let memory = MemoryError::OutOfMemory { bytes: 1, errno: 12 };
+        for (error, refusal) in [
+            (LinkError::Full { links_max: 1 }, Refusal::Full),
+            (LinkError::Memory(memory), Refusal::Resources),
+            (LinkError::Verb(VerbError::OutOfResources(Verb::CreateQp)), Refusal::Resources),
+            (LinkError::Family { theirs, ours }, Refusal::Family),
+            (
+                LinkError::Carrier { theirs: Carrier::Uc, ours: Carrier::Rc },
+                Refusal::Carrier { wanted: Carrier::Rc },
+            ),
+            (
+                LinkError::Fallback { theirs: Fallback::RcThenTcp, ours: Fallback::Tcp },
+                Refusal::Fallback { rc: false, tcp: true },
+            ),
+        ] {
+            assert_eq!(error.refusal(), refusal, "{error}");
+        }
+    }
 }

@@ -7,8 +7,8 @@ use crate::payload::Payload;
 use std::net::SocketAddr;
 use towpath_memory::Buf;
 use towpath_proto::{
-    Carrier, ChannelId, Class, CloseReason, DownReason, Grant, GrantId, IncomingKey, MtuReason,
-    OpOutcome, Outcome, PathId, PathSignal, PathState, SendKey,
+    Carrier, CarrierReason, ChannelId, Class, CloseReason, DownReason, Grant, GrantId, IncomingKey,
+    MtuReason, OpOutcome, Outcome, PathId, PathSignal, PathState, SendKey,
 };
 use towpath_verbs::{AsyncEvent, Mtu};
 
@@ -188,6 +188,8 @@ pub enum Event {
         from: Carrier,
         /// The carrier now.
         to: Carrier,
+        /// Why.
+        why: CarrierReason,
     },
     /// A path of a link carries packets of another size than was thought: fewer bytes, because
     /// longer packets are dropped while short ones get through, or more. The link goes on in

@@ -256,6 +256,8 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
+mod asks;
 mod away;
 mod batch;
 mod bell;
@@ -286,6 +288,7 @@ mod payload;
 mod plan;
 mod pools;
 mod recv;
+mod rides;
 mod sends;
 mod setup;
 mod shared;
@@ -297,8 +300,12 @@ mod wanted;
 mod workers;
 mod wr_id;
 
+pub use address::{resolve, resolve_ip};
 pub use blacklist::{Blacklist, ListedFor, Listing};
-pub use carrier::{Carrier, CarrierChoice, Fallback};
+pub use carrier::{
+    Carrier, CarrierChoice, CarrierChoiceError, CarrierReason, CarrierRule, CarrierRuleError,
+    Fallback, FallbackError, Prefix, PrefixError,
+};
 pub use choice::{DeviceChoice, DeviceName, DeviceNameError};
 pub use class::ClassReport;
 pub use config::EndpointConfig;
@@ -322,6 +329,7 @@ pub use message::{Chunk, Message};
 pub use payload::{PageCrcs, Payload, Rejected, SendOptions, SubmitError};
 pub use plan::{Clock, Plan, SourcePorts};
 pub use pools::{AllocError, LinkBuffers, SendBuffers};
+pub use rides::{Ride, Rides};
 pub use tcp::ByteStream;
 pub use udp::{EngineUdp, RoceUdp, roce_udp, roce_udp_group};
 pub use workers::{Placing, Workers};

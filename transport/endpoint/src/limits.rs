@@ -59,6 +59,10 @@ pub(crate) const CONTROL_SLOT_BYTES: usize = ACK_BYTES_MAX.next_power_of_two();
 /// Messages under way that hold a receive work request without a completion: one per path.
 pub(crate) const PARTIAL_PER_PATH: usize = 1;
 
+/// Paths of a link unless its owner chooses a number: when a route dies three others go on. More
+/// cost acks and receives, and gain little.
+pub(crate) const PATHS_DEFAULT: usize = 4;
+
 /// One in so many paths is held back where a path that dies cannot go on from another source port:
 /// of four ways one is left when the others die together, and three spread load nearly as well.
 pub(crate) const SPARE_ONE_IN: usize = 4;
@@ -197,8 +201,15 @@ pub(crate) const TCP_FRAMES_PER_LOOK: usize = 64;
 /// little above what a thread sleeps at least.
 pub(crate) const TCP_POLL_NS: u64 = 50_000;
 
+/// Looks in a row that found nothing before a set-up connection is left alone, where what comes on
+/// it is told of, and before its buffers go: longer than a round trip among busy hosts.
+pub(crate) const TCP_LOOKS_BEFORE_REST: u32 = 32;
+
 /// The same in silence, where each look costs a system call per link.
 pub(crate) const TCP_POLL_LONGEST_NS: u64 = WATCH_POLL_NS;
+
+/// Changes of carrier that an endpoint remembers: more than somebody reads who asks now and then.
+pub(crate) const RIDES_MAX: usize = 64;
 
 /// Peers on a blacklist: more than one host talks to at a time, and a scan of them is short.
 pub(crate) const BLACKLIST_MAX: usize = 1024;

@@ -1,5 +1,6 @@
 //! What an endpoint does on a device: decided by capabilities alone, never by a name.
 
+use crate::carrier::Fallback;
 use crate::config::{EndpointConfig, Receiving};
 use crate::error::EndpointError;
 use crate::limits::{AHEAD_BYTES, SENT_AT_ONCE_BYTES, TURN_CHUNKS};
@@ -38,6 +39,10 @@ pub struct Plan {
     pub carrier: Carrier,
     /// The most links: as many as were asked for, or as the device's queues hold.
     pub links_max: usize,
+    /// Paths of a link to ask for; a peer that allows fewer gets fewer.
+    pub paths: usize,
+    /// What links fall back to where the peer does as well.
+    pub fallback: Fallback,
     /// The links of a class share one receive queue; otherwise each path has its own.
     pub shared_receiving: bool,
     /// The same, and how many receives are posted there.
@@ -80,14 +85,17 @@ impl Plan {
     ) -> Result<Self, EndpointError> {
         let verbs = caps.verbs;
         let carrier = config.carrier.settle(&verbs)?;
-        let sound = carrier != Carrier::Uc || verbs.uc_srq_survives_loss;
+        let rules = config.carrier_rules.iter().map(|rule| rule.carrier.settle(&verbs));
+        let others = rules.collect::<Result<Vec<_>, _>>()?;
+        let has_uc = carrier == Carrier::Uc || others.contains(&Carrier::Uc);
+        let sound = !has_uc || verbs.uc_srq_survives_loss;
         let shared_receiving = config.shared_receiving && verbs.srq && sound;
         let receiving = match shared_receiving {
             false => Receiving::PerPath,
             true if caps.arrives_in_progress => Receiving::Replenished,
             true => Receiving::Shared,
         };
-        let links_max = fitting_links(caps, limits, config, receiving)?;
+        let fitting = fit(caps, limits, config, receiving)?;
         let mtu = config.mtu_max.unwrap_or(caps.mtu_max);
         if mtu > caps.mtu_max {
             return Err(EndpointError::Mtu {
@@ -103,7 +111,9 @@ impl Plan {
         };
         Ok(Self {
             carrier,
-            links_max,
+            links_max: fitting.links_max,
+            paths: fitting.paths,
+            fallback: fitting.fallback,
             shared_receiving,
             receiving,
             mtu,
@@ -141,19 +151,31 @@ impl EndpointConfig {
     }
 }
 
-/// As many links as were asked for, or as fit.
-fn fitting_links(
+/// The configuration with as many links as were asked for, or as fit. What the owner has not chosen
+/// gives way first: RC to fall back to, then paths.
+fn fit(
     caps: &DeviceCaps,
     limits: QueueLimits,
     config: &EndpointConfig,
     receiving: Receiving,
-) -> Result<usize, EndpointError> {
-    let mut fewer = config.clone();
+) -> Result<EndpointConfig, EndpointError> {
+    let mut less = config.clone();
+    if !less.has_paths {
+        less.paths = less.paths.min(usize::from(caps.source_ports.max(1)));
+    }
+    if !less.has_fallback && caps.delivers_intact {
+        less.fallback = Fallback::None;
+    }
+    less.fallback = less.fallback.on(&caps.verbs);
     loop {
-        match check_depths(caps, limits, &fewer, receiving) {
-            Ok(()) => return Ok(fewer.links_max),
-            Err(error) if fewer.links_max <= 1 => return Err(error),
-            Err(_) => fewer.links_max -= 1,
+        match check_depths(caps, limits, &less, receiving) {
+            Ok(()) => return Ok(less),
+            Err(_) if !less.has_fallback && less.fallback > Fallback::Tcp => {
+                less.fallback = Fallback::Tcp;
+            }
+            Err(_) if !less.has_paths && less.paths > 1 => less.paths /= 2,
+            Err(error) if less.links_max <= 1 => return Err(error),
+            Err(_) => less.links_max -= 1,
         }
     }
 }
@@ -260,11 +282,34 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_chosen_gives_way_to_the_links_that_were() {
+        let of = |caps: &DeviceCaps, limits, config: &EndpointConfig| {
+            let plan = Plan::new(caps, limits, config).expect("it fits");
+            (plan.links_max, plan.paths, plan.fallback)
+        };
+        let (config, links) = (EndpointConfig::new(), EndpointConfig::new().links_max);
+        assert_eq!(of(&caps(), LIMITS, &config), (links, 4, Fallback::RcThenTcp));
+        let pairs = |count: usize| DeviceCaps { qp_max: (links * count) as u32, ..caps() };
+        assert_eq!(of(&pairs(5), LIMITS, &config), (links, 4, Fallback::Tcp));
+        assert_eq!(of(&pairs(2), LIMITS, &config), (links, 1, Fallback::Tcp));
+        let chosen = config.clone().paths(4).fallback(Fallback::RcThenTcp);
+        assert_eq!(of(&pairs(3), LIMITS, &chosen), (links / 2, 4, Fallback::RcThenTcp));
+        let one_port = DeviceCaps { source_ports: 1, ..caps() };
+        assert_eq!(of(&one_port, LIMITS, &config).1, 1, "two paths would take the same way");
+        let mut without_rc = caps();
+        without_rc.verbs.rc = false;
+        assert_eq!(of(&without_rc, LIMITS, &config).2, Fallback::Tcp);
+        let copies = DeviceCaps { delivers_intact: true, ..caps() };
+        assert_eq!(of(&copies, LIMITS, &config).2, Fallback::None);
+    }
+
+    #[test]
     fn as_many_links_are_there_as_the_queues_hold() {
-        let config = EndpointConfig::new();
-        assert_eq!(plan(&caps()).links_max, config.links_max);
+        let config = EndpointConfig::new().paths(1).fallback(Fallback::None);
+        let of = |limits| Plan::new(&caps(), limits, &config).expect("some fit").links_max;
+        assert_eq!(of(LIMITS), config.links_max);
         let shallow = QueueLimits { cqe_max: 32_767, ..LIMITS };
-        let fewer = Plan::new(&caps(), shallow, &config).expect("some fit").links_max;
+        let fewer = of(shallow);
         assert!((2..config.links_max).contains(&fewer), "{fewer}");
         let (completions, _) = config.clone().links_max(fewer).completions_max(Receiving::PerPath);
         let (more, _) = config.links_max(fewer + 1).completions_max(Receiving::PerPath);

@@ -2,14 +2,14 @@
 
 mod common;
 
-use common::{LONG, Node, Pair, any_port, drive, endpoint, nobody};
+use common::{LONG, Node, Pair, any_port, drive, endpoint, join, nobody, pattern};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use towpath_base::{Nanos, Prng};
 use towpath_proto::wire::{Hello, HelloError, Refusal, Welcome};
 use towpath_proto::{DownReason, Side};
 use towpath_transport::{
-    AcceptError, CarrierChoice, ConnectError, EndpointConfig, Event, Fallback, LinkError,
+    AcceptError, Carrier, CarrierChoice, ConnectError, EndpointConfig, Event, Fallback, LinkError,
     ListenError,
 };
 
@@ -85,7 +85,7 @@ fn applications_that_speak_different_protocols_are_refused_and_told_both_names()
         assert!(told.contains(ours) && told.contains(theirs), "{told}");
         // Those who speak the same get in.
         let mut friend = Node::new(speaks(theirs));
-        common::join(&mut friend, &mut server, addr);
+        join(&mut friend, &mut server, addr);
     }
 }
 
@@ -261,10 +261,47 @@ fn a_server_that_rides_on_something_else_says_so_and_not_that_there_are_too_many
     for choice in [CarrierChoice::Rc, CarrierChoice::Tcp] {
         let mut server = Node::new(patient().carrier(choice));
         let addr = server.endpoint.listen(any_port()).expect("a free port");
-        let mut client = Node::new(patient().fallback(Fallback::Tcp));
+        let ours = patient().carrier(CarrierChoice::Uc).fallback(Fallback::Tcp);
+        let mut client = Node::new(ours);
         client.endpoint.connect(addr).expect("room");
         let text = drive(&mut client, &mut server, |client, _| client.take(connect_failed));
         assert!(text.contains("carrier"), "{text}");
+    }
+}
+
+/// What a client did not choose gives way to what the server has, whatever that is.
+#[test]
+fn a_link_has_what_both_ends_have() {
+    let (all, tcp, none) = (Fallback::RcThenTcp, Fallback::Tcp, Fallback::None);
+    let carriers = |node: &Node, link| -> Vec<Carrier> {
+        node.endpoint.paths(link).map(|path| path.facts.carrier).collect()
+    };
+    let free = || patient().seed(7);
+    let (uc, rc) = (Carrier::Uc, Carrier::Rc);
+    let pod = "127.0.0.0/8=rc".parse().expect("a rule");
+    let cases = [
+        (free(), free(), vec![uc, uc, uc, uc, rc]),
+        (free(), free().paths(2), vec![uc, uc, rc]),
+        (free(), free().paths(1).fallback(none), vec![uc]),
+        (free(), free().fallback(tcp), vec![uc, uc, uc, uc]),
+        (free().paths(3).fallback(all), free().fallback(none), vec![uc; 3]),
+        (free().paths(2).fallback(none), free(), vec![uc; 2]),
+        (free().paths(2), free().carrier(CarrierChoice::Rc), vec![rc, rc]),
+        (free(), free().carrier(CarrierChoice::Tcp), vec![]),
+        (free().paths(1), free().carrier_rules(&[pod]), vec![rc]),
+        (free().paths(1).carrier_rules(&[pod]), free(), vec![rc]),
+    ];
+    for (number, (of_client, of_server, expected)) in cases.into_iter().enumerate() {
+        let mut server = Node::new(of_server);
+        let addr = server.endpoint.listen(any_port()).expect("a free port");
+        let mut client = Node::new(of_client);
+        let joined = join(&mut client, &mut server, addr);
+        let bytes = pattern(150_000, number as u64);
+        joined.send(&mut client, &bytes);
+        let message = drive(&mut client, &mut server, |_, server| server.take_message());
+        assert_eq!(message.to_vec(), bytes, "case {number}");
+        let has = [carriers(&client, joined.link), carriers(&server, joined.accepted)];
+        assert_eq!(has, [expected.clone(), expected], "case {number}");
     }
 }
 

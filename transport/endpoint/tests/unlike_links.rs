@@ -15,6 +15,8 @@ fn each_link_has_the_paths_that_its_client_asks_for() {
                 .connect_timeout(LONG)
                 .shared_receiving(shared)
                 .credit_total(credit)
+                .paths(1)
+                .fallback(Fallback::None)
         };
         let of_server = like().paths(4).links_max(7).fallback(Fallback::RcThenTcp);
         let mut server = Node::new(of_server);
@@ -62,6 +64,7 @@ fn what_one_link_kept_for_its_reader_may_be_gone_with_another() {
     const HELD: u64 = 56;
     let few = || {
         let like = EndpointConfig::new().connect_timeout(LONG).shared_receiving(false);
+        let like = like.paths(1).fallback(Fallback::None);
         // A window that starts small cuts the first messages into more pieces than the quota has.
         let window = "fixed:1MiB".parse().expect("a controller");
         like.quota_chunks(64).credit_total(64).controller(window)

@@ -1,7 +1,9 @@
 //! Carriers that come and go under clients that write and read, in virtual time.
 
 use towpath_base::Nanos;
-use towpath_lab::keyed::{Broken, KeyedConfig, KeyedWorld, Rig, SoakPlan, Tally};
+use towpath_lab::keyed::{
+    Broken, Client, KeyedConfig, KeyedDevice, KeyedWorld, Rig, Services, SoakPlan, Swallows, Tally,
+};
 use towpath_proto::Carrier::{Rc, Tcp, Uc};
 use towpath_proto::PathState;
 use towpath_sim::FaultPlan;
@@ -135,6 +137,98 @@ fn run(world: &mut KeyedWorld, ms: u64) -> Result<(), Broken> {
     let until = world.server().endpoint.now() + Nanos::from_millis(ms);
     while world.server().endpoint.now() < until {
         world.step()?;
+    }
+    Ok(())
+}
+
+/// What befalls carriers comes at random moments, in either direction or in both; each operation
+/// is done once and answered, and all links come back.
+#[test]
+fn a_hundred_seeds_of_carriers_that_come_and_go_do_each_operation_once() {
+    let mut falls = [0, 0];
+    for seed in 100..200 {
+        let mut config = config(seed, 1 + seed as usize % 4);
+        config.clients = 2;
+        let mut world = KeyedWorld::new(&config).expect("hosts that are joined");
+        let plan = SoakPlan { seed, operations: 60, every: 15, deadline: DEADLINE };
+        let tally = plan.run(&mut world, |_| {});
+        let tally = tally.unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        falls[0] += tally.clients.falls();
+        falls[1] += tally.server.falls();
+    }
+    assert!(falls.into_iter().all(|falls| falls > 50), "of clients and of the server: {falls:?}");
+}
+
+/// What UDP does on the way of a client, with the spans that links have by default.
+#[derive(Clone, Copy, Debug)]
+enum Udp {
+    /// No packet of this side comes through.
+    FromUs,
+    /// None of the server's does.
+    ToUs,
+    Neither,
+}
+
+impl Udp {
+    fn block(self, client: &Client<KeyedDevice>) {
+        let all = Services::All;
+        client.weather.hole.set(match self {
+            Self::FromUs => Swallows { sent: all, ..Swallows::default() },
+            Self::ToUs => Swallows { received: all, ..Swallows::default() },
+            Self::Neither => Swallows::both(all),
+        });
+    }
+}
+
+/// A world with one client and the defaults of programs; an operation may wait for `deadline`.
+fn of_defaults(seed: u64, deadline: Nanos) -> KeyedWorld {
+    println!("seed {seed}");
+    let mut config = config(seed, 4);
+    (config.clients, config.deadline) = (1, deadline);
+    config.endpoint = config.endpoint.tune_links(|link| link);
+    KeyedWorld::new(&config).expect("hosts that are joined")
+}
+
+/// The longest that an operation waits at a change of carrier: 250 ms until a carrier counts as
+/// silent, as much for each that is asked after it, and as much again where the answer has to find
+/// its way as well.
+const CHANGE: Nanos = Nanos::from_secs(3);
+
+#[test]
+fn udp_that_is_blocked_from_the_start_leaves_a_link_on_tcp() -> Result<(), Broken> {
+    for (seed, udp) in [(21, Udp::FromUs), (22, Udp::ToUs), (23, Udp::Neither)] {
+        let mut world = of_defaults(seed, CHANGE);
+        let client = world.client(0);
+        udp.block(client);
+        client.work_to(200);
+        run(&mut world, 4_000)?;
+        let client = world.client(0);
+        assert!(client.is_done() && client.answered() == 200, "{udp:?}");
+        let rides = client.rides;
+        // Each end decides for what it sends.
+        let (ours, theirs) = (rides.to(Tcp), world.server().rides.to(Tcp));
+        assert!(ours + theirs > 0, "{udp:?}: {rides}");
+    }
+    Ok(())
+}
+
+#[test]
+fn udp_that_is_gone_for_20_s_is_ridden_on_again_soon_after_it_is_back() -> Result<(), Broken> {
+    for (seed, udp) in [(31, Udp::FromUs), (32, Udp::ToUs), (33, Udp::Neither)] {
+        let mut world = of_defaults(seed, CHANGE);
+        world.client(0).work_to(u64::MAX);
+        run(&mut world, 300)?;
+        assert_eq!(world.client(0).carrier(), Some(Uc), "{udp:?}");
+        udp.block(world.client(0));
+        run(&mut world, 20_000)?;
+        let (before, falls) = (world.client(0).answered(), world.client(0).rides.falls());
+        assert!(falls + world.server().rides.falls() > 0, "{udp:?}");
+        world.client(0).weather.clear();
+        run(&mut world, 3_000)?;
+        let client = world.client(0);
+        assert_eq!(client.carrier(), Some(Uc), "{udp:?}: {}", client.rides);
+        assert!(client.answered() > before, "{udp:?}: it never stood still");
+        assert!(world.server().is_on(Uc), "{udp:?}");
     }
     Ok(())
 }

@@ -48,3 +48,31 @@ impl fmt::Display for Carrier {
         })
     }
 }
+
+/// Why a link rides on another carrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CarrierReason {
+    /// Nothing was acknowledged on the carrier before.
+    Silent,
+    /// The carrier before lost too many packets for too long.
+    Lossy,
+    /// The queue pairs of the carrier before are in error.
+    Failed,
+    /// The peer went there.
+    Peer,
+    /// A better carrier answers again.
+    Recovered,
+}
+
+impl fmt::Display for CarrierReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Silent => "no packet was acknowledged",
+            Self::Lossy => "too many packets were lost",
+            Self::Failed => "the queue pairs failed",
+            Self::Peer => "the peer went there",
+            Self::Recovered => "it answers again",
+        })
+    }
+}

@@ -1,6 +1,6 @@
 //! What goes in and out of a [`Link`](crate::Link) beside bytes.
 
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, CarrierReason};
 use crate::lane::{Grant, GrantId, OpKey, OpOutcome};
 use crate::limits::{FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, HEADER_BYTES};
 use crate::path::{MtuPhase, MtuReason, PathSignal, PathState, QpHalf};
@@ -410,6 +410,8 @@ pub enum Event {
         from: Carrier,
         /// What it rides on now.
         to: Carrier,
+        /// Why.
+        why: CarrierReason,
     },
     /// A path carries packets of another size than was thought: the link goes on in packets of
     /// that. What a path begins with is what both ends agreed on.

@@ -40,7 +40,7 @@ mod slots;
 mod stats;
 pub mod wire;
 
-pub use carrier::Carrier;
+pub use carrier::{Carrier, CarrierReason};
 pub use channel::SupplyError;
 pub use class::{Class, ClassNameError};
 pub use class_order::{AtDevice, ClassOrder, ClassScheduler};

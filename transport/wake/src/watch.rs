@@ -42,27 +42,43 @@ impl Watch {
     /// # Errors
     /// It is watched already, or the system has no room.
     pub fn add(&self, file: &impl AsFd) -> io::Result<()> {
+        self.add_numbered(file, 0)
+    }
+
+    /// The same for a file that [`take_each`](Self::take_each) tells of by this number; those that
+    /// [`add`](Self::add) adds have number 0.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn add_numbered(&self, file: &impl AsFd, number: u64) -> io::Result<()> {
         let events = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
-        Ok(epoll::add(&self.epoll, file, EventData::new_u64(0), events)?)
+        Ok(epoll::add(&self.epoll, file, EventData::new_u64(number), events)?)
     }
 
     /// Whether there was anything new since the last time.
     #[must_use]
     pub fn take(&self) -> bool {
+        let mut found = false;
+        self.take_each(|_| found = true);
+        found
+    }
+
+    /// Calls `tell` with the number of each file that has had anything new since the last time.
+    pub fn take_each(&self, mut tell: impl FnMut(u64)) {
         let at_once = Timespec::default();
         let none = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
-        let (mut events, mut found) = ([none; EVENTS_AT_A_TIME], false);
+        let mut events = [none; EVENTS_AT_A_TIME];
         loop {
             match epoll::wait(&self.epoll, &mut events, Some(&at_once)) {
                 Ok(count) => {
-                    found |= count > 0;
+                    events[..count].iter().for_each(|event| tell(event.data.u64()));
                     if count < EVENTS_AT_A_TIME {
-                        return found;
+                        return;
                     }
                 }
                 Err(rustix::io::Errno::INTR) => {}
                 // It cannot fail otherwise; should it, looking at the files does no harm.
-                Err(_) => return true,
+                Err(_) => return tell(0),
             }
         }
     }

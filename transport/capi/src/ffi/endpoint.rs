@@ -12,7 +12,7 @@ use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Duration;
-use towpath_transport::{Nanos, Time};
+use towpath_transport::{Nanos, Time, resolve_ip};
 
 /// A device and its links to peers, driven by the loop of one thread: the one that made it, or
 /// the last one that called `tow_endpoint_adopt`.
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn tow_endpoint_new(
         // SAFETY: see the module.
         let ip = unsafe { text(ip, "the address") }?;
         let ip: IpAddr =
-            ip.parse().map_err(|_| Fault::argument(format!("{ip} is no IP address")))?;
+            resolve_ip(ip).map_err(|_| Fault::argument(format!("{ip} is no IP address")))?;
         // SAFETY: see the module.
         let endpoint = match unsafe { config.as_ref() } {
             Some(config) => config.endpoint(ip),

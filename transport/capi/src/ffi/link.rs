@@ -6,11 +6,13 @@ use super::types::{tow_channel, tow_counters, tow_link, tow_status, tow_usage};
 use crate::fault::Fault;
 use std::ffi::c_char;
 use std::net::SocketAddr;
-use towpath_transport::{ChannelId, LinkStats};
+use towpath_transport::{ChannelId, LinkStats, resolve};
 
 fn address(text: &str) -> Result<SocketAddr, Fault> {
-    let found = text.parse();
-    found.map_err(|_| Fault::argument(format!("{text} is no address with a port (127.0.0.1:7471)")))
+    let found = resolve(text, None).ok().and_then(|found| found.first().copied());
+    found.ok_or_else(|| {
+        Fault::argument(format!("{text} is no address with a port (127.0.0.1:7471)"))
+    })
 }
 
 /// Takes links of peers that connect to a TCP address, as "127.0.0.1:7471"; port 0 is any free one.

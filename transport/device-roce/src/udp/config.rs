@@ -78,7 +78,8 @@ impl UdpConfig {
         self
     }
 
-    /// The interface index of a link-local IPv6 address; 0 by default.
+    /// The interface index of a link-local IPv6 address. Default: that of the first interface that
+    /// has the address.
     #[must_use]
     pub fn scope_id(mut self, scope_id: u32) -> Self {
         self.scope_id = scope_id;

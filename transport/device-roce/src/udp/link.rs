@@ -378,7 +378,12 @@ impl PacketLink for UdpLink {
 fn with_port(config: &UdpConfig, port: u16) -> SocketAddr {
     match config.ip {
         IpAddr::V4(ip) => (ip, port).into(),
-        IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, config.scope_id).into(),
+        IpAddr::V6(ip) => {
+            let found = || sys::scope_of(ip).unwrap_or(0);
+            let is_open = config.scope_id == 0 && ip.is_unicast_link_local();
+            let scope_id = if is_open { found() } else { config.scope_id };
+            SocketAddrV6::new(ip, port, 0, scope_id).into()
+        }
     }
 }
 

@@ -64,7 +64,9 @@ impl Name {
             libc::AF_INET6 => {
                 let ip = v6.sin6_addr.s6_addr.into();
                 let port = u16::from_be(v6.sin6_port);
-                Some(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into())
+                // Peers are known by their HELLOs, which name no interface of ours: the socket is
+                // bound to that of its own address.
+                Some(SocketAddrV6::new(ip, port, 0, 0).into())
             }
             _ => None,
         }

@@ -140,6 +140,25 @@ impl Drop for InterfaceAddrs {
 
 /// The interface that has an address.
 pub(super) fn interface_of(addr: SocketAddr) -> io::Result<Option<InterfaceName>> {
+    let name = entry_of(addr, |entry| {
+        // SAFETY: the name of an entry is a string of C that lives as long as the entry.
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+        name.to_str().ok().and_then(InterfaceName::new)
+    })?;
+    Ok(name.flatten())
+}
+
+/// The index of the interface that has an address of IPv6 which is valid on one link only.
+pub(super) fn scope_of(ip: Ipv6Addr) -> Option<u32> {
+    let scope = entry_of((ip, 0).into(), |entry| {
+        // SAFETY: the entry has an address of IPv6, which is a `sockaddr_in6`.
+        unsafe { entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() }.sin6_scope_id
+    });
+    scope.ok().flatten()
+}
+
+/// What `look` finds in the entry of an address.
+fn entry_of<T>(addr: SocketAddr, look: impl Fn(&libc::ifaddrs) -> T) -> io::Result<Option<T>> {
     let mut first = core::ptr::null_mut();
     // SAFETY: the call writes one pointer, to a list that `freeifaddrs` takes back.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
@@ -151,9 +170,7 @@ pub(super) fn interface_of(addr: SocketAddr) -> io::Result<Option<InterfaceName>
         // SAFETY: entries of the list are initialised and live until it is given back.
         let entry = unsafe { &*at };
         if has_addr(entry, addr) {
-            // SAFETY: the name of an entry is a string of C that lives as long as the entry.
-            let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-            return Ok(name.to_str().ok().and_then(InterfaceName::new));
+            return Ok(Some(look(entry)));
         }
         at = entry.ifa_next;
     }

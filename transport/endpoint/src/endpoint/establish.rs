@@ -70,7 +70,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     ) -> Result<LinkId, LinkError> {
         let link = self.establish_from(pending, peer, side, (None, true))?;
         // A link that has no path for it does without.
-        drop(self.give_stream(link, stream, Vec::new()));
+        drop(self.give_stream(link, stream, (Vec::new(), false)));
         Ok(link)
     }
 
@@ -206,11 +206,18 @@ fn is_of_one_host(addr: SocketAddr) -> bool {
     addr.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && ip != broadcast
 }
 
+fn is_v4(addr: SocketAddr) -> bool {
+    addr.ip().to_canonical().is_ipv4()
+}
+
 fn check_limits(ours: &Hello, peer: &Hello, mtu: Mtu) -> Result<(), LinkError> {
     check_app(ours.app, peer)?;
     let has_queue_pairs = ours.paths.iter().any(|path| path.carrier != Carrier::Tcp);
     if has_queue_pairs && !is_of_one_host(peer.addr) {
         return Err(LinkError::Address { theirs: peer.addr });
+    }
+    if has_queue_pairs && is_v4(peer.addr) != is_v4(ours.addr) {
+        return Err(LinkError::Family { theirs: peer.addr, ours: ours.addr });
     }
     if ours.class != peer.class {
         return Err(LinkError::Class { theirs: peer.class });

@@ -143,9 +143,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             LinkEvent::Granted { grant } => Event::Granted { link, grant },
             LinkEvent::Revoked { grant } => Event::Revoked { link, grant },
             LinkEvent::OpDone { op, token, outcome } => self.op_done(link, op, token, outcome),
-            LinkEvent::CarrierChanged { from, to } => {
+            LinkEvent::CarrierChanged { from, to, why } => {
                 self.reconsider_lane(link);
-                Event::CarrierChanged { link, from, to }
+                self.rides.note(self.device.now(), link, (from, to, why));
+                Event::CarrierChanged { link, from, to, why }
             }
             LinkEvent::Closed { channel, .. } if self.on_lane_closed(link, channel) => return None,
             LinkEvent::Closed { channel, reason } => Event::ChannelClosed { link, channel, reason },

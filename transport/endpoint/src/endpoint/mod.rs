@@ -65,6 +65,7 @@ use crate::order::Order;
 use crate::plan::Plan;
 use crate::pools::SendPools;
 use crate::recv::RecvTable;
+use crate::rides::Rides;
 use crate::setup::Setup;
 use crate::shared::SharedQueues;
 use crate::wanted::Wanted;
@@ -165,6 +166,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     blacklist: Blacklist,
     blacklist_due: Time,
     mtu_hints: MtuHints,
+    rides: Rides,
     /// What ends a wait, where somebody waits for that elsewhere.
     files: Option<AnyOf>,
     /// Somebody does so now.
@@ -210,13 +212,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             error => error,
         })?;
-        config.links_max = plan.links_max;
-        let share = plan.shared_receiving;
+        config.settle(&plan);
         let (completions, control_completions) = config.completions_max(plan.receiving);
         let control_cq = device.create_cq(control_completions as u32)?;
         let cq = device.create_cq(completions as u32)?;
-        let shared =
-            share.then(|| SharedQueues::new(config.receives_of_class(plan.receiving) as u32));
+        let receives = config.receives_of_class(plan.receiving) as u32;
+        let shared = plan.shared_receiving.then(|| SharedQueues::new(receives));
         let worker = config.worker.as_ref();
         let mut prng = Prng::new(worker.map_or(config.seed, |worker| worker.seed(config.seed)));
         let instance = worker.map_or_else(|| prng.next_u64(), Worker::instance);
@@ -247,6 +248,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             blacklist: Blacklist::new(config.blacklist_span),
             blacklist_due: Time::NEVER,
             mtu_hints: MtuHints::default(),
+            rides: Rides::new(device.now()),
             files: None,
             is_waited_for: false,
             away: Away::on(&plan, device.now()),

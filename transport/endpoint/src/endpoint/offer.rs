@@ -2,9 +2,11 @@
 
 use super::Endpoint;
 use super::establish::check_app;
-use crate::carrier::{CarrierChoice, Fallback, has, qp_type};
+use crate::asks::Asks;
+use crate::carrier::{CarrierChoice, Fallback, carrier_for, has, qp_type};
 use crate::class::ClassReport;
 use crate::company::Company;
+use crate::config::EndpointConfig;
 use crate::control::{Control, NO_QP};
 use crate::error::LinkError;
 use crate::event::LinkId;
@@ -14,7 +16,7 @@ use crate::recv::Home;
 use crate::tx::{TxQueue, TxSlots};
 use smallvec::SmallVec;
 use std::iter;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::limits::PATHS_MAX;
@@ -47,10 +49,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// As [`offer`](Self::offer).
     pub fn offer_as(&mut self, class: Class) -> Result<(Hello, PendingLink), LinkError> {
         // Without a set-up connection there is nothing to fall back to but queue pairs.
-        let below = self.config.fallback.below(self.plan.carrier);
+        let asks = self.asks_by_other_means();
+        let below = asks.fallback.below(asks.carrier);
         let queue_pairs: Vec<Carrier> =
             below.iter().copied().filter(|&carrier| carrier != Carrier::Tcp).collect();
-        self.offer_over(class, self.plan.carrier, self.config.paths, &queue_pairs, self.plan.mtu)
+        self.offer_over(class, asks.carrier, asks.paths, &queue_pairs, self.plan.mtu)
     }
 
     /// As [`offer`](Self::offer), for a link that gets a stream of bytes beside its queue pairs, as
@@ -60,49 +63,81 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`LinkError`]: no room, no memory, or the device refused.
     pub fn offer_on_stream(&mut self) -> Result<(Hello, PendingLink), LinkError> {
-        self.offer_on_stream_over(self.config.class.own, self.plan.mtu)
+        let asks = self.asks_by_other_means();
+        self.offer_asking(asks, self.config.class.own, self.plan.mtu)
     }
 
-    /// The same for a link of a class of its own choice, to a peer at `dest`.
+    /// What a link asks for whose HELLOs travel in another way than over TCP: what was chosen, for
+    /// nobody asks again with less there.
+    pub(super) fn asks_by_other_means(&self) -> Asks {
+        let config = &self.config;
+        let paths = if config.has_paths { config.paths } else { 1 };
+        let fallback = if config.has_fallback { config.fallback } else { Fallback::None };
+        Asks { carrier: self.plan.carrier, paths, fallback }
+    }
+
+    /// What a link to a peer asks for at first.
+    pub(crate) fn asks(&self, peer: IpAddr) -> Asks {
+        let EndpointConfig { paths, fallback, .. } = self.config;
+        Asks { carrier: self.carrier_to(peer).0, paths, fallback }
+    }
+
+    /// What carries links to a peer, and whether the peer may choose something else.
+    fn carrier_to(&self, peer: IpAddr) -> (Carrier, bool) {
+        let verbs = &self.device.caps().verbs;
+        let choice = carrier_for(&self.config.carrier_rules, peer).unwrap_or(self.config.carrier);
+        // A rule that the device cannot keep is refused when the endpoint is made.
+        let carrier = choice.settle(verbs).unwrap_or(self.plan.carrier);
+        (carrier, choice == CarrierChoice::Auto)
+    }
+
+    /// The same for a link of a class of its own choice that asks for this, to a peer at `dest`.
     pub(crate) fn offer_to(
         &mut self,
         dest: SocketAddr,
         class: Class,
+        asks: Asks,
     ) -> Result<(Hello, PendingLink), LinkError> {
-        let mtu = match self.plan.carrier {
+        let mtu = match asks.carrier {
             // Its system cuts what it sends as it finds right.
             Carrier::Tcp => self.plan.mtu,
             _ => self.mtu_to_ask_for(dest)?,
         };
-        self.offer_on_stream_over(class, mtu)
+        self.offer_asking(asks, class, mtu)
     }
 
-    fn offer_on_stream_over(
+    fn offer_asking(
         &mut self,
+        asks: Asks,
         class: Class,
         mtu: Mtu,
     ) -> Result<(Hello, PendingLink), LinkError> {
-        let below = self.config.fallback.below(self.plan.carrier);
-        self.offer_over(class, self.plan.carrier, self.config.paths, below, mtu)
+        let below = asks.fallback.below(asks.carrier);
+        self.offer_over(class, asks.carrier, asks.paths, below, mtu)
     }
 
     /// A half that answers a peer's, of its class and with as many paths: where the choice is left
     /// to the device, it rides on what the peer's does, and it falls back to what the peer's does.
-    pub(crate) fn answer(&mut self, peer: &Hello) -> Result<(Hello, PendingLink), LinkError> {
+    pub(crate) fn answer(
+        &mut self,
+        peer: &Hello,
+        from: IpAddr,
+    ) -> Result<(Hello, PendingLink), LinkError> {
         check_app(self.config.app, peer)?;
         if !self.config.class.takes(peer.class) {
             return Err(LinkError::Class { theirs: peer.class });
         }
         let wanted = peer.control.carrier;
-        let is_free = self.config.carrier == CarrierChoice::Auto;
+        let (ours, is_free) = self.carrier_to(from);
         let follows = is_free && has(wanted, &self.device.caps().verbs);
-        let carrier = if follows { wanted } else { self.plan.carrier };
-        let fallback = Fallback::of(peer);
-        if fallback == Fallback::RcThenTcp && self.config.fallback != fallback {
-            return Err(LinkError::Fallback);
-        }
+        let carrier = if follows { wanted } else { ours };
         if carrier != wanted {
             return Err(LinkError::Carrier { theirs: wanted, ours: carrier });
+        }
+        let fallback = Fallback::of(peer);
+        if fallback > self.config.fallback {
+            let ours = self.config.fallback;
+            return Err(LinkError::Fallback { theirs: fallback, ours });
         }
         let below = fallback.below(carrier);
         let paths = peer.paths.len().saturating_sub(below.len()).max(1);

@@ -65,6 +65,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Looks at all but packets and completions.
     #[inline(never)]
     fn look_around(&mut self, now: Time, idle: bool) -> usize {
+        let has_news = self.take_news(now, idle);
         let frames = self.poll_streams(now);
         if now >= self.next_timer {
             let puts_off = self.puts_off_timers(idle);
@@ -77,7 +78,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if !self.lanes.making.is_empty() {
             self.make_lanes();
         }
-        self.poll_setup(now, idle && frames == 0);
+        self.poll_setup(now, has_news);
         self.look_at_blacklist(now);
         self.look_for_mtu_hints(now);
         self.look_for_buffers();

@@ -37,20 +37,34 @@ impl Streams {
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// Whether a path of a link rides on its set-up connection.
+    pub(crate) fn carries_path(&self, link: LinkId) -> bool {
+        self.links.find(link).is_some_and(|conn| conn.tcp_path().is_some())
+    }
+
+    /// Something came on the stream of a link.
+    pub(crate) fn hurry_stream(&mut self, index: u16, now: Time) {
+        if let Some(tcp) = self.links.at(index).and_then(|conn| conn.tcp.as_mut()) {
+            tcp.hurry(now);
+            self.streams.hurry(now);
+        }
+    }
+
     /// Gives a link its stream, on which `first` is still to be written; gives both back where it
-    /// has no path that rides on it.
+    /// has no path that rides on it. `is_told` says that what comes on it is told of.
     pub(crate) fn give_stream<S: ByteStream + 'static>(
         &mut self,
         link: LinkId,
         stream: S,
-        first: Vec<u8>,
+        (first, is_told): (Vec<u8>, bool),
     ) -> Option<(S, Vec<u8>)> {
         let now = self.now();
         let chunk_bytes_max = self.config.chunk_bytes_max as usize;
         let Some(conn) = self.links.find_mut(link) else { return Some((stream, first)) };
         let Some(path) = conn.tcp_path() else { return Some((stream, first)) };
         let stream: Box<dyn ByteStream> = Box::new(stream);
-        conn.tcp = Some(Tcp::new(path, Frames::new(stream, first, chunk_bytes_max), now));
+        let frames = Frames::new(stream, first, chunk_bytes_max);
+        conn.tcp = Some(Tcp::new(path, frames, is_told, now));
         self.streams.links.push(link.index);
         self.streams.due = Some(now);
         self.links.touch(link.index);

@@ -4,8 +4,10 @@ use super::Endpoint;
 use crate::control::NO_QP;
 use crate::event::LinkId;
 use crate::links::{Conn, Phase};
+use crate::rides::Rides;
 use std::fmt;
 use std::net::SocketAddr;
+use towpath_base::Nanos;
 use towpath_memory::{Pool, Region};
 use towpath_proto::LinkUsage;
 use towpath_verbs::Device;
@@ -110,6 +112,20 @@ impl Conn {
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
+    /// For how long the peer of a link has been silent while an answer was due; `None` when the
+    /// link is gone.
+    #[must_use]
+    pub fn silence(&self, link: LinkId) -> Option<Nanos> {
+        let link = self.links.find(link)?.link.as_ref()?;
+        Some(link.silence(self.device.now()))
+    }
+
+    /// Which carriers its links went to, when and why.
+    #[must_use]
+    pub fn rides(&self) -> &Rides {
+        &self.rides
+    }
+
     /// What of its limits is in use now. Takes time in proportion to the links: not for the data
     /// path.
     #[must_use]

@@ -165,8 +165,8 @@ impl Desk {
             Event::PathChanged { link, path, from, to, signal } => {
                 tracing::info!(?link, path = path.0, %from, %to, %signal, "a path changed");
             }
-            Event::CarrierChanged { link, from, to } => {
-                tracing::warn!(?link, %from, %to, "a link rides on another carrier");
+            Event::CarrierChanged { link, from, to, why } => {
+                tracing::warn!(?link, %from, %to, %why, "a link rides on another carrier");
             }
             Event::Writable { link } => self.outbound.make_room(link),
             Event::LinkDown { link, reason } => {

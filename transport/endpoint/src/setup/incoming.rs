@@ -169,7 +169,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Makes our half and joins it with the peer's.
     fn welcome(&mut self, peer: &Hello, from: SocketAddr) -> Result<(LinkId, Hello), AcceptError> {
-        let (hello, pending) = self.answer(peer)?;
+        let (hello, pending) = self.answer(peer, from.ip())?;
         let link = self.establish_from(pending, peer, Side::Server, (Some(from), true))?;
         Ok((link, hello))
     }

@@ -51,6 +51,8 @@ pub(crate) struct Setup {
     next_poll: Time,
     next_watch: Time,
     news: News,
+    /// Empty between two looks.
+    streams_with_news: Vec<u16>,
 }
 
 impl Setup {
@@ -132,25 +134,35 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         class: Class,
     ) -> Result<ConnectId, ConnectError> {
         let now = self.now();
+        let asks = self.asks(addr.ip());
         let setup = self.setup();
         if setup.outgoing.len() == HANDSHAKES_MAX {
             return Err(ConnectError::TooMany { max: HANDSHAKES_MAX });
         }
         let connect = ConnectId(setup.next_connect);
         setup.next_connect += 1;
-        let outgoing = Outgoing::dial(connect, (addr, class), setup.timeout, now)
+        let outgoing = Outgoing::dial(connect, (addr, class), asks, setup.timeout, now)
             .map_err(|source| ConnectError::Dial { addr, source })?;
         setup.outgoing.push(outgoing);
         setup.next_poll = now;
         Ok(connect)
     }
 
-    /// Looks at the set-up conversations when it is time to. `idle` says that nothing else has
-    /// happened in this turn.
-    pub(crate) fn poll_setup(&mut self, now: Time, idle: bool) {
+    /// Whether there is news of set-up conversations. Streams that have something are looked at in
+    /// this turn. `idle` says that nothing else has happened in it.
+    pub(crate) fn take_news(&mut self, now: Time, idle: bool) -> bool {
+        let setup = self.setup();
+        let mut streams = std::mem::take(&mut setup.streams_with_news);
+        let has_news = setup.news.take(now, idle, &mut streams);
+        streams.drain(..).for_each(|link| self.hurry_stream(link, now));
+        self.setup().streams_with_news = streams;
+        has_news
+    }
+
+    /// Looks at the set-up conversations when it is time to.
+    pub(crate) fn poll_setup(&mut self, now: Time, has_news: bool) {
         let has_placed = self.member().is_some_and(Member::has_placed);
         let setup = self.setup();
-        let has_news = setup.news.take(now, idle);
         if has_placed || has_news || now >= setup.next_due() {
             self.go_on_with_setup(now, has_placed, has_news);
         }

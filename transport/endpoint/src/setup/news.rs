@@ -51,14 +51,25 @@ impl News {
         self.is_awake = false;
     }
 
-    /// Whether there is any. A turn in which packets came does not ask because of a wait.
-    pub(super) fn take(&mut self, now: Time, idle: bool) -> bool {
+    /// Whether there is any, and of which links whose set-up connections carry a path, into
+    /// `streams`. A turn in which packets came does not ask because of a wait.
+    pub(super) fn take(&mut self, now: Time, idle: bool, streams: &mut Vec<u16>) -> bool {
         let Source::Watch(watch) = &self.source else { return false };
         if !(std::mem::take(&mut self.is_awake) && idle) && now < self.next_look {
             return false;
         }
         self.next_look = now + Nanos(NEWS_POLL_NS);
-        watch.take()
+        let mut has_news = false;
+        watch.take_each(|number| match number.checked_sub(1) {
+            Some(index) => streams.push(index as u16),
+            None => has_news = true,
+        });
+        has_news
+    }
+
+    /// Whether all sockets are told of.
+    pub(super) fn are_told(&self) -> bool {
+        matches!(self.source, Source::Watch(_))
     }
 
     /// How long nothing needs to be looked at without news, where that is `clock_ns` without
@@ -75,11 +86,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Has news of a socket end each wait, if that can be.
     pub(super) fn tell_news_of(&mut self, socket: &impl AsFd) {
         let mut news = std::mem::take(&mut self.setup().news);
-        self.add_to(&mut news, socket);
+        self.add_to(&mut news, socket, None);
         self.setup().news = news;
     }
 
-    pub(super) fn add_to(&mut self, news: &mut News, socket: &impl AsFd) {
+    /// Adds a socket; `stream` is the link whose path it carries.
+    pub(super) fn add_to(&mut self, news: &mut News, socket: &impl AsFd, stream: Option<u16>) {
         if let Source::Unknown = news.source {
             let watch = Watch::new().ok();
             let watch = watch.filter(|w| self.files().is_none_or(|files| files.add(w).is_ok()));
@@ -87,7 +99,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             news.source = watch.map_or(Source::Clock, Source::Watch);
         }
         let is_added = match &news.source {
-            Source::Watch(watch) => watch.add(socket).is_ok(),
+            Source::Watch(watch) => {
+                watch.add_numbered(socket, stream.map_or(0, |link| u64::from(link) + 1)).is_ok()
+            }
             Source::Unknown | Source::Clock => true,
         };
         if !is_added {

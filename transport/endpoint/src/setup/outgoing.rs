@@ -2,6 +2,7 @@
 
 use super::Setup;
 use super::wire::{Inbox, Outbox, ReadError};
+use crate::asks::Asks;
 use crate::blacklist::{ListedFor, blames_peer};
 use crate::endpoint::{Endpoint, PendingLink};
 use crate::error::{ConnectError, LinkError};
@@ -21,6 +22,7 @@ pub(super) struct Outgoing {
     connect: ConnectId,
     addr: SocketAddr,
     class: Class,
+    asks: Asks,
     deadline: Time,
     stage: Stage,
 }
@@ -43,17 +45,24 @@ impl Outgoing {
     pub(super) fn dial(
         connect: ConnectId,
         (addr, class): (SocketAddr, Class),
+        asks: Asks,
         timeout: Nanos,
         now: Time,
     ) -> io::Result<Self> {
+        let stage = Stage::dialling(addr, timeout)?;
+        Ok(Self { connect, addr, class, asks, deadline: now + timeout, stage })
+    }
+}
+
+impl Stage {
+    fn dialling(addr: SocketAddr, timeout: Nanos) -> io::Result<Self> {
         let (tell, told) = bounded(1);
         let span = Duration::from(timeout).max(Duration::from_millis(1));
         std::thread::Builder::new().name("towpath-dial".into()).spawn(move || {
             // Nobody listens any more when the endpoint is gone: then the result is dropped.
             let _ = tell.send(TcpStream::connect_timeout(&addr, span));
         })?;
-        let (deadline, stage) = (now + timeout, Stage::Dialling(told));
-        Ok(Self { connect, addr, class, deadline, stage })
+        Ok(Self::Dialling(told))
     }
 }
 
@@ -76,6 +85,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 }
                 let (addr, after) = (outgoing.addr, setup.timeout);
                 progress = Progress::Failed(ConnectError::Timeout { addr, after });
+            }
+            if let Progress::Failed(error) = &progress
+                && self.asks_for_less(outgoing, error, now)
+            {
+                place += 1;
+                continue;
             }
             let outgoing = setup.outgoing.swap_remove(place);
             let connect = outgoing.connect;
@@ -100,6 +115,20 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
+    /// Whether the peer, which refused, is asked again for less.
+    fn asks_for_less(&mut self, outgoing: &mut Outgoing, error: &ConnectError, now: Time) -> bool {
+        let verbs = self.device().caps().verbs;
+        let Some(asks) = outgoing.asks.after(error, self.config(), &verbs) else { return false };
+        let Ok(dialling) = Stage::dialling(outgoing.addr, outgoing.deadline.since(now)) else {
+            return false;
+        };
+        outgoing.asks = asks;
+        if let Stage::Talking { pending, .. } = std::mem::replace(&mut outgoing.stage, dialling) {
+            self.withdraw(pending);
+        }
+        true
+    }
+
     fn advance(&mut self, outgoing: &mut Outgoing) -> Progress {
         let (addr, class, app) = (outgoing.addr, outgoing.class, self.config().app);
         if let Stage::Dialling(told) = &outgoing.stage {
@@ -117,7 +146,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 Ok(stream) => stream,
                 Err(source) => return Progress::Failed(ConnectError::Dial { addr, source }),
             };
-            let (hello, pending) = match self.offer_to(addr, class) {
+            let (hello, pending) = match self.offer_to(addr, class, outgoing.asks) {
                 Ok(half) => half,
                 Err(error) => return Progress::Failed(ConnectError::Local { addr, error }),
             };

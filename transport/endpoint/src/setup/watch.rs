@@ -80,8 +80,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         link: LinkId,
         first: Vec<u8>,
     ) {
-        if let Some((stream, first)) = self.give_stream(link, stream, first) {
-            self.add_to(&mut setup.news, &stream);
+        let carries_path = self.carries_path(link);
+        self.add_to(&mut setup.news, &stream, carries_path.then_some(link.index));
+        let is_told = setup.news.are_told();
+        if let Some((stream, first)) = self.give_stream(link, stream, (first, is_told)) {
             setup.watched.push(Watched::new(stream, link, Outbox::new(first)));
         }
     }

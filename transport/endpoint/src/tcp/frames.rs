@@ -71,6 +71,19 @@ impl<S: Read + Write> Frames<S> {
         self.written == self.out.len()
     }
 
+    /// Whether nothing waits to be written or to be taken.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_drained() && self.taken == self.filled
+    }
+
+    /// Gives up the memory of an idle stream: most streams of a server carry nothing for hours.
+    pub(crate) fn rest(&mut self) {
+        if self.is_idle() && !(self.read.is_empty() && self.out.is_empty()) {
+            (self.read, self.out) = (Vec::new(), Vec::new());
+            (self.taken, self.filled, self.written) = (0, 0, 0);
+        }
+    }
+
     /// Queues a frame; false where nothing more is held, which is beyond what chunks may take: acks
     /// find room while chunks wait.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
@@ -144,17 +157,40 @@ impl<S: Read + Write> Frames<S> {
         self.read.copy_within(self.taken..self.filled, 0);
         self.filled -= self.taken;
         self.taken = 0;
-        let size = LENGTH_BYTES + self.frame_bytes_max + TCP_READ_BYTES;
-        self.read.resize(size, 0);
+        if self.read.is_empty() {
+            // Nothing is kept ready for what may never come.
+            let mut first = [0; LENGTH_BYTES + HEADER_BYTES];
+            let read = self.fill(Some(&mut first))?;
+            if read > 0 {
+                self.make_read_buffer();
+                self.read[..read].copy_from_slice(&first[..read]);
+                self.filled = read;
+            }
+            return Ok(read > 0);
+        }
+        let read = self.fill(None)?;
+        self.filled += read;
+        Ok(read > 0)
+    }
+
+    fn make_read_buffer(&mut self) {
+        self.read.resize(LENGTH_BYTES + self.frame_bytes_max + TCP_READ_BYTES, 0);
+    }
+
+    /// Reads once into `first`, or behind what there is; how many bytes came.
+    fn fill(&mut self, first: Option<&mut [u8]>) -> Result<usize, FramesError> {
+        let into = match first {
+            Some(first) => first,
+            None => &mut self.read[self.filled..],
+        };
         loop {
-            return match self.stream.read(&mut self.read[self.filled..]) {
+            return match self.stream.read(into) {
                 Ok(0) => Err(FramesError::Closed),
                 Ok(read) => {
-                    self.filled += read;
                     note(Pass::Socket, read);
-                    Ok(true)
+                    Ok(read)
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => Err(FramesError::Broken(error)),
             };

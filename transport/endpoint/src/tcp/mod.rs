@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use towpath_base::{Nanos, Time};
 use towpath_proto::PathId;
 
-use crate::limits::{TCP_POLL_LONGEST_NS, TCP_POLL_NS};
+use crate::limits::{NO_NEWS_POLL_NS, TCP_LOOKS_BEFORE_REST, TCP_POLL_LONGEST_NS, TCP_POLL_NS};
 
 /// A stream of bytes that does not block, as a set-up connection is: what the last resort rides on.
 /// Reading and writing say [`WouldBlock`](std::io::ErrorKind::WouldBlock) where they would have to
@@ -29,12 +29,24 @@ pub(crate) struct Tcp {
     pub(crate) frames: Frames<Box<dyn ByteStream>>,
     /// Looks in a row at which nothing had come.
     quiet_looks: u32,
+    /// What comes is told of.
+    is_told: bool,
     pub(crate) due: Time,
 }
 
 impl Tcp {
-    pub(crate) fn new(path: PathId, frames: Frames<Box<dyn ByteStream>>, now: Time) -> Self {
-        Self { path, frames, quiet_looks: 0, due: now }
+    pub(crate) fn new(
+        path: PathId,
+        frames: Frames<Box<dyn ByteStream>>,
+        is_told: bool,
+        now: Time,
+    ) -> Self {
+        Self { path, frames, quiet_looks: 0, is_told, due: now }
+    }
+
+    /// Something came.
+    pub(crate) fn hurry(&mut self, now: Time) {
+        (self.quiet_looks, self.due) = (0, now);
     }
 
     /// Writes what was pushed in this turn; an answer may come soon. What goes wrong is met again,
@@ -47,9 +59,17 @@ impl Tcp {
     }
 
     /// When it is looked at next: soon after something came or while something waits to be
-    /// written, later and later in silence.
+    /// written, later and later in silence, and seldom where what comes is told of. (What has come
+    /// and found no buffer is told of no second time.)
     pub(crate) fn look_again(&mut self, now: Time, came: bool) {
         self.quiet_looks = if came { 0 } else { self.quiet_looks.saturating_add(1) };
+        if self.quiet_looks > TCP_LOOKS_BEFORE_REST && self.frames.is_idle() {
+            self.frames.rest();
+            if self.is_told {
+                self.due = now + Nanos(NO_NEWS_POLL_NS);
+                return;
+            }
+        }
         let doublings = if self.frames.is_drained() { self.quiet_looks / 16 } else { 0 };
         let span = Nanos(TCP_POLL_NS).saturating_mul(1 << doublings.min(16));
         self.due = now + span.min(Nanos(TCP_POLL_LONGEST_NS));

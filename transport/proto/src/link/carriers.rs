@@ -1,7 +1,7 @@
 //! From one carrier to another, and back (docs/protocol.md section 10).
 
 use super::Link;
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, CarrierReason};
 use crate::event::Event;
 use crate::path::{AckDigest, bit};
 use core::hint::cold_path;
@@ -13,7 +13,8 @@ impl Link {
     pub(super) fn on_path_answer(&mut self, now: Time, index: usize, digest: &AckDigest) {
         if !self.paths.is_in_use(index) {
             if let Some(carrier) = self.paths.ladder.on_answer_of(now, index) {
-                self.ride_on(now, carrier);
+                let why = self.paths.ladder.reason(now, carrier);
+                self.ride_on(now, carrier, why);
             }
             return;
         }
@@ -43,7 +44,7 @@ impl Link {
         let follows = self.paths.ladder.on_heard(now, index);
         if let Some(carrier) = follows.or(has_to_follow.then_some(heard)) {
             cold_path();
-            self.ride_on(now, carrier);
+            self.ride_on(now, carrier, CarrierReason::Peer);
         }
     }
 
@@ -68,7 +69,7 @@ impl Link {
         let carrier = self.paths[index].carrier;
         let works = self.paths.iter().any(|path| path.carrier == carrier && !path.has_failed);
         if let Some(carrier) = self.paths.ladder.on_failed(index, works) {
-            self.ride_on(now, carrier);
+            self.ride_on(now, carrier, CarrierReason::Failed);
         }
     }
 
@@ -76,7 +77,7 @@ impl Link {
     /// come in is acknowledged there once more: acks may have been lost with the way before. The
     /// receiver knows what comes twice.
     #[inline(never)]
-    pub(super) fn ride_on(&mut self, now: Time, to: Carrier) {
+    pub(super) fn ride_on(&mut self, now: Time, to: Carrier, why: CarrierReason) {
         let from = self.carrier();
         for index in 0..self.paths.len() {
             if self.paths.is_in_use(index) {
@@ -93,6 +94,6 @@ impl Link {
         } else {
             self.stats.carrier_returns += 1;
         }
-        self.events.push_back(Event::CarrierChanged { from, to });
+        self.events.push_back(Event::CarrierChanged { from, to, why });
     }
 }

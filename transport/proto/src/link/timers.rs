@@ -72,6 +72,12 @@ impl Link {
         self.last_heard.max(self.excused_until)
     }
 
+    /// For how long the peer has been silent while an answer was due.
+    #[must_use]
+    pub fn silence(&self, now: Time) -> Nanos {
+        if self.awaits_answer() { now.since(self.silent_since()) } else { Nanos::ZERO }
+    }
+
     /// A host that was away, suspended or without a processor, has heard nothing meanwhile, and
     /// a peer on the same host has said nothing: its silence counts from now.
     fn excuse_absence(&mut self, now: Time) {

@@ -3,7 +3,7 @@
 
 use super::loss::LossWatch;
 use super::table::bit;
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, CarrierReason};
 use crate::limits::{
     CARRIER_PROBE_MAX, CARRIER_PROBE_MIN, CARRIER_STAY_DOUBLINGS, FORGIVE_AFTER, PROBES_TO_RETURN,
     PROBES_TO_RETURN_AFTER_LOSS,
@@ -294,6 +294,17 @@ impl Ladder {
         self.look_around();
         if rung < self.at && self.probe_at == Time::NEVER {
             self.probe_at = now + self.interval();
+        }
+    }
+
+    /// Why we go to a carrier that has answered.
+    pub(crate) fn reason(&self, now: Time, to: Carrier) -> CarrierReason {
+        if (to as usize) < self.at {
+            CarrierReason::Recovered
+        } else if self.is_silent(now) {
+            CarrierReason::Silent
+        } else {
+            CarrierReason::Lossy
         }
     }
 

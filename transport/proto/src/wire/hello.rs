@@ -349,9 +349,13 @@ mod tests {
             assert_eq!(Welcome::parse(&refusal.emit()), Ok(Welcome::Refused(refusal)));
         }
         let paths = Refusal::Paths { most: 4 };
-        for refusal in
-            [Refusal::Version, Refusal::ShuttingDown, Refusal::Class, Refusal::Address, paths]
-        {
+        let plain = [Refusal::Version, Refusal::ShuttingDown, Refusal::Class, Refusal::Address];
+        let newer = [Refusal::Resources, Refusal::Family, paths];
+        let carriers = Carrier::ALL.map(|wanted| Refusal::Carrier { wanted });
+        let bits = [(false, false), (false, true), (true, false), (true, true)];
+        let fallbacks = bits.map(|(rc, tcp)| Refusal::Fallback { rc, tcp });
+        let all = plain.into_iter().chain(newer).chain(carriers).chain(fallbacks);
+        for refusal in all {
             assert_eq!(Welcome::parse(&refusal.emit()), Ok(Welcome::Refused(refusal)));
         }
         for most in [0, PATHS_MAX as u8 + 1] {

@@ -2,6 +2,7 @@
 
 use super::app::{AppProtocol, NAME_BYTES_MAX};
 use super::hello::{CRC_BYTES, HelloError, PREFIX_BYTES, prefix, seal};
+use crate::carrier::Carrier;
 use crate::limits::PATHS_MAX;
 use alloc::vec::Vec;
 use core::fmt;
@@ -34,6 +35,22 @@ pub enum Refusal {
     },
     /// Nothing can be sent to the device address in the HELLO.
     Address,
+    /// The server falls back to fewer carriers than the client.
+    Fallback {
+        /// Whether the server has RC beside UC.
+        rc: bool,
+        /// Whether it has TCP behind these.
+        tcp: bool,
+    },
+    /// The server rides on another carrier with this client.
+    Carrier {
+        /// The server's.
+        wanted: Carrier,
+    },
+    /// The server has no memory, or no queue pair, for another link.
+    Resources,
+    /// One side's device has an IPv4 address, the other's an IPv6 address.
+    Family,
     /// The application at the server speaks another protocol than the client's.
     App {
         /// The server's.
@@ -51,6 +68,18 @@ impl fmt::Display for Refusal {
                 return write!(f, "it allows {most} paths for each link; ask for no more");
             }
             Self::App { served } => return write!(f, "its application speaks {served}"),
+            Self::Carrier { wanted } => {
+                return write!(f, "its links to this host ride on {wanted}; use that carrier");
+            }
+            Self::Fallback { rc: false, tcp: false } => "its links fall back to nothing",
+            Self::Fallback { .. } => "its links fall back to fewer carriers than ours",
+            Self::Resources => {
+                "it has no memory or no queue pair left for another link; its log has the reason"
+            }
+            Self::Family => {
+                "one device has an IPv4 address and the other an IPv6 address; use addresses of \
+                 one family"
+            }
             Self::Address => {
                 "the device address in our HELLO cannot be used: it is broadcast, multicast, \
                  unspecified, or has port 0"
@@ -82,6 +111,13 @@ pub(super) fn parse_refusal(body: &[u8]) -> Result<Refusal, HelloError> {
         (6, 0) => Refusal::Class,
         (7, 1..) if usize::from(*most) <= PATHS_MAX => Refusal::Paths { most: *most },
         (8, 0) => Refusal::Address,
+        (10, bits @ 0..=3) => Refusal::Fallback { rc: bits & 1 != 0, tcp: bits & 2 != 0 },
+        (11, number) => {
+            let wanted = Carrier::ALL.into_iter().find(|&carrier| carrier as u8 == number);
+            Refusal::Carrier { wanted: wanted.ok_or(wrong)? }
+        }
+        (12, 0) => Refusal::Resources,
+        (13, 0) => Refusal::Family,
         (9, len) if usize::from(len) == name.len() => {
             let served = AppProtocol::from_bytes(name).ok_or(wrong)?;
             Refusal::App { served }
@@ -104,6 +140,10 @@ impl Refusal {
             Self::Paths { most } => (7, most),
             Self::Address => (8, 0),
             Self::App { served } => (9, served.name().len() as u8),
+            Self::Fallback { rc, tcp } => (10, u8::from(rc) | u8::from(tcp) << 1),
+            Self::Carrier { wanted } => (11, wanted as u8),
+            Self::Resources => (12, 0),
+            Self::Family => (13, 0),
         };
         let name = if let Self::App { served } = &self { served.name() } else { "" };
         let mut out = prefix(0, REFUSAL_BYTES + name.len());

@@ -44,7 +44,9 @@ impl Pair {
         };
         let mut near = host(near, 1, &way);
         let mut far = host(far, 2, &FaultControl::new(FaultPlan::none()));
-        let (hello, half) = near.offer_to(far.device().local_addr(), Class::Silver).expect("room");
+        let to = far.device().local_addr();
+        let asks = near.asks_by_other_means();
+        let (hello, half) = near.offer_to(to, Class::Silver, asks).expect("room");
         let (answer, other_half) = far.offer().expect("room");
         let link = near.establish(half, &answer, Side::Client).expect("they fit");
         far.establish(other_half, &hello, Side::Server).expect("they fit");

@@ -211,7 +211,7 @@ impl End {
                 panic!("no lane is wanted here");
             }
             Event::PathMtuChanged { from, to, why, .. } => self.mtus.push((from, to, why)),
-            Event::CarrierChanged { from, to } => {
+            Event::CarrierChanged { from, to, .. } => {
                 assert_eq!(from, self.rides.last().copied().unwrap_or_default());
                 self.rides.push(to);
             }
