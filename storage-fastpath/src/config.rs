@@ -11,7 +11,9 @@ use crate::wire::PROTOCOL;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use towpath_cap::Grant;
 use towpath_rpc::limits::OUTCOME_GRACE;
-use towpath_transport::{ChannelId, EndpointConfig, LinkId, Nanos, UdpConfig};
+use towpath_transport::{
+    CarrierRule, ChannelId, EndpointConfig, Fallback, LinkId, Nanos, UdpConfig,
+};
 
 /// Operations to have under way unless set: at 128 KiB each, 2 MiB.
 const DEPTH_DEFAULT: usize = 16;
@@ -19,6 +21,10 @@ const DEPTH_DEFAULT: usize = 16;
 /// Bytes of each operation of a transfer unless set: a third chunk more costs less per byte than a
 /// second request, and with its headers it is still held whole at the default settings.
 const OP_BYTES_DEFAULT: usize = 128 << 10;
+
+/// How long a server may be out of reach unless set: as long as switches and servers take to start
+/// again.
+const PATIENCE_DEFAULT: Nanos = Nanos::from_secs(300);
 
 /// Links of a client at most: more than the workers of a server.
 const LINKS_MAX: usize = 16;
@@ -36,7 +42,10 @@ pub struct ClientConfig {
     pub(crate) timeout: Nanos,
     pub(crate) outcome_grace: Nanos,
     pub(crate) spin: Nanos,
-    paths: usize,
+    paths: Option<usize>,
+    fallback: Option<Fallback>,
+    carrier_rules: Vec<CarrierRule>,
+    pub(crate) patience: Nanos,
     local_ip: Option<IpAddr>,
     endpoint: Option<EndpointConfig>,
     udp: Option<UdpConfig>,
@@ -57,7 +66,10 @@ impl Default for ClientConfig {
             timeout: crate::client::TIMEOUT_DEFAULT,
             outcome_grace: OUTCOME_GRACE,
             spin: Nanos::from_micros(50),
-            paths: 1,
+            paths: None,
+            fallback: None,
+            carrier_rules: Vec::new(),
+            patience: PATIENCE_DEFAULT,
             local_ip: None,
             endpoint: None,
             udp: None,
@@ -127,11 +139,45 @@ impl ClientConfig {
 
     /// Paths of the link, 1 to 16, each a queue pair with its own source port. Several paths spread
     /// load over the routes of a network, and a dead path is detected because the other paths still
-    /// get replies. Default 1. The server accepts up to its `paths_max`, 4 by default.
+    /// get replies. The server accepts up to its `paths_max`, 4 by default. Default 4, or as many
+    /// as the server accepts ([`EndpointConfig::paths`]).
     #[must_use]
     pub fn paths(mut self, paths: usize) -> Self {
-        self.paths = paths;
+        self.paths = Some(paths);
         self
+    }
+
+    /// What links fall back to when no packet gets through over UDP. Default: all that the device
+    /// and the server have ([`EndpointConfig::fallback`]).
+    #[must_use]
+    pub fn fallback(mut self, fallback: Fallback) -> Self {
+        self.fallback = Some(fallback);
+        self
+    }
+
+    /// What carries links to servers in these ranges of addresses. Default: what the endpoint says
+    /// ([`EndpointConfig::carrier_rules`]).
+    #[must_use]
+    pub fn carrier_rules(mut self, rules: &[CarrierRule]) -> Self {
+        self.carrier_rules = rules.to_vec();
+        self
+    }
+
+    /// How long the server may be out of reach before a [`Client`](crate::Client) gives up what was
+    /// asked of it: while no link is up, the time of operations stands still. A link that is made
+    /// again within this span goes on with them, each with its whole [`timeout`](Self::timeout).
+    /// Default 5 min. 0 gives operations up by their timeouts alone. A
+    /// [`BlockingClient`](crate::BlockingClient), whose owner makes links, takes no notice.
+    #[must_use]
+    pub fn patience(mut self, span: Nanos) -> Self {
+        self.patience = span;
+        self
+    }
+
+    /// See [`patience`](Self::patience).
+    #[must_use]
+    pub fn patience_span(&self) -> Nanos {
+        self.patience
     }
 
     /// The local address from which to reach the server. Default: the one that the system's routing
@@ -142,9 +188,9 @@ impl ClientConfig {
         self
     }
 
-    /// The endpoint's settings. Default: those of [`EndpointConfig`], with the paths set here and
-    /// send pools for the depth and size of operations. One that is set must have send buffers for
-    /// them, and has paths of its own.
+    /// The endpoint's settings. Default: those of [`EndpointConfig`], with send pools for the depth
+    /// and size of operations. One that is set must have send buffers for them. Paths, fallback and
+    /// rules for carriers that are set here replace those of the endpoint.
     #[must_use]
     pub fn endpoint(mut self, config: EndpointConfig) -> Self {
         self.endpoint = Some(config);
@@ -229,7 +275,7 @@ impl ClientConfig {
             let heads = 2 * self.depth * self.links + HEADS_SPARE;
             let data = self.depth * self.links + 2;
             let links = self.links * (1 + usize::from(self.hedge.is_some()));
-            EndpointConfig::new().links_max(links).paths(self.paths).send_pools(&[
+            EndpointConfig::new().links_max(links).send_pools(&[
                 // A header, the checksum of a slice, and a proof.
                 (384, heads),
                 (4 << 10, heads),
@@ -240,6 +286,12 @@ impl ClientConfig {
                 (slots_bytes(self.op_bytes), data),
             ])
         });
+        let config = self.paths.into_iter().fold(config, EndpointConfig::paths);
+        let config = self.fallback.into_iter().fold(config, EndpointConfig::fallback);
+        let config = match self.carrier_rules.is_empty() {
+            true => config,
+            false => config.carrier_rules(&self.carrier_rules),
+        };
         config.app_protocol(PROTOCOL)
     }
 

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use towpath_base::Nanos;
 use towpath_fastpath::{Client, ClientConfig};
 
 use crate::error::PartError;
@@ -71,6 +72,8 @@ impl Servers {
     /// Servers that are all talked to with these settings.
     #[must_use]
     pub fn new(config: ClientConfig) -> Self {
+        // A server that is away is done without: other servers are asked in its place.
+        let config = config.patience(Nanos::ZERO);
         let (late_after, lost_after) = (LATE_AFTER, LOST_AFTER);
         Self { config, known: Arc::default(), late_after, lost_after, listener: None }
     }

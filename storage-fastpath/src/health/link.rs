@@ -2,8 +2,8 @@
 
 use std::fmt;
 use towpath_transport::{
-    Carrier, Class, Device, Endpoint, LinkId, LinkStats, Nanos, PathId, PathSignal, PathState,
-    Region,
+    Carrier, CarrierReason, Class, Device, Endpoint, LinkId, LinkStats, Nanos, PathId, PathSignal,
+    PathState, Region,
 };
 
 /// How a link is.
@@ -88,6 +88,8 @@ pub enum HealthEvent {
         from: Carrier,
         /// What it rides on now.
         to: Carrier,
+        /// Why.
+        why: CarrierReason,
     },
     /// An I/O has no answer yet, and should.
     SlowIo {

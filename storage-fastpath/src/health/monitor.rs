@@ -215,8 +215,8 @@ impl HealthMonitor {
                     place.take_if(|watched| watched.health.link == link);
                 }
             }
-            Event::CarrierChanged { link, from, to } => {
-                self.tell(HealthEvent::CarrierChanged { link, from, to });
+            Event::CarrierChanged { link, from, to, why } => {
+                self.tell(HealthEvent::CarrierChanged { link, from, to, why });
             }
             Event::PathChanged { link, path, to, signal, .. } => {
                 self.tell(HealthEvent::PathChanged { link, path, to, signal });

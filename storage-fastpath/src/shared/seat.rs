@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use towpath_base::Prng;
-use towpath_transport::{ChannelId, ConnectError, Device, Endpoint, Event, LinkId, Region, Time};
+use towpath_transport::{
+    ChannelId, ConnectError, Device, Endpoint, Event, LinkId, Nanos, Region, Time,
+};
 
 use super::request::Task;
 use crate::client::{ChunkClient, Done, OpId};
@@ -12,6 +14,10 @@ use crate::error::{ClientError, ErrorKind};
 use crate::hedge::{HedgeConfig, HedgedClient};
 use crate::leg::{Change, Leg};
 use crate::session::ClientSession;
+
+/// A server of which nothing was heard for so long while an answer was due may be out of reach:
+/// many round trips, and more than a busy host needs to get round.
+const SILENT_AFTER: Nanos = Nanos::from_secs(1);
 
 /// What a new link does before it takes requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,6 +58,8 @@ pub(super) struct Seat {
     config: ClientConfig,
     entry: Entry,
     running: HashMap<OpId, Task>,
+    /// Nothing is given up before: the server was silent.
+    patient_until: Time,
     /// Wait until nothing of the link before is still to come; and whether they are then repeated.
     fenced: Vec<(Task, bool)>,
 }
@@ -68,6 +76,7 @@ impl Seat {
             config: config.clone(),
             entry: Entry::Out,
             running: HashMap::new(),
+            patient_until: Time::ZERO,
             fenced: Vec::new(),
         }
     }
@@ -274,6 +283,11 @@ impl Seat {
         std::mem::take(&mut self.fenced)
     }
 
+    /// The same, while they wait.
+    pub(super) fn fenced_mut(&mut self) -> impl Iterator<Item = &mut Task> {
+        self.fenced.iter_mut().map(|(task, _)| task)
+    }
+
     /// When the time of the first of them is over.
     pub(super) fn next_late(&self) -> Time {
         self.fenced.iter().map(|(task, _)| task.deadline).min().unwrap_or(Time::NEVER)
@@ -285,17 +299,26 @@ impl Seat {
         late.map(|(task, _)| task).collect()
     }
 
-    /// Gives up what is out of time.
+    /// Gives up what is out of time. While nothing is heard of the server, time stands still: the
+    /// link goes down if that lasts.
     pub(super) fn expire<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
-        if let Some(client) = &mut self.client {
-            client.expire(endpoint);
+        let Some(client) = &mut self.client else { return };
+        if self.config.patience > Nanos::ZERO && client.next_deadline() <= endpoint.now() {
+            let link = client.primary().rpc().link();
+            if endpoint.silence(link) > Some(SILENT_AFTER) {
+                self.patient_until = endpoint.now() + self.config.timeout;
+            }
+            if endpoint.now() < self.patient_until {
+                return;
+            }
         }
+        client.expire(endpoint);
     }
 
     /// When [`expire`](Self::expire) or [`begin`](Self::begin) has something to do.
     pub(super) fn next_due(&self) -> Time {
         let Some(client) = &self.client else { return self.primary.next_due() };
-        let client = client.next_deadline();
+        let client = client.next_deadline().max(self.patient_until);
         let replica = self.replica.as_ref().map_or(Time::NEVER, |(leg, _)| leg.next_due());
         client.min(replica).min(self.primary.next_due())
     }

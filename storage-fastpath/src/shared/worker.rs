@@ -50,11 +50,12 @@ pub(super) struct Worker<D: Device<Memory = Region>> {
     open_error: Option<OpenError>,
     /// There was never any link.
     is_over: bool,
-    /// No link takes requests, and there was one before.
-    is_away: bool,
     prng: Prng,
     depth: usize,
     timeout: Nanos,
+    patience: Nanos,
+    /// Since when no link has taken requests; none while one does.
+    out_since: Option<Time>,
     spin: Nanos,
     idle_since: Option<Time>,
 }
@@ -84,9 +85,10 @@ impl<D: Device<Memory = Region>> Worker<D> {
             failed_seats: BTreeSet::new(),
             open_error: None,
             is_over: false,
-            is_away: false,
             depth: config.depth,
             timeout: config.timeout,
+            patience: config.patience,
+            out_since: None,
             spin: config.spin,
             idle_since: None,
         }
@@ -166,14 +168,21 @@ impl<D: Device<Memory = Region>> Worker<D> {
         }
     }
 
-    /// Tells whoever holds the client since when the server has been away.
+    /// Notes since when no link takes requests.
     fn note_away(&mut self) {
-        let is_away = self.opened.is_none() && !self.seats.iter().any(|seat| seat.takes(false));
-        if is_away != self.is_away {
-            self.is_away = is_away;
-            let mut since = self.counters.away_since.lock().unwrap_or_else(PoisonError::into_inner);
-            *since = is_away.then(Instant::now);
+        let is_out = !self.seats.iter().any(|seat| seat.takes(false));
+        if is_out != self.out_since.is_some() {
+            let now = self.endpoint.now();
+            self.set_out_since(is_out.then_some(now));
         }
+    }
+
+    /// Also tells whoever holds the client, unless there was no link yet.
+    fn set_out_since(&mut self, since: Option<Time>) {
+        self.out_since = since;
+        let is_away = since.is_some() && self.opened.is_none();
+        let mut told = self.counters.away_since.lock().unwrap_or_else(PoisonError::into_inner);
+        *told = is_away.then(Instant::now);
     }
 
     fn take_ended(&mut self) -> bool {
@@ -201,6 +210,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
                 if let Some(opened) = self.opened.take() {
                     let _ = opened.send(Ok(()));
                 }
+                self.begin_time_anew();
                 for (task, again) in self.seats[index].take_fenced() {
                     let unsure = ErrorKind::PeerGone { fate: Fate::Unknown };
                     match again {
@@ -265,13 +275,34 @@ impl<D: Device<Memory = Region>> Worker<D> {
         self.waiting.push_back(task);
     }
 
+    /// Until when what waits may go on doing so.
+    fn patient_until(&self) -> Time {
+        self.out_since.map_or(Time::ZERO, |since| since + self.patience)
+    }
+
+    /// The server is there again: what waited for it has its whole time.
+    fn begin_time_anew(&mut self) {
+        let was_out = self.out_since.is_some();
+        self.set_out_since(None);
+        if !was_out || self.patience == Nanos::ZERO {
+            return;
+        }
+        let deadline = self.endpoint.now() + self.timeout;
+        let later = self.later.iter_mut().map(|(_, task)| task);
+        let fenced = self.seats.iter_mut().flat_map(Seat::fenced_mut);
+        for task in self.waiting.iter_mut().chain(later).chain(fenced) {
+            task.deadline = task.deadline.max(deadline);
+        }
+    }
+
     /// Gives up what waits and whose time is over.
     fn take_late(&mut self) {
         let now = self.endpoint.now();
+        let patient_until = self.patient_until();
         for (_, task) in self.later.extract_if(.., |(at, _)| *at <= now).collect::<Vec<_>>() {
             self.again(task);
         }
-        if now < self.next_late {
+        if now < self.next_late.max(patient_until) {
             return;
         }
         let is_late = |task: &Task| task.deadline <= now;
@@ -341,7 +372,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
         if !self.take_asked() && self.is_closing == was_closing {
             let later = self.later.iter().map(|(at, _)| *at).min().unwrap_or(Time::NEVER);
             let due = self.seats.iter().map(Seat::next_due).min().unwrap_or(Time::NEVER);
-            let due = due.min(later).min(self.next_late).since(now);
+            let due = due.min(later).min(self.next_late.max(self.patient_until())).since(now);
             let has_work = self.counters.open.load(Relaxed) > 0;
             // With nothing under way only keepalives are due, which the endpoint knows.
             let most = if has_work { BLOCK_MAX } else { Nanos::from_secs(1) };

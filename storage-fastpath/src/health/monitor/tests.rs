@@ -3,7 +3,8 @@
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr};
 use towpath_transport::{
-    Class, DownReason, Endpoint, EndpointConfig, PathId, PathSignal, PathState, Peer, UdpConfig,
+    CarrierReason, Class, DownReason, Endpoint, EndpointConfig, PathId, PathSignal, PathState,
+    Peer, UdpConfig,
 };
 
 /// A link id of an endpoint: there is no other way to have one.
@@ -231,8 +232,9 @@ fn a_link_is_degraded_for_as_long_as_it_rides_on_a_worse_carrier_than_it_did() {
     assert_eq!(rig.window(1000, 0, 0), [], "RC is as good as any where it is what there is");
     rig.carrier = Carrier::Tcp;
     let (from, to) = (Carrier::Rc, Carrier::Tcp);
-    rig.monitor.on_event(&Event::CarrierChanged { link, from, to });
-    let changed = HealthEvent::CarrierChanged { link, from, to };
+    let why = CarrierReason::Silent;
+    rig.monitor.on_event(&Event::CarrierChanged { link, from, to, why });
+    let changed = HealthEvent::CarrierChanged { link, from, to, why };
     let degraded = HealthEvent::Degraded { link, cause: Cause::Fallback };
     assert_eq!(rig.window(1000, 0, 0), [changed, degraded]);
     for _ in 0..2 * CLEAN_WINDOWS {
