@@ -120,7 +120,7 @@ fn without_a_server_the_first_connection_says_why() {
 fn a_client_whose_server_stays_away_says_so_when_its_time_is_over() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&config(dir.path()));
-    let quick = ClientConfig::new().timeout(Nanos::from_millis(300));
+    let quick = ClientConfig::new().timeout(Nanos::from_millis(300)).patience(Nanos::ZERO);
     let client = Client::connect(server.addr, quick).expect("a server that listens");
     client.create(CHUNK, None, NewChunk::default()).wait().expect("a fresh name");
     server.stop();

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use towpath_status::limits::STATUS_NAME;
-use towpath_transport::{Class, DeviceChoice, Mtu};
+use towpath_transport::{CarrierRule, Class, DeviceChoice, Fallback, Mtu};
 
 use crate::service::{AllowedPeers, cores_to_spare};
 use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, UNFINISHED_KEEP_DEFAULT};
@@ -75,6 +75,10 @@ pub struct DaemonConfig {
     pub links_max: u32,
     /// Most paths of one client's link; it has as many of them as the client asks for.
     pub paths_max: u32,
+    /// What links fall back to where the client asks for it.
+    pub fallback: Fallback,
+    /// What carries links to clients and servers, by their addresses.
+    pub carrier: Vec<CarrierRule>,
     /// Pieces of messages that a client may have under way on one channel.
     pub quota_chunks: u32,
     /// Pieces that all channels of one client together may have under way.
@@ -204,6 +208,8 @@ impl Default for DaemonConfig {
             link_requests_max: 256,
             links_max: 0,
             paths_max: 4,
+            fallback: Fallback::default(),
+            carrier: Vec::new(),
             quota_chunks: 128,
             credit_chunks_max: 512,
             read_buffers_large: READ_BUFFERS_LARGE,

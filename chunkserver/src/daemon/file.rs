@@ -166,6 +166,14 @@ fn plain<'a>(value: &'a DeValue<'_>, key: &Key) -> Result<Cow<'a, str>, ValueErr
         ("BOOL", DeValue::Boolean(yes)) => Ok(yes.to_string().into()),
         ("BOOL", _) => needs("true or false, without quotes"),
         (_, DeValue::String(text)) => Ok(Cow::Borrowed(text)),
+        ("RULES", DeValue::Array(rules)) => {
+            let rules = rules.iter().map(|rule| carrier_rule(rule.get_ref()));
+            let rules: Option<Vec<_>> = rules.collect();
+            let needs = ValueError::Needs {
+                needs: "rules as in [{ peers = \"10.1.0.0/16\", use = \"rc\" }]",
+            };
+            Ok(rules.ok_or(needs)?.join(",").into())
+        }
         (_, DeValue::Integer(number)) => {
             match i128::from_str_radix(number.as_str(), number.radix()) {
                 Ok(number) => Ok(number.to_string().into()),
@@ -174,6 +182,17 @@ fn plain<'a>(value: &'a DeValue<'_>, key: &Key) -> Result<Cow<'a, str>, ValueErr
         }
         _ => needs("a number or a text in quotes"),
     }
+}
+
+/// A table of `peers` and `use`, as the text of a rule.
+fn carrier_rule(value: &DeValue<'_>) -> Option<String> {
+    let DeValue::Table(table) = value else { return None };
+    let text = |name| match table.get(name)?.get_ref() {
+        DeValue::String(text) => Some(text),
+        _ => None,
+    };
+    let (peers, carrier) = (text("peers")?, text("use")?);
+    (table.len() == 2).then(|| format!("{peers}={carrier}"))
 }
 
 fn at(text: &str, span: Option<Range<usize>>, fault: ConfigFault) -> ConfigTextError {
@@ -209,6 +228,8 @@ mod tests {
         let config = DaemonConfig {
             capacity_bytes: 3 << 30,
             device_ip: Some([10, 0, 0, 1].into()),
+            fallback: towpath_transport::Fallback::Tcp,
+            carrier: ["10.1.0.0/16=rc", "fd00::/8=tcp"].map(|rule| rule.parse().unwrap()).into(),
             data_dir: "a \"quoted\" \\ name".into(),
             ..DaemonConfig::default()
         };

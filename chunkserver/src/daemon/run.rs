@@ -10,8 +10,8 @@ use towpath_fastpath::wire::PROTOCOL;
 use towpath_qos::InterferenceConfig;
 use towpath_status::{StatusDesk, StatusSocket};
 use towpath_transport::{
-    Device, Either, Endpoint, EndpointConfig, EndpointError, Nanos, Placing, PortChoice, Region,
-    RoceUdp, UdpConfig, VerbsDevice, Workers, roce_udp_group,
+    Device, Either, Endpoint, EndpointConfig, EndpointError, Fallback, Nanos, Placing, PortChoice,
+    Region, RoceUdp, UdpConfig, VerbsDevice, Workers, roce_udp_group,
 };
 
 use super::beside::Asked;
@@ -101,12 +101,18 @@ pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
         Some(mtu) => EndpointConfig::new().mtu_max(mtu),
         None => EndpointConfig::new(),
     };
+    // The default gives way where the device's queues would hold fewer clients.
+    let endpoint = match config.fallback {
+        Fallback::RcThenTcp => endpoint,
+        fewer => endpoint.fallback(fewer),
+    };
     endpoint
         .app_protocol(PROTOCOL)
         // Data is checked, and that of long writes stored, while it arrives.
         .pieces_as_they_come(true)
         .links_max(config.effective_links_max() as usize)
         .paths(config.paths_max as usize)
+        .carrier_rules(&config.carrier)
         .quota_chunks(config.quota_chunks)
         .credit_total(config.credit_chunks_max.max(config.quota_chunks))
         .send_pools(&[

@@ -1,11 +1,13 @@
 //! Values of settings: numbers with bounds, sizes with units.
 
 use std::fmt::Display;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use thiserror::Error;
+use towpath_transport::{CarrierRule, resolve};
 
 use crate::resident::SLOTS_MAX;
 use crate::store::SLICE_BYTES;
@@ -125,6 +127,22 @@ pub(super) fn size(text: &str, low: u64) -> Result<u64, ValueError> {
     if bytes >= low { Ok(bytes) } else { Err(ValueError::TooSmall { low }) }
 }
 
+/// Rules with commas between them, or none.
+pub(super) fn carrier_rules(text: &str) -> Result<Vec<CarrierRule>, ValueError> {
+    if text.is_empty() || text == "auto" {
+        return Ok(Vec::new());
+    }
+    let needs = "\"auto\", or rules as in \"10.1.0.0/16=rc,fd00::/8=tcp\"";
+    text.split(',').map(|rule| parsed(rule.trim(), needs)).collect()
+}
+
+pub(super) fn show_carrier_rules(rules: &[CarrierRule]) -> String {
+    if rules.is_empty() {
+        return "auto".into();
+    }
+    rules.iter().map(CarrierRule::to_string).collect::<Vec<_>>().join(",")
+}
+
 /// Directories with colons between them, or none; with one more they are as many as a server has
 /// disks at most.
 pub(super) fn dirs(text: &str) -> Result<Vec<PathBuf>, ValueError> {
@@ -148,16 +166,14 @@ pub(super) fn show_dirs(dirs: &[PathBuf]) -> String {
 /// first IPv4 address is taken, as clients do that name no server.
 pub(super) fn listen_address(text: &str) -> Result<SocketAddr, ValueError> {
     let needs = ValueError::Needs {
-        needs: "an address and a port, like 127.0.0.1:7400, [::1]:7400 or localhost:7400",
+        needs: "an address and a port, like 127.0.0.1:7400, [::1]:7400, [fe80::1%eth0]:7400 or \
+                localhost:7400",
     };
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    let Some((name, port)) = text.rsplit_once(':') else { return Err(needs) };
-    let Ok(port) = port.parse::<u16>() else { return Err(needs) };
     let unresolved = |problem: String| ValueError::Unresolved { problem };
-    let found = (name, port).to_socket_addrs().map_err(|error| unresolved(error.to_string()))?;
-    let found: Vec<SocketAddr> = found.collect();
+    let found = resolve(text, None).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => needs,
+        _ => unresolved(error.to_string()),
+    })?;
     let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
     first.copied().ok_or_else(|| unresolved(String::from("it has no address")))
 }

@@ -56,9 +56,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                     let peer = self.peer(link);
                     tracing::info!(link = link.index(), peer, "a link is good again");
                 }
-                HealthEvent::CarrierChanged { link, from, to } => {
-                    let peer = self.peer(link);
-                    tracing::warn!(link = link.index(), peer, %from, %to, "a link changes carrier");
+                HealthEvent::CarrierChanged { link, from, to, why } => {
+                    let (peer, link) = (self.peer(link), link.index());
+                    tracing::warn!(link, peer, %from, %to, %why, "a link changes carrier");
                 }
                 HealthEvent::PathChanged { link, path, to, signal } => {
                     let (path, peer, link) = (path.0, self.peer(link), link.index());
