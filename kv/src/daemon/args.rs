@@ -11,9 +11,15 @@ use crate::store::Evict;
 use clap::{Parser, ValueEnum};
 use std::net::SocketAddr;
 use std::time::Duration;
-use towpath_transport::{CarrierChoice, DeviceName};
+use towpath_transport::{CarrierChoice, DeviceName, Fallback, resolve};
 
 const MIB: u64 = 1 << 20;
+
+/// An address with a port.
+fn parse_addr(text: &str) -> Result<SocketAddr, String> {
+    let found = resolve(text, None).map_err(|error| error.to_string())?;
+    found.first().copied().ok_or_else(|| String::from("the name has no address"))
+}
 
 /// Which table serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -104,13 +110,13 @@ Exit codes:
 )]
 pub struct Args {
     /// Address and port for clients that speak RESP2 or RESP3
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7500")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7500", value_parser = parse_addr)]
     pub resp: SocketAddr,
     /// Address and port for clients that speak the store's own form over TCP, beside the others
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_addr)]
     pub requests: Option<SocketAddr>,
     /// Address and port for clients over Towpath links, beside the others
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_addr)]
     pub links: Option<SocketAddr>,
     /// Clients that may share one Towpath link; 0: each has its own. Where they share, values over
     /// links have at most 63 KiB
@@ -120,9 +126,13 @@ pub struct Args {
     /// What carries Towpath links
     #[arg(long, value_enum, default_value_t = CarrierArg::Uc)]
     pub carrier: CarrierArg,
+    /// What Towpath links fall back to while no packet gets through over UDP: rc,tcp, tcp or none;
+    /// a link falls back to what both ends have
+    #[arg(long, value_name = "CARRIERS", default_value_t = Fallback::default())]
+    pub fallback: Fallback,
     /// Address and port for clients over raw queue pairs, without Towpath, beside the others: there
     /// they tell what their queue pairs are, over TCP
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_addr)]
     pub raw: Option<SocketAddr>,
     /// What carries requests over raw queue pairs
     #[arg(long, value_enum, default_value_t = RawArg::Rc)]

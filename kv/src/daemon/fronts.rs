@@ -15,8 +15,8 @@ use towpath_clock::Clock;
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_transport::{
-    Device, DeviceChoice, Endpoint, EngineOptions, Placing, Region, SharedDevice, UdpConfig,
-    VerbsDevice, Workers, roce_udp_group,
+    Device, DeviceChoice, Endpoint, EngineOptions, Fallback, Placing, Region, SharedDevice,
+    UdpConfig, VerbsDevice, Workers, roce_udp_group,
 };
 
 /// Links of one thread: each takes memory for its paths and receives.
@@ -70,6 +70,11 @@ pub(super) fn links(
         clients => shared_config(own, clients),
     };
     let config = config.carrier(args.carrier.into());
+    // The default gives way where the device's queues would hold fewer clients.
+    let config = match args.fallback {
+        Fallback::RcThenTcp => config,
+        fewer => config.fallback(fewer),
+    };
     // Another for each life of the program.
     let seed = RandomState::new().hash_one(0u64);
     let workers = Workers::new(args.worker_count(), Placing::LeastLinks, seed);
