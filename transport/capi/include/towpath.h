@@ -205,7 +205,7 @@ enum tow_setting
   TOW_RECEIVE_BUFFERS_MAX = 5,
   // Bytes of a receive buffer.
   TOW_CHUNK_BYTES_MAX = 6,
-  // Paths of each link, 1 to 16.
+  // Paths of each link, 1 to 16. Default 4, or as many as the peer allows.
   TOW_PATHS = 7,
   // Packets taken in by one `tow_poll`.
   TOW_PROGRESS_BUDGET = 8,
@@ -226,6 +226,9 @@ enum tow_setting
   // Whether the device has a thread of its own, so that peers reach what was granted to them
   // while nobody calls `tow_poll`: 0 or 1. Each call then takes a lock.
   TOW_ENGINE_THREAD = 16,
+  // What links fall back to while no packet gets through over UDP: 0 nothing, 1 TCP, 2 RC and
+  // then TCP. Default: all that both ends have.
+  TOW_FALLBACK = 17,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

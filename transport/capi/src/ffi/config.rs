@@ -7,8 +7,8 @@ use crate::inner::Nic;
 use std::ffi::c_char;
 use std::net::IpAddr;
 use towpath_transport::{
-    AppProtocol, Endpoint, EndpointConfig, EndpointError, EngineOptions, Nanos, PortChoice,
-    SharedDevice, UdpConfig, roce_udp,
+    AppProtocol, Endpoint, EndpointConfig, EndpointError, EngineOptions, Fallback, Nanos,
+    PortChoice, SharedDevice, UdpConfig, roce_udp,
 };
 
 /// Kinds of send buffers at most: each is a registered region, of which an endpoint has 256.
@@ -130,8 +130,24 @@ impl tow_config {
             }
             tow_setting::TOW_FOREIGN_PEERS => self.foreign_peers = whether()?,
             tow_setting::TOW_ENGINE_THREAD => self.engine_thread = whether()?,
+            tow_setting::TOW_FALLBACK => {
+                let fallback = fallback(value)?;
+                self.change(|config| config.fallback(fallback));
+            }
         }
         Ok(())
+    }
+}
+
+fn fallback(number: u64) -> Result<Fallback, Fault> {
+    match number {
+        0 => Ok(Fallback::None),
+        1 => Ok(Fallback::Tcp),
+        2 => Ok(Fallback::RcThenTcp),
+        _ => {
+            let what = "is no fallback: 0 is none, 1 TCP, 2 RC and then TCP";
+            Err(Fault::argument(format!("{number} {what}")))
+        }
     }
 }
 
@@ -149,7 +165,7 @@ fn profile(number: u32) -> Result<tow_profile, Fault> {
 }
 
 fn setting(number: u32) -> Result<tow_setting, Fault> {
-    const ALL: [tow_setting; 17] = [
+    const ALL: [tow_setting; 18] = [
         tow_setting::TOW_LINKS_MAX,
         tow_setting::TOW_WHOLE_BYTES_MAX,
         tow_setting::TOW_QUOTA_CHUNKS,
@@ -167,6 +183,7 @@ fn setting(number: u32) -> Result<tow_setting, Fault> {
         tow_setting::TOW_UDP_PORT,
         tow_setting::TOW_FOREIGN_PEERS,
         tow_setting::TOW_ENGINE_THREAD,
+        tow_setting::TOW_FALLBACK,
     ];
     let found = ALL.into_iter().find(|&known| known as u32 == number);
     found.ok_or_else(|| Fault::argument(format!("there is no setting {number}")))
