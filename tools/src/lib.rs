@@ -26,3 +26,4 @@ pub mod lossy;
 mod path_table;
 pub mod perftest;
 mod random;
+mod ways;

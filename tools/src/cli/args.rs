@@ -16,7 +16,8 @@ use super::spread::{RepairArgs, ScrubArgs, SpreadArgs};
 use crate::bench::fastpath;
 use crate::bench::{classes, haechi, kv};
 use crate::device::DeviceArgs;
-use towpath_transport::{Class, DeviceName, Mtu, PATHS_MAX};
+use crate::ways::WayArgs;
+use towpath_transport::{Class, DeviceName, Mtu};
 
 const AFTER_HELP: &str = "\
 Start with `towpath demo`: it needs no server, no privileges and no RDMA hardware.
@@ -259,11 +260,8 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(super) timeout_ms: u64,
-    /// Paths of the link, 1 to 16, at most as many as the server allows (4 unless configured). Each
-    /// is a queue pair with its own source port
-    #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u8).range(1..=PATHS_MAX as i64))]
-    pub(super) paths: u8,
+    #[command(flatten)]
+    pub(super) ways: WayArgs,
     /// For trials: share of packets that the userspace NIC drops on this side in each direction, 0
     /// to 0.5 [default: 0]
     #[arg(long, value_name = "P", value_parser = parse_loss)]

@@ -87,9 +87,10 @@ fn servers(link: &LinkArgs) -> Result<(Servers, Option<Grant>), CliError> {
              out --device and what belongs to it, --mtu, --class, --loss, --seed and --black-hole",
         ));
     }
-    let mut config = ClientConfig::new()
+    let config = ClientConfig::new()
         .timeout(Nanos::from_millis(link.timeout_ms))
-        .paths(usize::from(link.paths));
+        .patience(Nanos::from_secs(link.patience));
+    let mut config = link.ways.client(config);
     if let Some(ip) = link.device_ip {
         config = config.local_ip(ip);
     }

@@ -9,7 +9,7 @@ use super::limits::{
 use super::settings::Flag;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -253,10 +253,17 @@ pub(crate) fn listen(bind: Option<IpAddr>, port: u16) -> Result<TcpListener, Run
     }
 }
 
+/// A host that has no port of its own.
+fn bracketed(host: &str) -> String {
+    let is_v6 = host.contains(':') && !host.starts_with('[');
+    if is_v6 { format!("[{host}]") } else { host.to_owned() }
+}
+
 /// Connects to the server, and asks again for a while where nobody listens yet.
 pub(crate) fn dial(host: &str, port: u16) -> Result<TcpStream, RunError> {
     let resolve = |source| RunError::Resolve { host: host.to_owned(), source };
-    let addrs: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(resolve)?.collect();
+    let addrs: Vec<SocketAddr> =
+        towpath_transport::resolve(&bracketed(host), Some(port)).map_err(resolve)?;
     let start = Instant::now();
     loop {
         match TcpStream::connect(&addrs[..]) {

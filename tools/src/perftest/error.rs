@@ -60,7 +60,7 @@ pub(crate) enum UsageError {
     #[error("--status reports links and their paths: leave out --raw, and use -c UC or RC")]
     StatusOfNoLink,
     /// As there.
-    #[error("--paths applies to links: leave out --raw, and use -c UC or RC")]
+    #[error("--paths and --fallback apply to links: leave out --raw, and use -c UC or RC")]
     PathsOfNoLink,
     /// TCP has no verbs.
     #[error("--raw applies to queue pairs: use -c RC, UC or UD, or leave --raw out for TCP")]

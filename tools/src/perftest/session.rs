@@ -187,6 +187,7 @@ fn rows<C: Carrier>(
         }
         if !settings.plan.forever {
             report.paths(session.carrier.paths())?;
+            report.rides(&session.carrier.rides())?;
             return report.end();
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Plan {
     pub(crate) tx_depth: u32,
     pub(crate) qps: u32,
     /// Of the link.
-    pub(crate) paths: u8,
+    pub(crate) paths: Option<u8>,
     /// None for the largest that there is.
     pub(crate) mtu: Option<Mtu>,
     /// READs and atomics outstanding, and which atomic.
@@ -139,7 +139,7 @@ impl Plan {
             ("-b (bidirectional)", on(self.bidirectional)),
             ("-t (tx-depth)", self.tx_depth.to_string()),
             ("-q (qp)", self.qps.to_string()),
-            ("--paths", self.paths.to_string()),
+            ("--paths", self.paths.map_or_else(|| "auto".to_owned(), |paths| paths.to_string())),
             ("-m (mtu)", self.mtu.map_or_else(|| "auto".to_owned(), |mtu| mtu.to_string())),
             ("-o (outs)", self.outs.to_string()),
             ("-A (atomic_type)", self.atomic.name().to_owned()),
@@ -298,7 +298,8 @@ impl Settings {
         if self.ours.status.is_some() && !has_link {
             return Err(UsageError::StatusOfNoLink);
         }
-        if self.plan.paths > 1 && !has_link {
+        let has_ways = self.plan.paths > Some(1) || self.ours.fallback.is_some();
+        if has_ways && !has_link {
             return Err(UsageError::PathsOfNoLink);
         }
         self.check_connection()?;

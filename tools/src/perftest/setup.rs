@@ -228,6 +228,8 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
     };
     let config = plan.mtu.into_iter().fold(config, EndpointConfig::mtu_max);
     let config = settings.qp_timeout.iter().fold(config, |all, &power| all.rc_timeout(power));
+    let config = plan.paths.map(usize::from).into_iter().fold(config, EndpointConfig::paths);
+    let config = ours.fallback.into_iter().fold(config, EndpointConfig::fallback);
     config
         .carrier(carrier)
         .links_max(1)
@@ -235,7 +237,6 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
         .quota_chunks(settings.rx_depth)
         .credit_total(settings.rx_depth * plan.qps)
         .send_pools(&pools)
-        .paths(usize::from(plan.paths))
         .controller(ours.window.unwrap_or(ours.cc))
         .payload_crc(!ours.no_payload_crc)
 }

@@ -106,6 +106,37 @@ fn a_file_goes_there_and_back_where_the_link_is_down_again_and_again() {
     assert!(ran.counts("lost_down").into_iter().any(|count| count > 0), "{}", ran.report);
 }
 
+/// The carriers that the client said that it rode on.
+fn rides(ran: &Ran) -> Vec<&str> {
+    let words = ran.stderr.split("the link rode on ").skip(1);
+    words.filter_map(|line| line.split(' ').next()).collect()
+}
+
+#[test]
+fn a_file_goes_there_and_back_over_tcp_where_udp_is_blocked() {
+    for blocked in ["--udp-down", "--udp-down-ab", "--udp-down-ba"] {
+        let Some(rig) = Rig::new() else { return };
+        let ran = put_and_get(&rig, 4 * MIB, &[blocked, "60min@0s"]);
+        assert!(ran.counts("lost_down").into_iter().sum::<u64>() > 0, "{}", ran.report);
+        // Where the server alone is not heard, it alone goes to TCP, and its log says so.
+        if blocked != "--udp-down-ab" {
+            assert_eq!(rides(&ran), ["TCP", "TCP"], "put and get: {}", ran.stderr);
+            assert!(ran.stderr.contains("over UDP"), "{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_file_goes_on_over_tcp_when_udp_is_blocked_on_the_way_and_back_when_it_is_not() {
+    let Some(rig) = Rig::new() else { return };
+    // At this rate a way takes 3 s.
+    let faults = ["--udp-down", "2s@1s", "--udp-down-ba", "1s@5s", "--rate", "50Mbit"];
+    let ran = put_and_get(&rig, 16 * MIB, &faults);
+    assert!(ran.counts("lost_down").into_iter().all(|count| count > 0), "{}", ran.report);
+    let rides = rides(&ran);
+    assert!(rides.contains(&"TCP"), "{}", ran.stderr);
+}
+
 #[test]
 fn kernel_tcp_goes_through_the_same_wire() {
     let Some(rig) = Rig::new() else { return };

@@ -1,7 +1,7 @@
 //! Finding a server, and joining a link and a channel with it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use towpath_fastpath::cap::Grant;
 use towpath_fastpath::{ChunkClient, ChunkId, HedgeConfig, HedgedClient};
@@ -38,15 +38,7 @@ impl Server {
 }
 
 fn resolve(name: &str) -> io::Result<Option<SocketAddr>> {
-    // A bare IPv6 address has colons of its own.
-    if let Ok(ip) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Ok(Some(SocketAddr::new(ip, PORT_DEFAULT)));
-    }
-    let has_port = name.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if has_port {
-        return Ok(name.to_socket_addrs()?.next());
-    }
-    Ok((name, PORT_DEFAULT).to_socket_addrs()?.next())
+    Ok(towpath_transport::resolve(name, Some(PORT_DEFAULT))?.first().copied())
 }
 
 /// The local address that packets to `server` leave from.
@@ -226,6 +218,7 @@ mod tests {
             ("::1", "[::1]:7400"),
             ("[::1]", "[::1]:7400"),
             ("[::1]:99", "[::1]:99"),
+            ("[fe80::1%lo]:99", "[fe80::1%1]:99"),
         ] {
             let Server(found) = Server::find(Some(name)).expect("an address");
             assert_eq!(found.to_string(), address, "{name}");

@@ -71,7 +71,17 @@ pub(crate) enum SessionError {
         source: Box<ConnectError>,
     },
     /// The link went down while it was set up.
-    #[error("the server at {server} closed the link during set-up: try again")]
+    #[error(
+        "{}",
+        match reason {
+            DownReason::Silent(span) => format!(
+                "no packet of the server at {server} came over UDP within {span}: is UDP blocked on \
+                 the way? Allow it, or let both ends fall back to TCP (--fallback rc,tcp, and \
+                 `fallback` at the server)"
+            ),
+            _ => format!("the server at {server} closed the link during set-up: try again"),
+        }
+    )]
     Down {
         /// Where.
         server: SocketAddr,

@@ -1,5 +1,6 @@
 //! What to do while nothing happens.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use towpath_transport::{Device, Endpoint, Nanos, Region, Time};
@@ -28,13 +29,15 @@ pub(crate) struct WallClock {
     give_up_at: Option<Instant>,
     idle_since: Option<Instant>,
     last: Option<Instant>,
+    /// Changes of carrier that were told.
+    rides: u64,
 }
 
 impl WallClock {
     /// Until somebody interrupts.
     #[must_use]
     pub(crate) fn new(interrupt: Interrupt) -> Self {
-        Self { interrupt, give_up_at: None, idle_since: None, last: None }
+        Self { interrupt, give_up_at: None, idle_since: None, last: None, rides: 0 }
     }
 
     /// From now on until `span` has passed, whatever interrupted so far.
@@ -47,6 +50,11 @@ impl WallClock {
 impl<D: Device<Memory = Region>> Pace<D> for WallClock {
     fn idle(&mut self, endpoint: &mut Endpoint<D>, due: Time) -> Result<(), Interrupted> {
         self.interrupt.check()?;
+        for ride in endpoint.rides().after(self.rides) {
+            // A message that nobody can read is no reason to stop.
+            let _ = writeln!(std::io::stderr(), "towpath: the link {ride}");
+        }
+        self.rides = endpoint.rides().count();
         let now = Instant::now();
         if self.give_up_at.is_some_and(|end| now >= end) {
             return Err(Interrupted);

@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use towpath_cc::ControllerConfig;
-use towpath_transport::Class;
+use towpath_transport::{Class, Fallback};
 use towpath_verbs::Mtu;
 use values::{Atomic, BwOutput, Connection, LatOutput};
 
@@ -161,10 +161,14 @@ pub(crate) struct Ours {
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Paths of the link, each a queue pair with a source port of its own; what became of each is
-    /// shown at the end
-    #[arg(long, value_name = "COUNT", default_value_t = 1,
+    /// shown at the end [default: 4, which are shown where something befell one]
+    #[arg(long, value_name = "COUNT",
           value_parser = clap::value_parser!(u8).range(1..=PATHS_MAX))]
-    pub(crate) paths: u8,
+    pub(crate) paths: Option<u8>,
+    /// What the link falls back to while no packet gets through over UDP: rc,tcp, tcp or none
+    /// [default: all that both ends have]
+    #[arg(long, value_name = "CARRIERS")]
+    pub(crate) fallback: Option<Fallback>,
     /// Keep to socket buffers of 212992 bytes, as on a fresh machine without privileges
     #[arg(long = "stock-buffers")]
     pub(crate) stock_buffers: bool,

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use towpath_memory::Region;
 use towpath_status::{PathStatus, ProcessStatus, StatusSocket};
 use towpath_transport::{
-    Buf, Endpoint, Event, Grant, LaneError, LinkId, OpError, OpOptions, OpOutcome, Place,
+    Buf, Endpoint, Event, Grant, LaneError, LinkId, OpError, OpOptions, OpOutcome, Place, Ride,
     SharedMemory,
 };
 use towpath_verbs::Device;
@@ -266,5 +266,9 @@ impl<D: Device<Memory = Region>> Carrier for Lane<D> {
 
     fn paths(&self) -> Vec<PathStatus> {
         PathStatus::all_of(&self.endpoint, self.link)
+    }
+
+    fn rides(&self) -> Vec<Ride> {
+        self.endpoint.rides().after(0).copied().collect()
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod towpath;
 use super::error::RunError;
 use towpath_base::Nanos;
 use towpath_status::PathStatus;
+use towpath_transport::Ride;
 
 /// What happened in one look at a carrier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,6 +111,11 @@ pub(crate) trait Carrier {
 
     /// How the paths of its link stand; none where it has no link.
     fn paths(&self) -> Vec<PathStatus> {
+        Vec::new()
+    }
+
+    /// The carriers that its link went to.
+    fn rides(&self) -> Vec<Ride> {
         Vec::new()
     }
 }

@@ -12,7 +12,7 @@ use towpath_memory::Region;
 use towpath_status::{PathStatus, ProcessStatus, StatusSocket};
 use towpath_transport::{
     ChannelError, ChannelId, Chunk, DownReason, Endpoint, Event, LinkId, Message, Nanos, Outcome,
-    Payload, SendOptions,
+    Payload, Ride, SendOptions,
 };
 use towpath_verbs::Device;
 
@@ -299,5 +299,9 @@ impl<D: Device<Memory = Region>> Carrier for Towpath<D> {
 
     fn paths(&self) -> Vec<PathStatus> {
         PathStatus::all_of(&self.endpoint, self.link)
+    }
+
+    fn rides(&self) -> Vec<Ride> {
+        self.endpoint.rides().after(0).copied().collect()
     }
 }

@@ -13,7 +13,7 @@ use super::summary::Summary;
 use crate::path_table::path_table;
 use std::io::Write;
 use towpath_status::PathStatus;
-use towpath_transport::Mtu;
+use towpath_transport::{Mtu, Ride};
 
 /// One row of a bandwidth tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,11 +120,20 @@ impl<'a> Report<'a> {
     /// How the paths of the link stand after the last row. Of a link with one that nothing befell
     /// the table says nothing.
     pub(crate) fn paths(&mut self, paths: Vec<PathStatus>) -> Result<(), RunError> {
-        let is_told = paths.len() > 1 || paths.iter().any(|path| path.doubts + path.moves > 0);
+        let is_asked = self.settings.plan.paths > Some(1);
+        let is_told = is_asked || paths.iter().any(|path| path.doubts + path.moves > 0);
         if self.as_table() && is_told {
             self.print(&format!("{}\n{}", table::rule(self.settings), path_table(&paths)))?;
         }
         self.paths = paths;
+        Ok(())
+    }
+
+    /// The carriers that the link went to: figures are of these as well.
+    pub(crate) fn rides(&mut self, rides: &[Ride]) -> Result<(), RunError> {
+        if self.as_table() {
+            rides.iter().try_for_each(|ride| self.print(&format!(" The link {ride}\n")))?;
+        }
         Ok(())
     }
 

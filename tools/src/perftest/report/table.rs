@@ -136,8 +136,8 @@ pub(crate) fn details(settings: &Settings, mtu: Option<Mtu>) -> Vec<(&'static st
             lines.push(("Payload CRC32C", text(crc)));
             lines.push(("Congestion ctrl", text(&ours.window.unwrap_or(ours.cc).to_string())));
         }
-        if plan.paths > 1 {
-            lines.push(("Paths", Detail::Count(plan.paths.into())));
+        if let Some(paths) = plan.paths.filter(|&paths| paths > 1) {
+            lines.push(("Paths", Detail::Count(paths.into())));
         }
         if settings.device.name == DeviceName::Roce {
             let buffers = if ours.stock_buffers { "stock (212992[B])" } else { "as granted" };
