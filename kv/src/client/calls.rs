@@ -287,8 +287,7 @@ impl<T: Transport> Client<T> {
                 Ok(None)
             }
             Err(ClientError::Refused(Failure::Stale)) => {
-                // The server has forgotten this client, and would refuse all of it. As another one
-                // it may ask again what came but once: that was not done.
+                // The server has forgotten this client. What came but once was not done.
                 let came_once = call.tries == 1 && !call.is_renumbered;
                 (self.number, self.is_met) = (random_number(), false);
                 if !came_once {
