@@ -40,6 +40,31 @@ impl Fault {
     }
 }
 
+/// What errors name of the interface for Rust, and what does the same for C.
+const IN_C: [(&str, &str); 9] = [
+    ("EndpointConfig::send_pools", "tow_config_send_pools"),
+    ("EndpointConfig::whole_bytes_max, or streams,", "TOW_WHOLE_BYTES_MAX"),
+    ("Event::Writable", "TOW_EVENT_WRITABLE"),
+    ("ChannelOpened", "TOW_EVENT_CHANNEL_OPENED"),
+    // A program in C has only buffers of its endpoint, and messages that came to another one.
+    ("register it first (Endpoint::register, Segment::region), or copy", "copy"),
+    ("(Endpoint::copy)", "(tow_send_copy)"),
+    ("Endpoint::wait", "tow_wait"),
+    (", or an EndpointHandle", ""),
+    // Of handles alone, which C does not have.
+    (" (WaitSet::writable), or use ChannelHandle::send or send_timeout, which wait", ""),
+];
+
+/// The same in the words of C.
+fn in_c(mut text: String) -> String {
+    for (rust, c) in IN_C {
+        if text.contains(rust) {
+            text = text.replace(rust, c);
+        }
+    }
+    text
+}
+
 /// What an error says, with what caused it.
 fn whole_text(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -53,7 +78,7 @@ fn whole_text(error: &dyn Error) -> String {
         }
         cause = error.source();
     }
-    text
+    in_c(text)
 }
 
 impl From<EndpointError> for Fault {
@@ -182,6 +207,46 @@ impl From<PollFdError> for Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The texts of errors in a file, as they are written: the literals of `#[error(...)]`.
+    fn texts(source: &str) -> Vec<String> {
+        let attributes = source.split("#[error(").skip(1);
+        let literals = attributes.filter_map(|rest| rest.split_once(")]\n").map(|(text, _)| text));
+        // A line that goes on in the next loses the blanks between.
+        literals
+            .map(|text| {
+                let lines = text.lines().map(|line| line.trim().trim_end_matches('\\'));
+                lines.collect::<Vec<_>>().join(" ").replace("  ", " ")
+            })
+            .collect()
+    }
+
+    #[test]
+    fn no_text_names_things_of_rust() {
+        let (mut folders, mut seen) = (vec![std::path::PathBuf::from("../endpoint/src")], 0);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("the repository") {
+                let path = entry.expect("the repository").path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let source = std::fs::read_to_string(&path).expect("text");
+                for text in texts(&source) {
+                    seen += 1;
+                    let text = in_c(text);
+                    for word in ["::", "Handle", "Config", "ChannelOpened", "WaitSet"] {
+                        // Arguments behind the literal are not shown.
+                        let shown = text.rsplit_once('"').map_or(text.as_str(), |(shown, _)| shown);
+                        assert!(!shown.contains(word), "{}: {text}", path.display());
+                    }
+                }
+            }
+        }
+        assert!(seen > 50, "{seen} texts were looked at");
+        let long = Fault::from(SubmitError::TooLong { bytes: 300_000, max: 262_144 });
+        assert!(long.text.contains("TOW_WHOLE_BYTES_MAX at the peer"), "{}", long.text);
+    }
 
     #[test]
     fn a_fault_says_what_caused_it_once() {
