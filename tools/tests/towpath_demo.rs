@@ -34,7 +34,7 @@ fn at_every_loss_each_byte_comes_back_and_the_report_says_what_it_took() {
             let ends = count(&report["client"], field) + count(&report["server"], field);
             assert_eq!(count(&report, field), ends, "{field}: {report}");
         }
-        for field in ["write_gbps", "read_gbps", "tcp_lossless_gbps"] {
+        for field in ["write_gbps", "read_gbps", "tcp_lossless_gbps", "tcp_durable_gbps"] {
             assert!(number(&report, field) > 0.0, "{field}: {report}");
         }
         let (p50, p99) = (number(&report, "lat_4k_p50_us"), number(&report, "lat_4k_p99_us"));
@@ -68,7 +68,14 @@ fn files_of_any_length_travel_and_no_store_is_left() {
 fn people_get_steps_and_a_table() {
     let args = ["demo", "--size", "1M", "--latency-requests", "5", "--mtu", "1024", "--loss", "0"];
     let said = succeeds(&mut towpath(args));
-    for words in ["kernel TCP", "no loss", "write, durable", "SIGTERM", "Every byte of 1 MiB"] {
+    for words in [
+        "kernel TCP",
+        "no loss",
+        "write, durable",
+        "network only",
+        "SIGTERM",
+        "Every byte of 1 MiB",
+    ] {
         assert!(said.contains(words), "{words:?} is not in {said}");
     }
     assert!(said.is_ascii(), "{said}");

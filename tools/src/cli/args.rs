@@ -142,6 +142,8 @@ pub(crate) enum Command {
 pub(crate) struct DemoArgs {
     /// File to send; without it, input is made from the seed
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
+        #[arg(long)]
+        store: Option<PathBuf>,
     pub(super) input: Option<PathBuf>,
     /// Bytes of input to make [default: 256M, with --virtual 16M]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]

@@ -86,7 +86,9 @@ fn run_as_other_process(command: Command) -> ControlFlow<Result<(), CliError>, C
         Command::BenchServer(args) => haechi::serve(&args).map_err(CliError::BenchServer),
         Command::BenchTenant(args) => haechi::run_tenant(&args).map_err(CliError::BenchTenant),
         Command::DemoServer(args) => demo::serve(&args).map_err(CliError::from),
-        Command::DemoYardstick { ipv6 } => demo::serve_yardstick(ipv6).map_err(CliError::from),
+        Command::DemoYardstick { ipv6, store } => {
+            demo::serve_yardstick(ipv6, store.as_deref()).map_err(CliError::from)
+        }
         command => return ControlFlow::Continue(command),
     })
 }

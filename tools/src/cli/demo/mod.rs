@@ -19,6 +19,8 @@ mod steps;
 mod virtual_time;
 mod yardstick;
 
+use std::path::Path;
+
 use super::args::{DemoArgs, DemoServerArgs};
 use super::error::{CliError, check_faults, loses};
 use super::interrupt::Interrupt;
@@ -75,6 +77,6 @@ pub(crate) fn serve(args: &DemoServerArgs) -> Result<(), DemoError> {
 }
 
 /// The second process of the yardstick.
-pub(crate) fn serve_yardstick(ipv6: bool) -> Result<(), DemoError> {
-    yardstick::serve(ipv6).map_err(DemoError::Yardstick)
+pub(crate) fn serve_yardstick(ipv6: bool, store: Option<&Path>) -> Result<(), DemoError> {
+    yardstick::serve(ipv6, store).map_err(DemoError::Yardstick)
 }
