@@ -3,6 +3,9 @@
 use clap::Args;
 use towpath_transport::{DeviceChoice, DeviceName};
 
+/// The heading of these flags, and of others about the device.
+pub const DEVICE: &str = "Network device";
+
 /// Which device, which of its ports, and which address of that.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct DeviceArgs {
@@ -13,20 +16,22 @@ pub struct DeviceArgs {
         long = "device",
         alias = "ib-dev",
         value_name = "DEV",
-        default_value = "roce"
+        default_value = "roce",
+        help_heading = DEVICE
     )]
     pub device: DeviceName,
     /// Port of the RDMA device, from 1
     #[arg(short = 'i', long = "ib-port", value_name = "PORT", default_value_t = 1,
+          help_heading = DEVICE,
           value_parser = clap::value_parser!(u8).range(1..))]
     pub ib_port: u8,
     /// Index of the address of an RDMA device, as show_gids lists them [default: the first IPv4
     /// address of RoCEv2, or else IPv6]
-    #[arg(short = 'x', long = "gid-index", value_name = "INDEX")]
+    #[arg(short = 'x', long = "gid-index", value_name = "INDEX", help_heading = DEVICE)]
     pub gid_index: Option<u32>,
     /// With -d roce: the peer has an RDMA NIC or the kernel's rxe. Takes UDP port 4791, and sends
     /// no runs of packets over IPv4, because such a peer would find their ICRC wrong
-    #[arg(long)]
+    #[arg(long, help_heading = DEVICE)]
     pub foreign_peers: bool,
 }
 

@@ -1,5 +1,6 @@
 //! The flags that say on which ways links go: paths, carriers, and what they fall back to.
 
+use crate::device::DEVICE;
 use clap::Args;
 use towpath_fastpath::ClientConfig;
 use towpath_transport::{CarrierRule, EndpointConfig, Fallback, PATHS_MAX};
@@ -9,16 +10,17 @@ use towpath_transport::{CarrierRule, EndpointConfig, Fallback, PATHS_MAX};
 pub(crate) struct WayArgs {
     /// Paths of the link, 1 to 16, at most as many as the server allows (4 unless configured). Each
     /// is a queue pair with its own source port [default: 4, or as many as the server allows]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=PATHS_MAX as i64))]
+    #[arg(long, value_name = "N", help_heading = DEVICE,
+          value_parser = clap::value_parser!(u8).range(1..=PATHS_MAX as i64))]
     pub(crate) paths: Option<u8>,
     /// What the link falls back to while no packet gets through over UDP: rc,tcp, tcp or none
     /// [default: all that the device and the server have]
-    #[arg(long, value_name = "CARRIERS")]
+    #[arg(long, value_name = "CARRIERS", help_heading = DEVICE)]
     pub(crate) fallback: Option<Fallback>,
     /// What carries links to servers in a range of addresses (uc, rc or tcp), as in
     /// 10.1.0.0/16=rc; several with commas, of which the longest prefix counts [default: uc where
     /// the device has it]
-    #[arg(long, value_name = "PREFIX=CARRIER", value_delimiter = ',')]
+    #[arg(long, value_name = "PREFIX=CARRIER", help_heading = DEVICE, value_delimiter = ',')]
     pub(crate) carrier: Vec<CarrierRule>,
 }
 

@@ -15,7 +15,7 @@ use super::spread::{RepairArgs, ScrubArgs, SpreadArgs};
 #[cfg(feature = "baseline")]
 use crate::bench::fastpath;
 use crate::bench::{classes, haechi, kv};
-use crate::device::DeviceArgs;
+use crate::device::{DEVICE, DeviceArgs};
 use crate::ways::WayArgs;
 use towpath_transport::{Class, DeviceName, Mtu};
 
@@ -50,6 +50,10 @@ const DEPTH_DEFAULT: u32 = 16;
 /// Bytes of one request unless told otherwise.
 const OP_SIZE_DEFAULT: u64 = 128 << 10;
 
+/// Headings of the flags that most commands have, below those of a command's own.
+const REQUESTS: &str = "Requests";
+const TRIALS: &str = "Faults, for trials";
+
 /// What the demo loses unless told otherwise: one packet in a hundred.
 const LOSS_DEFAULT: f64 = 0.01;
 
@@ -71,7 +75,11 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run a study in virtual time: goodput against loss, late packets and more
     Sim(SimArgs),
-    /// Measure on this machine how links perform that many channels and threads share
+    /// Measure this machine: shared links, classes, erasure coding, the fast path, reservations,
+    /// the key-value store, writes to several servers
+    ///
+    /// Each subcommand is one benchmark with its own --help. All processes run on this machine,
+    /// over loopback.
     Bench(BenchArgs),
     /// Store files, each as a chunk, and print the names of the chunks
     Put(PutArgs),
@@ -134,6 +142,8 @@ pub(crate) enum Command {
     DemoYardstick {
         #[arg(long)]
         ipv6: bool,
+        #[arg(long)]
+        store: Option<PathBuf>,
     },
 }
 
@@ -142,8 +152,6 @@ pub(crate) enum Command {
 pub(crate) struct DemoArgs {
     /// File to send; without it, input is made from the seed
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
-        #[arg(long)]
-        store: Option<PathBuf>,
     pub(super) input: Option<PathBuf>,
     /// Bytes of input to make [default: 256M, with --virtual 16M]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
@@ -235,48 +243,52 @@ pub(crate) struct LinkArgs {
     pub(super) device: DeviceArgs,
     /// Local address of the userspace NIC [default: the one from which the system reaches the
     /// server]
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", help_heading = DEVICE)]
     pub(super) device_ip: Option<std::net::IpAddr>,
     /// Largest RDMA path MTU to try in bytes: 256, 512, 1024, 2048 or 4096; paths that drop such
     /// packets use smaller ones [default: the largest that the interface and the way to the server
     /// carry]
-    #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_mtu, help_heading = DEVICE)]
     pub(super) mtu: Option<Mtu>,
     /// Traffic class: gold (monitoring and administration), silver (online) or copper (offline).
     /// Each class has its own links, queues and DSCP
-    #[arg(long, value_name = "CLASS", default_value_t = Class::Silver)]
+    #[arg(long, value_name = "CLASS", default_value_t = Class::Silver, help_heading = REQUESTS)]
     pub(super) class: Class,
     /// Tenant whose tokens the requests use, where the server keeps reservations [default: those
     /// that nobody has reserved]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = REQUESTS)]
     pub(super) tenant: Option<String>,
     /// File of the capability to show, as `towpath cap mint` prints it, where the server wants one
     /// [default: $TOWPATH_CAPABILITY, or none]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = REQUESTS)]
     pub(super) capability: Option<PathBuf>,
     /// How long the server may be out of reach before the command gives up, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300,
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, help_heading = REQUESTS,
           value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(super) patience: u64,
     /// How long to wait for one answer, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 30_000,
+    #[arg(long, value_name = "MS", default_value_t = 30_000, help_heading = REQUESTS,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(super) timeout_ms: u64,
     #[command(flatten)]
     pub(super) ways: WayArgs,
-    /// For trials: share of packets that the userspace NIC drops on this side in each direction, 0
+    /// Share of packets that the userspace NIC drops on this side in each direction, 0
     /// to 0.5 [default: 0]
-    #[arg(long, value_name = "P", value_parser = parse_loss)]
+    #[arg(long, value_name = "P", value_parser = parse_loss, help_heading = TRIALS,
+          hide_short_help = true)]
     pub(super) loss: Option<f64>,
-    /// For trials: drop all packets that this side sends from these source ports of the userspace
+    /// Drop all packets that this side sends from these source ports of the userspace
     /// NIC, as in 0 or 0,3. Path N starts on port N
-    #[arg(long, value_name = "PORTS", value_delimiter = ',')]
+    #[arg(long, value_name = "PORTS", value_delimiter = ',', help_heading = TRIALS,
+          hide_short_help = true)]
     pub(super) black_hole: Vec<u16>,
-    /// For trials: seconds until --black-hole begins [default: at once]
-    #[arg(long, value_name = "SECONDS", requires = "black_hole", value_parser = parse_seconds)]
+    /// Seconds until --black-hole begins [default: at once]
+    #[arg(long, value_name = "SECONDS", requires = "black_hole", value_parser = parse_seconds,
+          help_heading = TRIALS, hide_short_help = true)]
     pub(super) black_hole_after: Option<f64>,
-    /// For trials: seed of the losses
-    #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT)]
+    /// Seed of the losses
+    #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT, help_heading = TRIALS,
+          hide_short_help = true)]
     pub(super) seed: u64,
     /// Print one JSON object
     #[arg(long)]
@@ -476,11 +488,4 @@ fn parse_chunk(text: &str) -> Result<ChunkId, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory as _;
-
-    #[test]
-    fn the_flags_hold_together() {
-        super::Args::command().debug_assert();
-    }
-}
+mod tests;

@@ -11,33 +11,38 @@ use towpath_status::say;
 
 use crate::cli::error::{CliError, SpreadFailed};
 
+/// The heading of these flags.
+const SPREAD: &str = "Several servers";
+
 /// How a file is stored on several servers.
 #[derive(Clone, Debug, ClapArgs)]
-#[command(next_help_heading = "Several servers")]
 pub(crate) struct SpreadArgs {
     /// Store one file on several servers, with commas between, by --policy; its layout is written
     /// to a file, which `get`, `stat`, `rm`, `scrub` and `repair` take
-    #[arg(long, value_name = "SERVERS", value_delimiter = ',', requires = "policy")]
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',', requires = "policy",
+          help_heading = SPREAD)]
     pub(in crate::cli) servers: Vec<String>,
     /// How the file is spread: flat:COPIES (this command sends each copy), ring:COPIES or
-    /// tree:COPIES (servers pass it on), auto:COPIES (whichever of these takes the shortest time),
-    /// or rs:DATA+PARITY
-    #[arg(long, value_name = "POLICY", requires = "servers")]
+    /// tree:COPIES (servers pass it on; ring:COPIES,ack:A and tree:COPIES,ack:A answer when the
+    /// first A are durable), auto:COPIES (whichever of these takes the shortest time),
+    /// rs:DATA+PARITY (this command makes the parity), or rs:DATA+PARITY,triec (servers make it)
+    #[arg(long, value_name = "POLICY", requires = "servers", help_heading = SPREAD)]
     pub(in crate::cli) policy: Option<Wanted>,
     /// What auto:COPIES is chosen by, in place of a short measurement: picoseconds of a port for
     /// 1,024 bytes, nanoseconds of a step from server to server, and of a fork
-    #[arg(long, value_name = "PS,NS,NS", requires = "policy")]
+    #[arg(long, value_name = "PS,NS,NS", requires = "policy", help_heading = SPREAD)]
     pub(in crate::cli) costs: Option<Costs>,
     /// On how many servers it must be durable. A server that is lost meanwhile is done without as
     /// long as so many are left [default: as many as are needed to read the file: DATA of
     /// rs:DATA+PARITY, 1 of copies, A of copies with ,ack:A]
-    #[arg(long, value_name = "N", requires = "servers")]
+    #[arg(long, value_name = "N", requires = "servers", help_heading = SPREAD)]
     pub(in crate::cli) least: Option<usize>,
     /// File to make of the layout [default: FILE.layout]; with --at that of the file to change
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = SPREAD)]
     pub(in crate::cli) layout: Option<PathBuf>,
     /// Write FILE over the bytes from this one on of the file that --layout tells of
-    #[arg(long, value_name = "OFFSET", requires = "layout", conflicts_with = "servers")]
+    #[arg(long, value_name = "OFFSET", requires = "layout", conflicts_with = "servers",
+          help_heading = SPREAD)]
     pub(in crate::cli) at: Option<u64>,
 }
 
