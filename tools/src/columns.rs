@@ -1,7 +1,22 @@
 //! Tables whose columns are as wide as what is in them.
 
+use std::borrow::Cow;
+
 /// Between two columns.
 const GAP: &str = "  ";
+
+/// A name that somebody chose, as it may stand in a line: no character of it ends the line, or
+/// tells a terminal something.
+pub(crate) fn one_line(name: &str) -> Cow<'_, str> {
+    if !name.chars().any(char::is_control) {
+        return name.into();
+    }
+    let shown = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    name.chars().map(shown).collect::<String>().into()
+}
 
 /// A head and rows, each of as many cells; columns of `left` are flush left, the others right.
 pub(crate) fn columns<const N: usize>(
@@ -10,14 +25,17 @@ pub(crate) fn columns<const N: usize>(
     rows: &[[String; N]],
 ) -> String {
     let head = head.map(String::from);
+    let rows: Vec<_> = rows.iter().map(|row| row.each_ref().map(|cell| one_line(cell))).collect();
+    let head = head.each_ref().map(|cell| one_line(cell));
+    let lines = || std::iter::once(&head).chain(&rows);
     let mut widths = [0; N];
-    for row in std::iter::once(&head).chain(rows) {
+    for row in lines() {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
         }
     }
     let mut text = String::new();
-    for row in std::iter::once(&head).chain(rows) {
+    for row in lines() {
         let cells = row.iter().zip(widths).enumerate().map(|(place, (cell, width))| {
             if left.contains(&place) {
                 format!("{cell:<width$}")
@@ -35,6 +53,14 @@ pub(crate) fn columns<const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_name_ends_a_line_or_talks_to_the_terminal() {
+        let text =
+            columns(["name"], &[0], &[["a\nb\x1b[2J".to_owned()], ["plain \u{e4}".to_owned()]]);
+        assert_eq!(text, "name\na\\nb\\u{1b}[2J\nplain \u{e4}\n");
+        assert!(matches!(one_line("as it is"), Cow::Borrowed("as it is")));
+    }
 
     #[test]
     fn columns_never_touch_however_long_a_cell_is() {

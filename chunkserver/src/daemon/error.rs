@@ -93,7 +93,7 @@ pub enum DaemonError {
     #[error("{} is not a directory: set `data_dir` (--data-dir) to one", .0.display())]
     NotADirectory(PathBuf),
     /// The data directory cannot be made or entered.
-    #[error("cannot use {} as the data directory: check its permissions", path.display())]
+    #[error("cannot use {} as the data directory{}", path.display(), hint(source))]
     DataDir {
         /// The directory.
         path: PathBuf,
@@ -265,6 +265,15 @@ pub enum DaemonError {
         #[source]
         source: FlushFailed,
     },
+}
+
+/// What to look at where a directory cannot be used.
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => ": check its permissions",
+        io::ErrorKind::AlreadyExists => ": a store, or a link to nothing, is there already",
+        _ => "",
+    }
 }
 
 impl DaemonError {

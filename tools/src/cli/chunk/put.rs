@@ -18,6 +18,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
 use crate::cli::session::{Pipeline, SessionError, Whole};
 use crate::cli::{print_json, print_text};
+use crate::columns::one_line;
 
 /// Stores files and prints the names of their chunks.
 pub(crate) fn put(args: &PutArgs, interrupt: &Interrupt) -> Result<(), CliError> {
@@ -98,15 +99,7 @@ struct Stored {
 impl Stored {
     /// Where stdout takes no name: nobody finds the chunk without it.
     fn tell_on_stderr(&self) {
-        eprintln!("towpath: {} is stored as chunk {}", shown(&self.file), self.chunk);
-    }
-}
-
-/// A name on one line of text, whatever is in it.
-fn shown(name: &str) -> String {
-    match name.contains(char::is_control) {
-        true => name.escape_debug().to_string(),
-        false => name.to_owned(),
+        eprintln!("towpath: {} is stored as chunk {}", one_line(&self.file), self.chunk);
     }
 }
 
@@ -159,7 +152,7 @@ impl Told {
     fn tell(&mut self, file: Stored) -> Result<(), CliError> {
         let told = match self.as_json {
             true => Ok(()),
-            false => print_text(&format!("{}  {}\n", file.chunk, shown(&file.file))),
+            false => print_text(&format!("{}  {}\n", file.chunk, one_line(&file.file))),
         };
         if told.is_err() {
             file.tell_on_stderr();

@@ -52,9 +52,7 @@ impl Lab {
         let lane = self.near.links.find(self.link).and_then(|conn| conn.lane.as_ref());
         let (channel, _) = lane.and_then(|lane| lane.talk.ours).expect("it was opened");
         let buf = self.near.copy(bytes).expect("a free buffer");
-        self.near
-            .send_unseen(self.link, channel, buf, SendOptions::new())
-            .expect("there is room");
+        self.near.send_unseen(self.link, channel, buf, SendOptions::new()).expect("there is room");
     }
 }
 
@@ -93,8 +91,7 @@ fn ask_in_vain(lab: &mut Lab, count: usize) -> Vec<Event> {
     let kind = OpKind::Read;
     let (mut sent, mut kept, mut quiet) = (0, Vec::new(), 0);
     while quiet < 2_000 {
-        while sent < count && lab.near.links.up(lab.link).is_some_and(|state| state.has_room())
-        {
+        while sent < count && lab.near.links.up(lab.link).is_some_and(|state| state.has_room()) {
             let number = sent as u64;
             let request = LaneRequest { number, kind, grant: lab.grant, offset: 0, length: 8 };
             let buf = lab.near.copy(&request.emit()).expect("a free buffer");
