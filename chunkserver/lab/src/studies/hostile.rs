@@ -15,7 +15,7 @@ use towpath_lab::studies::{
 pub(super) const STUDY: Study = Study {
     name: "haechi hostile",
     what: "a client ignores its tokens, lies in its reports, dies with tokens, or stalls",
-    mirrors: "nothing: Haechi trusts its clients",
+    mirrors: "no published counterpart: Haechi trusts its clients",
     clock: Clock::Virtual,
     params: &[
         CAPACITY,

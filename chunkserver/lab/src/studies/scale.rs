@@ -15,7 +15,7 @@ use towpath_lab::studies::{
 pub(super) const STUDY: Study = Study {
     name: "haechi scale",
     what: "ten to a thousand clients: throughput, stranded tokens, atomics and reports",
-    mirrors: "nothing: Haechi has ten clients",
+    mirrors: "no published counterpart: Haechi has ten clients",
     clock: Clock::Virtual,
     params: &[
         CAPACITY,

@@ -133,8 +133,8 @@ fn warnings(reply: &QosReply) -> Vec<String> {
     let mut told = Vec::new();
     if reply.is_overcommitted {
         told.push(format!(
-            "{} tokens a period are reserved, and the server is thought to do {}: not everybody \
-             will get what is reserved, and nobody new is admitted",
+            "{} tokens a period are reserved, and the estimated capacity is {}: not every tenant \
+             will get its reservation, and no new tenant is admitted",
             show_count(reply.reserved),
             show_count(reply.estimate.into())
         ));
@@ -189,8 +189,8 @@ const HEAD: [&str; 11] = [
 impl QosReport {
     pub(super) fn text(&self) -> String {
         let mut text = format!(
-            "{} tokens/s (4 KiB each) are what the server is thought to do, {} profiled\n\
-             {} tokens/s are reserved, {} left to reserve; pool {}, {} put into it in all\n",
+            "Capacity: {} tokens/s estimated, {} configured; a token is 4 KiB of I/O\n\
+             Reserved: {} tokens/s, {} left to reserve; pool {}, {} put into it in all\n",
             show_count(self.estimate),
             show_count(self.profiled),
             show_count(self.reserved),
@@ -200,13 +200,13 @@ impl QosReport {
         );
         if let Some(last) = self.last_periods.last() {
             let state = match (last.behind, last.saturated) {
-                (true, _) => ", in which somebody was behind",
-                (_, true) => ", in which the server was used up",
+                (true, _) => "; a tenant was behind its reservation",
+                (_, true) => "; the server was at its capacity",
                 _ => "",
             };
             let what = format!("{}{state}", show_count(last.completed));
             // Writing to a string does not fail.
-            let _ = writeln!(text, "period {}; the last did {what}", show_count(self.periods));
+            let _ = writeln!(text, "Period {}; the last one did {what}", show_count(self.periods));
         }
         text += &columns(HEAD, &[0, 7], &self.tenants.iter().map(row).collect::<Vec<_>>());
         for warning in &self.warnings {

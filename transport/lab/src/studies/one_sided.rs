@@ -13,7 +13,8 @@ pub const STUDY: Study = Study {
     name: "one-sided",
     what: "atomics that are carried out once or not at all, while packets, queue pairs and \
            clients are lost",
-    mirrors: "nothing: RC alone loses its queue pair and does not say what became of an atomic",
+    mirrors: "no published counterpart; RC alone loses its queue pair and leaves the outcome of an \
+              atomic open",
     clock: Clock::Virtual,
     params: &[
         Param {

@@ -12,7 +12,7 @@ use towpath_base::Nanos;
 pub const STUDY: Study = Study {
     name: "scale",
     what: "events a second of the simulator as hosts grow, bare and with the whole stack",
-    mirrors: "nothing: it says how large the other studies may be",
+    mirrors: "no published counterpart: it says how large the other studies may be",
     clock: Clock::Machine,
     params: &[
         Param {
