@@ -101,7 +101,7 @@ fn servers(link: &LinkArgs) -> Result<(Servers, Option<Grant>), CliError> {
     if let Some(grant) = signer {
         config = config.capability(grant);
     }
-    let servers = Servers::new(config).on_notice(|notice| eprintln!("towpath: {notice}"));
+    let servers = Servers::new(config).on_notice(|notice| say(format_args!("towpath: {notice}")));
     Ok((servers, signer))
 }
 
@@ -233,12 +233,12 @@ fn show_put(
         let path = place.display();
         let servers = without.iter().map(|part| layout.nodes[*part].server.to_string());
         let servers = servers.collect::<Vec<_>>().join(", ");
-        eprintln!(
+        say(format_args!(
             "towpath: stored without {} ({servers}): `towpath repair {path}` makes what is missing \
              when its server is back, and `towpath repair {path} --replacements SERVERS` makes it \
              on others",
             words::parts(&without)
-        );
+        ));
     }
     if args.link.json {
         let moved = Moved::of(place, layout, seconds, (without, 0));
@@ -469,6 +469,6 @@ fn sweep(path: &Path, layout: &mut Layout, servers: &Servers, signer: Option<&Gr
         .and_then(|kept| kept.keep(&layout.to_text(signer)).map_err(|unkept| *unkept.error));
     if let Err(error) = kept {
         // They are deleted all the same, and deleted once more the next time.
-        eprintln!("towpath: {}", error.chain());
+        say(format_args!("towpath: {}", error.chain()));
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use towpath_fastpath::ChunkId;
 use towpath_fastpath::control::ChunkInfo;
 use towpath_spread::RECORD_MAGIC;
+use towpath_status::say;
 
 use super::{ChunkReport, ClientSession, open};
 use crate::cli::args::{ChunkArgs, ServerArgs};
@@ -92,10 +93,10 @@ pub(crate) fn ls(args: &LsArgs, interrupt: &Interrupt) -> Result<(), CliError> {
     }
     out.flush().map_err(CliError::Stdout)?;
     if hidden > 0 {
-        eprintln!(
+        say(format_args!(
             "towpath: not shown: {hidden} records that the server keeps of changes of files on \
              several servers; --all shows them"
-        );
+        ));
     }
     Ok(session.close()?)
 }

@@ -99,7 +99,7 @@ struct Stored {
 impl Stored {
     /// Where stdout takes no name: nobody finds the chunk without it.
     fn tell_on_stderr(&self) {
-        eprintln!("towpath: {} is stored as chunk {}", one_line(&self.file), self.chunk);
+        say(format_args!("towpath: {} is stored as chunk {}", one_line(&self.file), self.chunk));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use towpath_fastpath::cap::Grant;
 use towpath_fastpath::{ChunkClient, ClientSession, ErrorKind};
+use towpath_status::say;
 use towpath_transport::{ChannelId, Device, LinkId, Nanos, Region, Time};
 
 use super::connect::{join, open};
@@ -79,7 +80,10 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         let (server, patience) = (way.server, way.patience);
         let (until, mut wait) = (self.now() + patience, WAITS.0);
         let seconds = patience.0 / 1_000_000_000;
-        eprintln!("towpath: lost the server at {}: waiting for it, {seconds} s at most", server.0);
+        say(format_args!(
+            "towpath: lost the server at {}: waiting for it, {seconds} s at most",
+            server.0
+        ));
         loop {
             match self.link_again(server) {
                 Ok(()) => break,
@@ -90,7 +94,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
             }
             wait = (wait + wait).min(WAITS.1);
         }
-        eprintln!("towpath: the server at {} is back", server.0);
+        say(format_args!("towpath: the server at {} is back", server.0));
         Ok(())
     }
 
