@@ -25,8 +25,9 @@ const TMPFS: u32 = 0x0102_1994;
 /// See [`TMPFS`].
 const RAMFS: u32 = 0x8584_58f6;
 
-/// How long a file is waited for that somebody has: a ring is taken down in some milliseconds.
-const LOCK_WAIT: Duration = Duration::from_millis(500);
+/// How long a file is waited for that somebody has: the ring of a process that was killed is taken
+/// down when the disk has done what it had under way, which takes a busy one a second and more.
+const LOCK_WAIT: Duration = Duration::from_secs(3);
 
 /// How often it is looked at meanwhile.
 const LOCK_LOOK: Duration = Duration::from_millis(5);
