@@ -142,6 +142,10 @@ pub(super) fn open_here<W: AsRef<[u8]>>(
     // A device has all the room that it ever will.
     of_core.is_sparse &= !report.is_device;
     let had_store = had_store(path);
+    if config.format {
+        let dir = path.display();
+        tracing::warn!(%dir, "--format: unless this disk has a store, all on it is destroyed");
+    }
     let new = match (config.format, had_store) {
         (true, _) => NewStore::OnAnything,
         (false, true) if !report.was_made => NewStore::Never,
