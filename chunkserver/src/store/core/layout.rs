@@ -132,7 +132,7 @@ impl Layout {
     }
 
     /// Where pages of the map from `first` up to `end` lie, at both places, and the pages of both
-    /// directories that no page before `first` has an entry in: the first of each run, and how many.
+    /// directories that no page before has an entry in: the first of each run, and how many.
     pub(crate) fn map_runs(&self, first: u32, end: u32) -> Vec<(PageNumber, u32)> {
         let maps = [0, 1].map(|place| (self.map_page(first, place), end - first));
         let entries = [first, end].map(|pages| pages.div_ceil(ENTRIES as u32));
