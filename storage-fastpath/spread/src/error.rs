@@ -124,8 +124,8 @@ pub enum SpreadError {
     },
     /// No server for a part.
     #[error(
-        "there is no server for part {part}: {server} does not answer; name another one that has \
-         no part of the file"
+        "there is no server for part {part}: {server} does not answer; start it, or name another \
+         one that has no part of the file with --replacements"
     )]
     NoServer {
         /// The part.
