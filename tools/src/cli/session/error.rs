@@ -79,7 +79,11 @@ pub(crate) enum SessionError {
                  the way? Allow it, or let both ends fall back to TCP (--fallback rc,tcp, and \
                  `fallback` at the server)"
             ),
-            _ => format!("the server at {server} closed the link during set-up: try again"),
+            _ => format!(
+                "the server at {server} closed the link during set-up; where no packet over UDP \
+                 reaches it that is for UDP which is blocked on the way: allow it, or let both ends \
+                 fall back to TCP (--fallback rc,tcp); else try again"
+            ),
         }
     )]
     Down {
