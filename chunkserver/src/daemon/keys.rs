@@ -333,8 +333,8 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "fallback",
         kind: "WORD",
-        doc: "what links fall back to while no packet gets through over UDP: \"rc,tcp\", \"tcp\" or \
-              \"none\"; a link falls back to what the device, the server and the client have",
+        doc: "what links fall back to while no packet gets through over UDP: \"rc,tcp\", \"tcp\" \
+              or \"none\"; a link falls back to what the device, the server and the client have",
         quoted: true,
         set: |config, text| {
             config.fallback = value::parsed(text, "\"rc,tcp\", \"tcp\" or \"none\"")?;
@@ -346,8 +346,8 @@ pub const KEYS: &[Key] = &[
         name: "carrier",
         kind: "RULES",
         doc: "what carries links to peers in ranges of addresses (uc, rc or tcp), as in \
-              \"10.1.0.0/16=rc\", several with commas, of which the longest prefix counts, or, in a \
-              config file, [{ peers = \"10.1.0.0/16\", use = \"rc\" }]; \"auto\" is UC for all \
+              \"10.1.0.0/16=rc\", several with commas, of which the longest prefix counts, or, in \
+              a config file, [{ peers = \"10.1.0.0/16\", use = \"rc\" }]; \"auto\" is UC for all \
               where the device has it",
         quoted: true,
         set: |config, text| {

@@ -151,8 +151,8 @@ const FLAGS: &[Flag] = &[
     Flag {
         names: UDP_DOWN,
         value: "TIME@START[/EVERY]",
-        help: "The same for frames that carry UDP alone, as behind a firewall: 60min@0s blocks it from \
-               the start",
+        help: "The same for frames that carry UDP alone, as behind a firewall: 60min@0s blocks it \
+               from the start",
         parser: || ValueParser::new(parse_outage),
     },
 ];

@@ -342,7 +342,8 @@ impl EndpointConfig {
     }
 
     /// What carries the paths of links. Default: UC where the device has it, else RC. Both ends
-    /// must come to the same; one whose choice is `Auto` follows the other. Over TCP a link has one path, whatever [`paths`](Self::paths) says.
+    /// must come to the same; one whose choice is `Auto` follows the other. Over TCP a link has one
+    /// path, whatever [`paths`](Self::paths) says.
     #[must_use]
     pub fn carrier(mut self, choice: CarrierChoice) -> Self {
         self.carrier = choice;

@@ -75,14 +75,14 @@ pub(crate) enum SessionError {
         "{}",
         match reason {
             DownReason::Silent(span) => format!(
-                "no packet of the server at {server} came over UDP within {span}: is UDP blocked on \
-                 the way? Allow it, or let both ends fall back to TCP (--fallback rc,tcp, and \
+                "no packet of the server at {server} came over UDP within {span}: is UDP blocked \
+                 on the way? Allow it, or let both ends fall back to TCP (--fallback rc,tcp, and \
                  `fallback` at the server)"
             ),
             _ => format!(
-                "the server at {server} closed the link during set-up; where no packet over UDP \
-                 reaches it that is for UDP which is blocked on the way: allow it, or let both ends \
-                 fall back to TCP (--fallback rc,tcp); else try again"
+                "the server at {server} closed the link during set-up, as it does where no packet \
+                 over UDP reaches it: allow UDP on the way, let both ends fall back to TCP \
+                 (--fallback rc,tcp), or try again"
             ),
         }
     )]
