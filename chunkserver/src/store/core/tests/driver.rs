@@ -238,11 +238,13 @@ fn a_chunk_whose_finish_waits_for_its_flush_is_not_removed_as_unfinished() {
     driver.end_wait();
     assert_eq!(fate(&wait(&mut driver)), Fate::Done);
     driver.end_wait();
+    // A delete that was staged behind the finish would be done by then.
+    while !driver.left().1 {
+        driver.turn_core(Some(Duration::from_millis(10))).expect("the disk is there");
+    }
     send(&store, 3, Request::Stat { chunk });
     let Reply::Stat(Some(stat)) = wait(&mut driver) else { panic!("a finished chunk is gone") };
     assert!(!stat.unfinished);
-    send(&store, 4, Request::Stat { chunk });
-    assert!(matches!(wait(&mut driver), Reply::Stat(Some(_))));
 }
 
 /// A disk with a file to wait for: what is under way ends when it is polled. It counts the waits
