@@ -113,8 +113,8 @@ fn check_code(file: &File, findings: &mut Vec<Finding>) {
 /// Whether a file is one of these modules, or below one.
 fn is_in_module(path: &str, modules: &HashSet<String>) -> bool {
     let stem = path.strip_suffix(".rs").unwrap_or(path);
-    let ends = stem.match_indices('/').map(|(at, _)| at).chain([stem.len()]);
-    ends.into_iter().any(|end| modules.contains(&stem[..end]))
+    let mut ends = stem.match_indices('/').map(|(at, _)| at).chain([stem.len()]);
+    ends.any(|end| modules.contains(&stem[..end]))
 }
 
 fn check_outside_tests(file: &File, bans: &[Ban], findings: &mut Vec<Finding>) {
