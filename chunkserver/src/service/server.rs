@@ -490,13 +490,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.note_end(answered.trace, &answered.responder, now);
             self.rpc.abandon(&mut self.endpoint, answered.responder, fate);
         } else {
-            let buffers = self.endpoint.buffers_of(answered.responder.link());
-            let built = match answered.answer {
-                // Its data is of the link's share, which without a head would never be given back.
-                // Heads are more than buffers for data.
-                Answer::Read(..) => answered.answer.build(&self.endpoint),
-                _ => answered.answer.build(&buffers),
-            };
+            let link = answered.responder.link();
+            let mut built = answered.answer.build(&self.endpoint.buffers_of(link));
+            if built.is_err() && self.endpoint.link_usage(link).is_some_and(|of| of.sends == 0) {
+                // Data that waits for its head may be all of the share of a link, and none of it
+                // would ever be given back: nothing of the link is under way.
+                built = answered.answer.build(&self.endpoint);
+            }
             let Ok((status, outgoing)) = built else { return Err(answered) };
             self.note_end(answered.trace, &answered.responder, now);
             self.rpc.set_fate(&answered.responder, fate);
