@@ -15,7 +15,7 @@ fn serve(server: &EndpointHandle) -> Result<(), Box<dyn Error>> {
         for _ in 0..answers {
             let Ok(Incoming::Message(request)) = channel.recv(SOON) else { break };
             let answer = request.into_payload().map_err(|_| "a request of many pieces")?;
-            channel.send(answer, SendOptions::new()); // waits while the channel's queue is full
+            drop(channel.send(answer, SendOptions::new())); // waits while the queue is full
         }
         link.close();
     }
