@@ -4,7 +4,7 @@ use super::setting::{
     CLIENTS, PROGRAM, TRANSPORTS, WAITING, params, plan, points, program, transports,
 };
 use super::shown::{claim, line, notes, outcomes, over_clients, plain, us};
-use super::thesis;
+use super::thesis::{self, Figure};
 use crate::model::{Outcome, Program, Transport, Waiting};
 use towpath_lab::studies::{
     Axis, Cell, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Study, StudyError,
@@ -40,6 +40,13 @@ struct Row {
     waiting: Waiting,
     clients: u32,
     outcome: Outcome,
+}
+
+impl Row {
+    /// The model was fitted to its 95th percentile.
+    fn is_fitted(&self) -> bool {
+        thesis::is_fitted(Figure::P95(self.clients), self.transport, self.waiting)
+    }
 }
 
 fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
@@ -88,6 +95,7 @@ fn table(rows: &[Row], program: Program) -> Table {
         us("thesis_p99_us", "thesis"),
         us("deviation_us", "deviation"),
         us("thesis_deviation_us", "thesis"),
+        plain("fitted", "fitted", ""),
     ];
     let row = |row: &Row| -> Vec<Cell> {
         let at = |share| row.outcome.quantile_us(share);
@@ -107,6 +115,7 @@ fn table(rows: &[Row], program: Program) -> Table {
         for (place, ours) in ours.into_iter().enumerate() {
             cells.extend([ours.into(), thesis.map(|thesis| thesis[place]).into()]);
         }
+        cells.push(if is_thesis && row.is_fitted() { "95 %".into() } else { Cell::Absent });
         cells
     };
     let title = "From a request to its reply".to_owned();
@@ -169,6 +178,9 @@ fn claims(rows: &[Row], program: Program) -> Vec<Claim> {
     }
     let each = rows.iter().filter_map(|row| {
         let [_, _, p95, ..] = thesis::latency(row.transport, row.waiting, row.clients)?;
+        if row.is_fitted() {
+            return None;
+        }
         let off = ((row.outcome.quantile_us(0.95) / p95 - 1.0) * 100.0).abs();
         let (word, waiting) = (row.transport.word(), row.waiting.word());
         let what = format!("{word}, {waiting}, {} clients, p95, off the thesis's", row.clients);

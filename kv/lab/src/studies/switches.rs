@@ -2,7 +2,7 @@
 
 use super::setting::{CLIENTS, THESIS_OPERATIONS, TRANSPORTS, params, plan, transports};
 use super::shown::{self, claim, notes, outcomes, plain};
-use super::thesis;
+use super::thesis::{self, Figure};
 use crate::model::{Program, Transport, Waiting};
 use towpath_lab::studies::{
     Cell, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Study, StudyError, Table,
@@ -40,6 +40,7 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         plain("thesis_server", "thesis", ""),
         plain("benchmark", "benchmark", ""),
         plain("thesis_benchmark", "thesis", ""),
+        plain("fitted", "fitted", ""),
     ];
     let mut rows = Vec::new();
     let mut lines: Vec<Line> = Vec::new();
@@ -49,6 +50,7 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         let (server, benchmark) = (of(1), of(0));
         let is_uc = transport == Transport::Uc;
         let thesis = thesis::switches(waiting, clients).filter(|_| is_uc);
+        let is_fitted = thesis::is_fitted(Figure::Switches(clients), transport, waiting);
         for (whose, count) in [("server", server), ("benchmark", benchmark)] {
             let at = (f64::from(clients), count as f64);
             let is_of = |line: &&mut Line| (line.0, line.1, line.2) == (waiting, whose, transport);
@@ -65,9 +67,11 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
             thesis.map_or(Cell::Absent, |thesis| thesis[0].into()),
             benchmark.into(),
             thesis.map_or(Cell::Absent, |thesis| thesis[1].into()),
+            if is_fitted { "server".into() } else { Cell::Absent },
         ]);
+        // Of those that poll the model has 60 clients' switches by its fit, and too few of fewer.
         if let Some([thesis, _]) = thesis
-            && (waiting == Waiting::Blocking || clients == 60)
+            && waiting == Waiting::Blocking
         {
             report.claims.push(off(waiting, clients, server as f64 / thesis as f64));
         }

@@ -2,6 +2,33 @@
 
 use crate::model::{Transport, Waiting};
 
+/// A figure of the thesis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Figure {
+    /// The most operations a second up to 33 clients.
+    Most,
+    /// What a client brings, up to 15.
+    Change,
+    /// The 95th percentile with so many clients.
+    P95(u32),
+    /// Context switches of the server with so many clients.
+    Switches(u32),
+}
+
+/// Whether a parameter of the model was fitted to this figure (docs/studies.md, `kv`): what the
+/// model says of it is no result, and no target is made of it.
+pub(super) fn is_fitted(figure: Figure, transport: Transport, waiting: Waiting) -> bool {
+    use Transport::{Rc, Tcp, Uc};
+    match (figure, transport, waiting) {
+        (Figure::Most, Tcp | Uc, _) => true,
+        (Figure::Most, Rc, waiting) => waiting == Waiting::Polling,
+        (Figure::Change | Figure::P95(32) | Figure::Switches(60), Uc, waiting) => {
+            waiting == Waiting::Polling
+        }
+        _ => false,
+    }
+}
+
 /// The most operations a second up to 33 clients, of each way of waiting. It could not measure UD
 /// by events.
 pub(super) fn per_s(transport: Transport, waiting: Waiting) -> Option<f64> {

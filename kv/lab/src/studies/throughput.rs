@@ -4,7 +4,7 @@ use super::setting::{
     CLIENTS, PROGRAM, TRANSPORTS, WAITING, params, plan, points, program, transports, waitings,
 };
 use super::shown::{claim, line, notes, outcomes, over_clients, plain, ratio};
-use super::thesis;
+use super::thesis::{self, Figure};
 use crate::model::{Outcome, Program, Transport, Waiting};
 use towpath_lab::studies::{
     Cell, Claim, Clock, Demand, Param, Params, Report, Runner, Study, StudyError, Table,
@@ -147,6 +147,7 @@ fn published(rows: &Rows, both: &[(Waiting, Transport)]) -> Table {
         ratio("thesis_most_of_tcp", "thesis", ""),
         plain("change_per_s", "for a client", "1/s"),
         plain("thesis_change_per_s", "thesis", "1/s"),
+        plain("fitted", "fitted", ""),
     ];
     let whole = |number: Option<f64>| -> Cell { number.map(|number| number.round() as u64).into() };
     let row = |&(waiting, transport): &(Waiting, Transport)| -> Vec<Cell> {
@@ -162,10 +163,22 @@ fn published(rows: &Rows, both: &[(Waiting, Transport)]) -> Table {
             ratio_of_thesis(waiting, transport).into(),
             whole(rows.change(waiting, transport)),
             whole(thesis::change(transport, waiting)),
+            fitted(rows.program, transport, waiting),
         ]
     };
     let title = "The most up to 33 clients, and what each client brings up to 15".to_owned();
     Table { name: "published", title, columns, rows: both.iter().map(row).collect() }
+}
+
+/// What of a row the model was fitted to.
+fn fitted(program: Program, transport: Transport, waiting: Waiting) -> Cell {
+    let is = |figure| program == Program::Thesis && thesis::is_fitted(figure, transport, waiting);
+    match [is(Figure::Most), is(Figure::Change)] {
+        [true, true] => "the most, for a client".into(),
+        [true, false] => "the most".into(),
+        [false, true] => "for a client".into(),
+        [false, false] => Cell::Absent,
+    }
 }
 
 fn ratio_of_thesis(waiting: Waiting, transport: Transport) -> Option<f64> {
@@ -225,7 +238,7 @@ fn claims(rows: &Rows, both: &[(Waiting, Transport)]) -> Vec<Claim> {
         let most = rows.most(waiting, transport).zip(rows.most(waiting, Transport::Tcp));
         if let (Some((most, tcp)), Some(thesis), Program::Thesis) =
             (most, ratio_of_thesis(waiting, transport), rows.program)
-            && transport != Transport::Tcp
+            && !thesis::is_fitted(Figure::Most, transport, waiting)
         {
             let off = ((most / tcp / thesis - 1.0) * 100.0).abs();
             let what = format!("{word}, {name}, the most of TCP's, off the thesis's {thesis:.2}");
