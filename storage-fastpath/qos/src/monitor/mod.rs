@@ -200,11 +200,14 @@ impl Monitor {
     /// [`AdmissionError`]; then it keeps what it has.
     pub fn change(&mut self, slot: Slot, share: Share) -> Result<(), AdmissionError> {
         let Some(before) = self.client(slot).map(|client| client.share) else { return Ok(()) };
-        // Who does not want more needs no room, even where less is left than is reserved.
-        let grows = share.reservation > before.reservation;
-        let others = if grows { self.reserved() - u64::from(before.reservation) } else { 0 };
+        // Who does not want more needs no room, even where less is left than is reserved, and where
+        // its reservation alone is more than the estimate by now.
+        let (others, all) = match share.reservation > before.reservation {
+            true => (self.reserved() - u64::from(before.reservation), self.capacity.estimate()),
+            false => (0, u32::MAX),
+        };
         let one = self.config.profiled.one;
-        admit(&share, others, Capacities { all: self.capacity.estimate(), one })?;
+        admit(&share, others, Capacities { all, one })?;
         if let Some(client) = self.clients[slot.index()].as_mut() {
             client.share = share;
         }
