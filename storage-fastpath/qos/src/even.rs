@@ -7,7 +7,8 @@ use towpath_base::Nanos;
 /// under way at its end is done by then.
 #[must_use]
 pub(crate) fn careful(period: Nanos, tick: Nanos) -> Nanos {
-    let guard = tick.saturating_mul(GUARD_TICKS).min(Nanos(period.0 / 8));
+    // Of few ticks they would be so much of a period that large reservations are always late.
+    let guard = tick.saturating_mul(GUARD_TICKS).min(Nanos(period.0 / 32));
     Nanos(period.0 - guard.0)
 }
 
