@@ -3,6 +3,7 @@
 mod common;
 
 use std::path::Path;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use common::{Client, Running, config, pattern, refusal};
 use towpath_base::Prng;
@@ -20,6 +21,13 @@ fn rss_kib() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("this process runs");
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.expect("a number") * 4
+}
+
+/// The test that measures memory runs with none of this file beside it: it is one process.
+static MEMORY: RwLock<()> = RwLock::new(());
+
+fn beside_others() -> RwLockReadGuard<'static, ()> {
+    MEMORY.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many hostile requests to throw; a million takes a minute.
@@ -70,6 +78,7 @@ fn denied<T: std::fmt::Debug>(result: Result<T, towpath_fastpath::ErrorKind>) ->
 
 #[test]
 fn a_server_with_keys_does_what_is_allowed_and_nothing_else() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&with_keys(dir.path()));
     let mut nobody = Client::connect(server.addr);
@@ -120,6 +129,7 @@ fn a_server_with_keys_does_what_is_allowed_and_nothing_else() {
 
 #[test]
 fn what_is_revoked_is_refused_after_a_restart_as_well() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("room for a directory");
     let config = with_keys(dir.path());
     let server = Running::start(&config);
@@ -147,6 +157,7 @@ fn what_is_revoked_is_refused_after_a_restart_as_well() {
 /// A write that is long enough to be staged piece by piece.
 #[test]
 fn nothing_of_a_write_that_is_not_allowed_is_staged() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&with_keys(dir.path()));
     let data = pattern(48 << 12, 2);
@@ -168,6 +179,7 @@ fn nothing_of_a_write_that_is_not_allowed_is_staged() {
 /// An open server takes requests that show something as well: for laboratories.
 #[test]
 fn a_server_without_keys_looks_at_no_capability() {
+    let _beside = beside_others();
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&config(&dir.path().join("store")));
     let nothing = Capability { rights: Rights::NONE, ..Capability::everything() };
@@ -270,6 +282,7 @@ fn throw(client: &mut Client<RoceUdp>, bytes: &[u8]) -> bool {
 
 #[test]
 fn hostile_requests_are_refused_by_name_and_leave_nothing_behind() {
+    let _alone = MEMORY.write().unwrap_or_else(PoisonError::into_inner);
     let seed = 30;
     println!("seed {seed}");
     let mut prng = Prng::new(seed);
