@@ -6,6 +6,7 @@ use super::system::{self, Case, Seen, System, TICKS, capacity, uniform, zipf};
 use super::token_setting::{LONG, notes};
 use crate::world::{ClientPlan, Pattern, Plan};
 use towpath_base::Nanos;
+use towpath_fastpath::qos::wire::PeriodReport;
 use towpath_lab::studies::{
     Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
     Series, Study, StudyError, Style, Table,
@@ -114,6 +115,7 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     };
     report.plots = (0..cases.len()).flat_map(lines).collect();
     report.claims = view.nothing_missed();
+    report.claims.extend((0..cases.len()).filter_map(|case| followed(&view, case)));
     report.claims.extend(
         (0..cases.len())
             .filter(|case| is_under(*case))
@@ -185,6 +187,19 @@ fn line(
         y: Axis::linear("I/Os completed in a period", "thousands"),
         series: view.seen.iter().filter(|seen| seen.case == case).map(one).chain([bound]).collect(),
     }
+}
+
+/// That the estimate is near what the server does beside the job, or without it.
+fn followed(view: &View<'_>, case: usize) -> Option<Claim> {
+    let ours = view.of(case, System::Ours)?;
+    let job = if is_under(case) { 0.0 } else { view.params.share(BACKGROUND.name) };
+    let truth = capacity(view.params) * (1.0 - job);
+    // The estimate after the fifth period since the change, and later ones.
+    let from = view.params.count(CHANGE.name) as usize + SHARED_AFTER - 1;
+    let off = |end: &PeriodReport| (f64::from(end.estimate) / truth - 1.0).abs() * 100.0;
+    let most = ours.outcome.ends.get(from..)?.iter().map(off).fold(0.0, f64::max);
+    let what = format!("{}, ours: estimate off what is done, five periods after", view.name(case));
+    Some(claim(("estimate", case), what, Demand::AtMost(3.0), (most, "%", 2)))
 }
 
 /// That what the job leaves is used after some periods.

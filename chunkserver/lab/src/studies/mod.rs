@@ -10,6 +10,7 @@
 //! | `reservations` | enough demand (2a), too little (2b), more and more reserved (2c) |
 //! | `spike` | three large reservations, and latency (3) |
 //! | `estimate` | capacity over-estimated and under-estimated (4) |
+//! | `interference` | Copper's writes beside reads of Gold and Silver: `towpath sim interference copper` |
 //! | `policies` | `towpath sim policies fig6` and so on |
 //! | `scale`, `hostile` | many clients, and some that do not keep to the rules |
 //! | `system`, `token_setting` | the systems that are compared, and what cases have in common |
@@ -19,6 +20,7 @@
 mod bars;
 mod estimate;
 mod hostile;
+mod interference;
 mod patterns;
 mod policies;
 mod profile;
@@ -44,6 +46,7 @@ pub const ALL: &[&Study] = &[
     &estimate::STUDY,
     &scale::STUDY,
     &hostile::STUDY,
+    &interference::STUDY,
     &policies::SINGLE,
     &policies::COPIES,
     &policies::MORE_COPIES,
