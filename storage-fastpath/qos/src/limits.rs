@@ -99,11 +99,12 @@ pub const GIVE_FAST_FROM: i64 = 50_000;
 /// See [`GIVE_FAST_FROM`].
 pub const GIVE_FAST_DIVISOR: i64 = 4;
 
-/// The part of reads beyond the 99th percentile moves some four times as far as the percentile does.
+/// The part of reads beyond the 99th percentile moves some four times as far as the percentile
+/// does.
 pub const P99_STEEPNESS: i64 = 4;
 
-/// A mean, in thousandths of its target, that no chance makes of a window: some of the rate is taken
-/// away at once.
+/// A mean, in thousandths of its target, that no chance makes of a window: some of the rate is
+/// taken away at once.
 pub const CUT_AT_ONCE: u64 = 1500;
 
 /// Most that is taken away at once, in thousandths.
@@ -113,8 +114,8 @@ pub const CUT_MAX: u64 = 500;
 /// used: all of it takes some three seconds.
 pub const GIVE_DIVISOR: u64 = 32;
 
-/// A level that writes half of what it did, while reads are as slow as before but for one part in so
-/// many, is not what makes them slow.
+/// A level that writes half of what it did, while reads are as slow as before but for one part in
+/// so many, is not what makes them slow.
 pub const HELPED_DIVISOR: i64 = 4;
 
 /// Windows for which a level is not bound any more that was bound in vain; twice as many each time

@@ -10,7 +10,7 @@
 //! | `reservations` | enough demand (2a), too little (2b), more and more reserved (2c) |
 //! | `spike` | three large reservations, and latency (3) |
 //! | `estimate` | capacity over-estimated and under-estimated (4) |
-//! | `interference` | Copper's writes beside reads of Gold and Silver: `towpath sim interference copper` |
+//! | `interference` | Copper's writes beside reads of Gold and Silver (`interference copper`) |
 //! | `policies` | `towpath sim policies fig6` and so on |
 //! | `scale`, `hostile` | many clients, and some that do not keep to the rules |
 //! | `system`, `token_setting` | the systems that are compared, and what cases have in common |
