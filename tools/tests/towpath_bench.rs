@@ -100,7 +100,7 @@ fn many_channels_ride_on_few_queue_pairs() {
     let report = measure(SHORT[0], "100");
     let rows = report["tables"]["connections"].as_array().expect("a table");
     assert_eq!(rows[0]["qps"], rows[1]["qps"], "{report}");
-    assert_eq!(rows[1]["qps"], 2, "one of the path, one for acks: {report}");
+    assert_eq!(rows[1]["qps"], 6, "of four paths, one for acks, and RC: {report}");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn what_the_workers_and_links_of_a_running_server_use_is_shown_beside_its_limits
     client.list().expect("an answer");
     let report = json(&mut bench.run(&["links", "store/status.sock", "--json"]));
     let link = &report["links"][0];
-    assert_eq!(number(link, "qps"), 2, "a path and its acks: {report}");
+    assert_eq!(number(link, "qps"), 6, "four paths, their acks, and RC: {report}");
     assert!((1..number(link, "channels_max")).contains(&number(link, "channels")), "{report}");
     for (used, most) in [("credit_given", "credit_given_max"), ("sends", "sends_max")] {
         assert!(number(link, used) <= number(link, most), "{used}: {report}");
@@ -171,7 +171,7 @@ fn what_the_workers_and_links_of_a_running_server_use_is_shown_beside_its_limits
     assert!(number(link, "window_bytes") > 0, "{report}");
     assert_eq!((number(link, "messages_queued"), number(link, "queued_bytes")), (0, 0), "{report}");
     let worker = &report["per_worker"][number(link, "worker") as usize];
-    assert_eq!((number(worker, "links"), number(worker, "qps")), (1, 2), "{report}");
+    assert_eq!((number(worker, "links"), number(worker, "qps")), (1, 6), "{report}");
     assert!((1..=number(worker, "receives_wanted")).contains(&number(worker, "receives_posted")));
     assert!(number(&report, "cpu_ns") > idle_ns.max(number(worker, "cpu_ns")), "{report}");
 

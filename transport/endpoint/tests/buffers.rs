@@ -7,7 +7,7 @@ use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_memory::{Buf, Region};
 use towpath_proto::Outcome;
-use towpath_transport::{BufferCensus, EndpointConfig, Event, SendOptions, SubmitError};
+use towpath_transport::{BufferCensus, EndpointConfig, Event, Fallback, SendOptions, SubmitError};
 
 fn small() -> EndpointConfig {
     EndpointConfig::new().quota_chunks(16).credit_total(64).progress_budget(64).links_max(2)
@@ -48,7 +48,8 @@ fn all_buffers_are_home_after_traffic_and_a_clean_close() {
 
 #[test]
 fn what_is_in_use_is_told_with_its_limits_and_ends_with_the_link() {
-    let mut pair = Pair::new(small());
+    // A queue pair of the only path, and one for acks.
+    let mut pair = Pair::new(small().paths(1).fallback(Fallback::None));
     let channels = [pair.open(false), pair.open(true)];
     let of = |node: &common::Node, link| node.endpoint.link_usage(link).expect("it is up");
     let fresh = of(&pair.client, pair.client_link);

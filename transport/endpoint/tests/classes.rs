@@ -6,8 +6,8 @@ use common::{LOOPBACK, Node, Pair, any_port, drive};
 use std::net::Ipv6Addr;
 use towpath_proto::Side;
 use towpath_transport::{
-    ChannelId, Class, ConnectError, Endpoint, EndpointConfig, Event, LinkError, LinkId, Nanos,
-    RoceUdp, SendOptions, UdpConfig,
+    ChannelId, Class, ConnectError, Endpoint, EndpointConfig, Event, Fallback, LinkError, LinkId,
+    Nanos, RoceUdp, SendOptions, UdpConfig,
 };
 
 fn up(event: &Event) -> Option<(LinkId, Class)> {
@@ -49,8 +49,9 @@ fn send(client: &mut Node, (link, channel): (LinkId, ChannelId), token: u64, len
 
 #[test]
 fn each_class_has_links_of_its_own_and_its_packets_bear_its_dscp() {
-    let server = EndpointConfig::new().dscp(Class::Copper, 8);
-    let (mut client, mut server) = (Node::new(EndpointConfig::new()), Node::new(server));
+    let lone = || EndpointConfig::new().paths(1).fallback(Fallback::None);
+    let server = lone().dscp(Class::Copper, 8);
+    let (mut client, mut server) = (Node::new(lone()), Node::new(server));
     let mut queue_pairs = Vec::new();
     for (class, theirs) in [(Class::Gold, 46), (Class::Silver, 0), (Class::Copper, 8)] {
         let (link, channel, at_server) = join(&mut client, &mut server, class);

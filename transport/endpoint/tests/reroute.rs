@@ -7,7 +7,7 @@ use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_proto::{ChannelId, LinkStats, Outcome};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
-use towpath_transport::{Endpoint, EndpointConfig, Event, LinkId, SendOptions};
+use towpath_transport::{Endpoint, EndpointConfig, Event, Fallback, LinkId, SendOptions};
 
 type Device = RoceDevice<FaultLink<UdpLink>>;
 
@@ -30,7 +30,8 @@ impl Host {
         let faults = FaultControl::new(FaultPlan::none());
         let link = FaultLink::new(link, seed, faults.clone());
         let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
-        let config = EndpointConfig::new().paths(paths).links_max(1).seed(seed);
+        let config = EndpointConfig::new().paths(paths).fallback(Fallback::None);
+        let config = config.links_max(1).seed(seed);
         let endpoint = Endpoint::new(device, config).expect("an endpoint");
         Self { endpoint, faults, link: None, channel: None, delivered: 0, received: 0 }
     }

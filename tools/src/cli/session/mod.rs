@@ -93,8 +93,9 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
     /// [`SessionError`].
     pub(crate) fn create(&mut self, chunk: ChunkId, resident: bool) -> Result<(), SessionError> {
         let kind = NewChunk { unfinished: true, resident, chain: 0 };
-        // The server knows one that it has made already.
-        let stamp = (ChunkId::random().0 as u64).max(1);
+        // By its stamp the server knows one that it has made already. Where no link is made again,
+        // none is asked for twice.
+        let stamp = self.way.as_ref().map_or(0, |_| (ChunkId::random().0 as u64).max(1));
         self.one(|client, endpoint| client.start_create_stamped(endpoint, chunk, None, kind, stamp))
             .map(drop)
     }
