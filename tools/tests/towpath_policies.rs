@@ -24,6 +24,19 @@ fn each_policy_is_measured_beside_one_copy() {
     }
 }
 
+/// A unit of three is longer than one operation of the client's, and no power of two.
+#[test]
+fn units_longer_than_one_operation_are_written_in_parts() {
+    let policies = "rs:3+2,rs:3+2+triec,rs:2+1,rs:2+1+triec";
+    let tiny = ["--sizes", "1M", "--writes", "1", "--rounds", "1", "--json"];
+    let mut words = vec!["bench", "policies", "write", "--policies", policies];
+    words.extend(tiny);
+    let report = json(&mut towpath(words));
+    let rows = report["tables"]["writes"].as_array().expect("a table");
+    let found: Vec<&str> = rows.iter().filter_map(|row| row["policy"].as_str()).collect();
+    assert_eq!(found, ["flat:1", "rs:3+2", "rs:3+2,triec", "rs:2+1", "rs:2+1,triec"]);
+}
+
 #[test]
 fn it_is_listed_and_takes_policies_alone() {
     let said = succeeds(&mut towpath(["bench", "policies"]));

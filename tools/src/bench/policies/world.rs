@@ -155,22 +155,25 @@ impl World {
                 let mut whole = data.to_vec();
                 whole.resize(unit * shape.k(), 0);
                 let units: Vec<&[u8]> = whole.chunks_exact(unit).collect();
-                for (rank, (unit, client)) in units.iter().zip(clients).enumerate() {
-                    asked.push(match is_ours {
-                        false => client.write(chunk, start, *unit),
-                        true => {
-                            let route = Route::stripe(rank as u8, shape.k() as u8, places)?;
-                            client.write_unit(Arc::new(route), (chunk, start), *unit, stamp)
-                        }
-                    });
-                }
+                let mut parity = vec![vec![0; unit]; if is_ours { 0 } else { shape.m() }];
                 if !is_ours {
-                    let mut parity = vec![vec![0; unit]; shape.m()];
                     let mut into: Vec<&mut [u8]> =
                         parity.iter_mut().map(Vec::as_mut_slice).collect();
                     towpath_ec::Code::new(shape).encode(&units, &mut into)?;
-                    let of = clients[shape.k()..].iter().zip(parity);
-                    asked.extend(of.map(|(client, unit)| client.write(chunk, start, unit)));
+                }
+                // The code works byte by byte, so a part of each unit makes a stripe of its own.
+                let units = units.into_iter().chain(parity.iter().map(Vec::as_slice));
+                for (rank, (unit, client)) in units.zip(clients).enumerate() {
+                    for (at, op) in (start..).step_by(OP_BYTES).zip(unit.chunks(OP_BYTES)) {
+                        asked.push(match is_ours {
+                            false => client.write(chunk, at, op),
+                            true => {
+                                let (rank, data) = (rank as u8, shape.k() as u8);
+                                let route = Arc::new(Route::stripe(rank, data, places)?);
+                                client.write_unit(route, (chunk, at), op, stamp)
+                            }
+                        });
+                    }
                 }
             }
         }
