@@ -31,7 +31,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 pub(crate) struct QosArgs {
     #[command(subcommand)]
     what: Option<What>,
-    /// Show it again each second, until Ctrl-C; with --json one object on a line each time
+    /// Show it again each second with the time, until Ctrl-C; with --json one object on a line
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
@@ -94,7 +94,10 @@ fn show(args: &QosArgs, interrupt: &Interrupt) -> Result<(), CliError> {
         let report = QosReport::from(reply);
         match args.server.link.json {
             true => print_json(&report)?,
-            false if args.watch && is_screen => print_text(&format!("{CLEAR}{}", report.text()))?,
+            false if args.watch => {
+                let (clear, at) = (if is_screen { CLEAR } else { "" }, report.clock());
+                print_text(&format!("{clear}{at} UTC\n{}", report.text()))?;
+            }
             false => print_text(&report.text())?,
         }
         if !args.watch {

@@ -1,6 +1,7 @@
 //! What is shown of reservations.
 
 use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use towpath_chunkserver::qos::UNUSED_PERIODS_TOLD;
@@ -12,6 +13,8 @@ use crate::columns::columns;
 /// The JSON object of `towpath qos`. Rates are in tokens a second; a token is 4 KiB of I/O.
 #[derive(Debug, Serialize)]
 pub(super) struct QosReport {
+    /// When this was asked, in milliseconds since 1970 (UTC).
+    unix_ms: u64,
     period_ms: f64,
     tick_us: f64,
     periods: u64,
@@ -106,7 +109,9 @@ impl From<QosReply> for QosReport {
             behind: period.was_behind,
             saturated: period.was_saturated,
         };
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
+            unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
             period_ms: reply.period_ns as f64 / 1e6,
             tick_us: reply.tick_ns as f64 / 1e3,
             periods: reply.periods,
@@ -133,38 +138,36 @@ fn warnings(reply: &QosReply) -> Vec<String> {
     let mut told = Vec::new();
     if reply.is_overcommitted {
         told.push(format!(
-            "{} tokens a period are reserved, and the estimated capacity is {}: not every tenant \
-             will get its reservation, and no new tenant is admitted",
+            "{} tokens a period are reserved, more than the estimated capacity of {}: some tenants \
+             will miss their reservations, and no new reservation is admitted",
             show_count(reply.reserved),
             show_count(reply.estimate.into())
         ));
     }
     for RefusedReport { tenant, reason } in &reply.refused {
-        told.push(format!("tenant {tenant} is not as its file says: {reason}"));
+        told.push(format!("tenant {tenant} keeps its old settings: {reason}"));
     }
     if !reply.file_error.is_empty() {
-        told.push(format!("the file of tenants is not taken over: {}", reply.file_error));
+        told.push(format!("the file of tenants was not applied: {}", reply.file_error));
     }
     for tenant in &reply.tenants {
         let name = &tenant.name;
         if tenant.reserve > 0 && tenant.unused_periods >= UNUSED_PERIODS_TOLD {
             told.push(format!(
-                "tenant {name} has not used what it has reserved for {} periods: it may have \
-                 reserved too much",
+                "tenant {name} has not used its reservation for {} periods: consider a smaller one",
                 show_count(tenant.unused_periods.into())
             ));
         }
         if tenant.cut_off > 0 {
             told.push(format!(
-                "tenant {name} was cut off {} times since the server started: it did one-sided I/O \
+                "tenant {name} was cut off {} times since the server started, for one-sided I/O \
                  without tokens",
                 show_count(tenant.cut_off)
             ));
         }
         if tenant.misreports > 0 {
             told.push(format!(
-                "tenant {name} told something else than it did in {} periods since the server \
-                 started",
+                "tenant {name} reported wrong counts in {} periods since the server started",
                 show_count(tenant.misreports)
             ));
         }
@@ -187,10 +190,17 @@ const HEAD: [&str; 11] = [
 ];
 
 impl QosReport {
+    /// The time of day.
+    pub(super) fn clock(&self) -> String {
+        let seconds = self.unix_ms / 1_000;
+        format!("{:02}:{:02}:{:02}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60)
+    }
+
     pub(super) fn text(&self) -> String {
         let mut text = format!(
-            "Capacity: {} tokens/s estimated, {} configured; a token is 4 KiB of I/O\n\
-             Reserved: {} tokens/s, {} left to reserve; pool {}, {} put into it in all\n",
+            "Capacity: {}/s estimated, {}/s configured (operations of 4 KiB)\n\
+             Reserved: {}/s, {}/s left\n\
+             Pool: {} tokens now, {} returned to it since the start\n",
             show_count(self.estimate),
             show_count(self.profiled),
             show_count(self.reserved),
@@ -200,13 +210,13 @@ impl QosReport {
         );
         if let Some(last) = self.last_periods.last() {
             let state = match (last.behind, last.saturated) {
-                (true, _) => "; a tenant was behind its reservation",
-                (_, true) => "; the server was at its capacity",
+                (true, _) => ", a reservation was behind",
+                (_, true) => ", the server was busy all the time",
                 _ => "",
             };
-            let what = format!("{}{state}", show_count(last.completed));
+            let (number, done) = (show_count(self.periods), show_count(last.completed));
             // Writing to a string does not fail.
-            let _ = writeln!(text, "Period {}; the last one did {what}", show_count(self.periods));
+            let _ = writeln!(text, "Period {number}; the one before did {done}{state}");
         }
         text += &columns(HEAD, &[0, 7], &self.tenants.iter().map(row).collect::<Vec<_>>());
         for warning in &self.warnings {
