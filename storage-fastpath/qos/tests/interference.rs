@@ -152,10 +152,10 @@ fn by_chance(prng: &mut Prng, mean: u64) -> Nanos {
     Nanos((-draw.ln() * mean as f64) as u64)
 }
 
-/// A controller that keeps to 5 % more than reads take alone, three reads of a higher level in a
-/// millisecond, which take `slower` of the lowest level's writes in a millisecond longer. Gives
-/// what part of what it offers the lowest level writes, and the mean that reads take, of that
-/// alone.
+/// A controller that keeps to 5 % more than reads take alone, and three reads of a higher level in
+/// a millisecond, which take as many times as long as `slower` says of the bytes that the lowest
+/// level writes in one. Gives what part of its offer that level writes, and the mean of reads, of
+/// that alone.
 fn beside(seed: u64, offered: u64, slower: impl Fn(u64, u64) -> f64) -> (f64, f64) {
     const MEAN: u64 = 300_000;
     const WRITE: u64 = 16 << 10;
