@@ -75,11 +75,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let test_modules: HashSet<String> = declared.collect();
     for file in tree.rust().filter(|file| !is_in_module(&file.path, &test_modules)) {
         let is_below = |folder: &&str| file.path.starts_with(folder);
-        if SANS_IO.iter().any(|folder| is_below(folder)) {
+        if SANS_IO.iter().any(&is_below) {
             check_outside_tests(file, IN_SANS_IO, &mut findings);
         }
-        if file.path.contains("src/") && !ABOUT_THE_REPOSITORY.iter().any(|folder| is_below(folder))
-        {
+        if file.path.contains("src/") && !ABOUT_THE_REPOSITORY.iter().any(is_below) {
             check_outside_tests(file, IN_PRODUCTION, &mut findings);
         }
     }
