@@ -294,7 +294,7 @@ fn ends_that_differ_are_told_in_which_flags() {
 
 #[test]
 fn a_link_that_rc_gave_up_says_so_and_what_to_do() {
-    let server = ["-c", "RC", "-D", "60", "-u", "12", "--fallback", "none"];
+    let server = ["-c", "RC", "-D", "60", "-u", "12", "--fallback", "none", "--paths", "1"];
     let client = [&server[..], &["--black-hole", "0", "--black-hole-after", "0.3"]].concat();
     let (client, server) = run_ends(Tool::WriteBw, &server, &client);
     for end in [client, server] {

@@ -17,7 +17,9 @@ pub(super) fn parts(parts: &[usize]) -> String {
 
 /// The same at the beginning of a sentence.
 pub(super) fn parts_first(of: &[usize]) -> String {
-    parts(of).replacen('p', "P", 1).replacen('n', "N", usize::from(of.is_empty()))
+    let text = parts(of);
+    let (first, rest) = text.split_at(1);
+    first.to_uppercase() + rest
 }
 
 /// What is wrong with parts of a file, and the commands that mend it.
