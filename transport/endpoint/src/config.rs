@@ -230,7 +230,7 @@ impl EndpointConfig {
         self
     }
 
-    /// The most links; fewer where the device's queues hold fewer ([`Plan`](crate::Plan)). Default
+    /// The most links; fewer where the device's queues hold fewer ([`Plan`]). Default
     /// 32.
     #[must_use]
     pub fn links_max(mut self, links: usize) -> Self {
