@@ -83,7 +83,7 @@ killed_client() {
 }
 killed_server() {
     peer_cable rate 100mbit
-    timeout "$PART_SECONDS" $client put --foreign-peers /tmp/large 10.0.1.1 &
+    timeout "$PART_SECONDS" $client put --foreign-peers --patience 1 /tmp/large 10.0.1.1 &
     client_pid=$!
     sleep 2
     echo "$(held) queue pairs are held"
