@@ -169,15 +169,9 @@ impl ClientConfig {
     /// Default 5 min. 0 gives operations up by their timeouts alone. A
     /// [`BlockingClient`](crate::BlockingClient), whose owner makes links, takes no notice.
     #[must_use]
-    pub fn patience(mut self, span: Nanos) -> Self {
-        self.patience = span;
+    pub fn patience(mut self, span: impl Into<Nanos>) -> Self {
+        self.patience = span.into();
         self
-    }
-
-    /// See [`patience`](Self::patience).
-    #[must_use]
-    pub fn patience_span(&self) -> Nanos {
-        self.patience
     }
 
     /// The local address from which to reach the server. Default: the one that the system's routing
