@@ -19,6 +19,7 @@ mod pace;
 mod transfer;
 mod whole;
 
+use crate::random::random;
 use towpath_fastpath::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use towpath_fastpath::health::HealthReply;
 use towpath_fastpath::qos::wire::QosReply;
@@ -42,6 +43,11 @@ pub(crate) struct Session<D: Device<Memory = Region>, P> {
     pace: P,
     /// How its link is made again; none where that breaks for good.
     way: Option<Way>,
+}
+
+/// A stamp by which the server knows a create that is asked for again; 0 stands for none.
+fn fresh_stamp() -> u64 {
+    random().max(1)
 }
 
 impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
@@ -95,7 +101,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         let kind = NewChunk { unfinished: true, resident, chain: 0 };
         // By its stamp the server knows one that it has made already. Where no link is made again,
         // none is asked for twice.
-        let stamp = self.way.as_ref().map_or(0, |_| (ChunkId::random().0 as u64).max(1));
+        let stamp = self.way.as_ref().map_or(0, |_| fresh_stamp());
         self.one(|client, endpoint| client.start_create_stamped(endpoint, chunk, None, kind, stamp))
             .map(drop)
     }

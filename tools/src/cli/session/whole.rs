@@ -6,7 +6,7 @@ use towpath_transport::{Device, Region, Time};
 
 use super::again::is_gone;
 use super::transfer::{BUSY_WAIT, TRIES_MAX, is_passing, take_buf};
-use super::{Pace, Session, SessionError};
+use super::{Pace, Session, SessionError, fresh_stamp};
 
 /// A chunk that one request holds.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
                         op: None,
                         tries: 0,
                         not_before: Time::ZERO,
-                        stamp: (ChunkId::random().0 as u64).max(1),
+                        stamp: fresh_stamp(),
                     }),
                     Ok(None) => is_last = true,
                     Err(error) => run.failed = Some(error),
