@@ -374,7 +374,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
             Event::LinkDown { link, reason } => {
                 self.stats.links_down += 1;
-                // Each command leaves: nothing to know of. A lost client is.
+                // Every command ends its link, so only a lost client is worth a line.
                 match reason {
                     DownReason::Goodbye | DownReason::Local => {
                         tracing::debug!(link = link.index(), %reason, "a client has left");

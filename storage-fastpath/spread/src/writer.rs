@@ -35,12 +35,12 @@ const TRAILING_LOOK: Duration = Duration::from_millis(20);
 /// How often it is looked whether servers are there, while their answers are waited for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A server that is away for as long is told of; and nothing is passed on by servers any more, as
+/// A server that is away for this long is told of. Servers then pass nothing on any more, because
 /// one of them cannot.
 const AWAY_TOLD: Duration = Duration::from_secs(1);
 
-/// A server that owes an answer and gives none for as long is told of as well, though its link is
-/// there: a host that stands still is noticed by its silence, which takes 10 s.
+/// A server that owes an answer for this long is told of as well, though its link is up: the link
+/// of a host that stands still goes down only after 10 s of silence.
 const QUIET_TOLD: Duration = Duration::from_secs(3);
 
 /// How long writes that servers were passing on, and that were made in another way since, are
@@ -56,7 +56,7 @@ struct Target {
     is_told: bool,
     /// When a write to it ended, or was the first one under way.
     heard_at: Instant,
-    /// None any more once something failed.
+    /// The first error once something failed.
     client: Result<Client, PartError>,
 }
 
