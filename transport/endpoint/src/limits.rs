@@ -167,6 +167,11 @@ pub(crate) const GREETING_NS: u64 = 100_000_000;
 /// Connections accepted in one look at a listener, so that a flood does not stall the data path.
 pub(crate) const ACCEPTS_PER_POLL: usize = 8;
 
+/// Connections that the system keeps for a listener until they are accepted: what a busy endpoint
+/// leaves there between two looks, and peers that come all at once. Who finds no room tries again
+/// after a second. The system keeps no more than its `net.core.somaxconn`, 4096 by default.
+pub(crate) const LISTEN_BACKLOG: i32 = 4096;
+
 /// How often set-up conversations are looked at.
 pub(crate) const SETUP_POLL_NS: u64 = 1_000_000;
 

@@ -22,7 +22,9 @@ mod wire;
 use crate::endpoint::Endpoint;
 use crate::error::{ConnectError, ListenError};
 use crate::event::{ConnectId, LinkId};
-use crate::limits::{HANDSHAKES_MAX, LISTEN_POLL_NS, LISTENERS_MAX, SETUP_POLL_NS, WATCH_POLL_NS};
+use crate::limits::{
+    HANDSHAKES_MAX, LISTEN_BACKLOG, LISTEN_POLL_NS, LISTENERS_MAX, SETUP_POLL_NS, WATCH_POLL_NS,
+};
 use crate::workers::Member;
 use incoming::Incoming;
 use news::News;
@@ -100,6 +102,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let at = |source| ListenError::at(addr, source);
         let listener = TcpListener::bind(addr).map_err(at)?;
+        // The standard library asks for 128.
+        rustix::net::listen(&listener, LISTEN_BACKLOG).map_err(|error| at(error.into()))?;
         listener.set_nonblocking(true).map_err(at)?;
         let local = listener.local_addr().map_err(at)?;
         self.tell_news_of(&listener);
