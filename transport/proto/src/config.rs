@@ -95,7 +95,7 @@ impl LinkConfig {
             keeps_ports: false,
             dark_quarantines: 2,
             spare_paths: 0,
-            fallback: (Nanos::from_millis(250), Nanos::from_secs(1)),
+            fallback: (Nanos::from_millis(500), Nanos::from_secs(1)),
             hopeless_loss: 0.25,
             packet_sizes: PacketSizes::default(),
             seed: 0,
@@ -286,8 +286,9 @@ impl LinkConfig {
 
     /// Where a link has paths on several carriers: how long the one that it rides on may be silent
     /// before worse ones are asked, and how long it stays on a worse one at least, which doubles
-    /// with each fall that follows soon. Default 250 ms, so that paths have been tried before, and
-    /// an I/O is back within a second; and 1 s. At least 10 ms each.
+    /// with each fall that follows soon. Default 500 ms, so that paths have been tried before, a
+    /// process that has to wait for its processor is not taken for a dead network, and an I/O is
+    /// back within two seconds; and 1 s. At least 10 ms each.
     #[must_use]
     pub fn fallback(mut self, after: Nanos, stay: Nanos) -> Self {
         let least = Nanos::from_millis(10);
