@@ -18,12 +18,9 @@ pub const AHEAD_MS: u64 = 1_000;
 /// most 256 requests under way.
 pub const WINDOW: u64 = 1_024;
 
-/// Sources that a server remembers, each a client's link: half of them for sure. 160 bytes each.
+/// Sources that a server remembers, each a client's link: thousands of links of many capabilities.
+/// 170 bytes each, and 30 of each capability.
 pub const SOURCES_MAX: usize = 65_536;
-
-/// Parts of this room, of which each capability has one: so many that one holder's flood of sources
-/// is felt by few others, and so few that thousands of links of one capability have room.
-pub const SHARES: usize = 16;
 
 /// Capabilities that are revoked and have not expired: 16 bytes each, written anew with each one
 /// more. Whoever has more to revoke changes the key.

@@ -1,15 +1,17 @@
 //! Which numbers were used.
 
 use crate::denied::Denied;
-use crate::limits::{AHEAD_MS, SHARES, SKEW_MS, SOURCES_MAX, WINDOW};
+use crate::limits::{AHEAD_MS, SKEW_MS, SOURCES_MAX, WINDOW};
 use std::collections::HashMap;
 
 const WORDS: usize = (WINDOW / 64) as usize;
 
 /// The numbers of one source.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Window {
     highest: u64,
+    /// When the newest request was made whose number was used.
+    newest_ms: u64,
     /// Bit `n % WINDOW` for each number `n` that was used, of those within the window.
     used: [u64; WORDS],
 }
@@ -41,33 +43,37 @@ fn bit(number: u64) -> u64 {
     1 << (number % 64)
 }
 
-/// Sources, half of them newer. Those that have not been heard of for longest are forgotten in
-/// halves; what was made before the newest of what is forgotten is then refused where its source is
-/// not known.
-#[derive(Debug, Default)]
-struct Share {
-    young: HashMap<(u64, u64), Window>,
-    old: HashMap<(u64, u64), Window>,
-    /// When the newest was made that is among the young ones, and the old ones.
-    newest_ms: (u64, u64),
-    /// Of sources that are not known, nothing that was made before this is taken.
+/// What is remembered of one capability.
+#[derive(Clone, Copy, Debug, Default)]
+struct Holder {
+    /// Of how many sources the numbers are remembered.
+    sources: usize,
+    /// Of its other sources, nothing that was made before this is taken.
     floor_ms: u64,
 }
 
-/// The numbers of all sources. Holders of capabilities have shares: who makes up many sources takes
-/// room from those of the same share alone.
+/// The numbers of all sources. Where room is missing, the capabilities with the most sources lose
+/// some of their own: the holder of one makes up as many as there is room for, and as far ahead in
+/// time as clocks may be, and takes nothing from the others.
 #[derive(Debug)]
 pub(crate) struct Replays {
-    shares: Vec<Share>,
+    /// By capability and source.
+    windows: HashMap<(u64, u64), Window>,
+    /// Capabilities with a source that is remembered.
+    holders: HashMap<u64, Holder>,
+    /// Of all other sources, nothing that was made before this is taken.
+    floor_ms: u64,
 }
+
+/// Less room than this is not worth a look at all sources: the oldest of all holders are forgotten.
+const FREED_MIN: usize = SOURCES_MAX / 1_024;
 
 impl Replays {
     /// What was made before `start_ms` may have been used before that.
     pub(crate) fn new(start_ms: u64) -> Self {
         // A client's clock may have been ahead.
         let floor_ms = start_ms.saturating_add(AHEAD_MS);
-        let share = || Share { floor_ms, ..Share::default() };
-        Self { shares: (0..SHARES).map(|_| share()).collect() }
+        Self { windows: HashMap::new(), holders: HashMap::new(), floor_ms }
     }
 
     /// Uses the number of a source of a capability, of a request that was made at `made_ms`.
@@ -85,39 +91,65 @@ impl Replays {
         if number == 0 || number > u64::MAX - WINDOW {
             return Err(Denied::Replayed);
         }
-        let share = &mut self.shares[(holder % SHARES as u64) as usize];
-        share.use_up((holder, source), number, made_ms)
-    }
-}
-
-impl Share {
-    fn use_up(&mut self, of: (u64, u64), number: u64, made_ms: u64) -> Result<(), Denied> {
-        if !self.young.contains_key(&of) {
-            let window = match self.old.remove(&of) {
-                Some(window) => window,
-                None if made_ms < self.floor_ms => return Err(Denied::Early),
-                None => Window { highest: 0, used: [0; WORDS] },
-            };
-            self.make_room();
-            self.young.insert(of, window);
+        if !self.windows.contains_key(&(holder, source)) {
+            let floor_ms = self.holders.get(&holder).map_or(0, |of| of.floor_ms);
+            if made_ms < self.floor_ms.max(floor_ms) {
+                return Err(Denied::Early);
+            }
+            if self.windows.len() >= SOURCES_MAX {
+                self.make_room();
+            }
+            self.holders.entry(holder).or_default().sources += 1;
         }
-        let is_fresh = self.young.get_mut(&of).is_some_and(|window| window.use_up(number));
-        if !is_fresh {
+        let window = self.windows.entry((holder, source)).or_default();
+        if !window.use_up(number) {
             return Err(Denied::Replayed);
         }
-        self.newest_ms.0 = self.newest_ms.0.max(made_ms);
+        window.newest_ms = window.newest_ms.max(made_ms);
         Ok(())
     }
 
+    /// Forgets the older half of the sources of each capability that has at least half as many as
+    /// the one with the most.
     fn make_room(&mut self) {
-        if self.young.len() < SOURCES_MAX / SHARES / 2 {
-            return;
+        let most = self.holders.values().map(|holder| holder.sources).max().unwrap_or(0);
+        let has_many =
+            |of: &u64| self.holders.get(of).is_some_and(|holder| 2 * holder.sources >= most);
+        let sources = self.windows.iter();
+        let mut of_many: Vec<(u64, u64, u64)> = sources
+            .filter(|((holder, _), _)| has_many(holder))
+            .map(|((holder, source), window)| (*holder, window.newest_ms, *source))
+            .collect();
+        of_many.sort_unstable();
+        let of_each = of_many.chunk_by(|one, other| one.0 == other.0);
+        let older: Vec<_> = of_each.flat_map(|of| &of[..of.len() / 2]).copied().collect();
+        if older.len() >= FREED_MIN {
+            older.into_iter().for_each(|(holder, _, source)| self.forget(holder, source));
+        } else {
+            self.forget_oldest();
         }
-        if !self.old.is_empty() {
-            self.floor_ms = self.floor_ms.max(self.newest_ms.1.saturating_add(1));
+    }
+
+    /// Forgets the older half of all sources, where many capabilities have few each.
+    fn forget_oldest(&mut self) {
+        let sources = self.windows.iter();
+        let mut all: Vec<(u64, (u64, u64))> =
+            sources.map(|(of, window)| (window.newest_ms, *of)).collect();
+        all.sort_unstable();
+        all.truncate(all.len() / 2);
+        all.into_iter().for_each(|(_, (holder, source))| self.forget(holder, source));
+    }
+
+    /// Forgets the numbers of a source: what may have been used of them is refused from now on.
+    fn forget(&mut self, holder: u64, source: u64) {
+        let Some(window) = self.windows.remove(&(holder, source)) else { return };
+        let Some(of) = self.holders.get_mut(&holder) else { return };
+        of.floor_ms = of.floor_ms.max(window.newest_ms.saturating_add(1));
+        of.sources -= 1;
+        if of.sources == 0 {
+            self.floor_ms = self.floor_ms.max(of.floor_ms);
+            self.holders.remove(&holder);
         }
-        self.old = core::mem::take(&mut self.young);
-        self.newest_ms = (0, self.newest_ms.0);
     }
 }
 
@@ -172,36 +204,47 @@ mod tests {
         }
     }
 
-    #[test]
-    fn of_more_sources_than_are_remembered_nothing_is_taken_twice() {
+    /// So many that each holder forgets half of its sources at least once, and nobody may use a
+    /// number again.
+    fn nothing_is_taken_twice(holders: u64) {
         let mut replays = Replays::new(0);
-        let sources = 3 * (SOURCES_MAX / SHARES) as u64;
-        let made = |source: u64| NOW + source / 1_000;
+        let sources = 2 * SOURCES_MAX as u64;
+        let made = |source: u64| NOW + source / 10_000;
         for source in 0..sources {
             let now = made(source);
-            assert_eq!(replays.use_up(now, 0, (source, 1, now)), Ok(()), "{source}");
-            let kept = replays.shares[0].young.len() + replays.shares[0].old.len();
-            assert!(kept <= SOURCES_MAX / SHARES, "memory is bounded");
+            let used = replays.use_up(now, source % holders, (source, 1, now));
+            assert_eq!(used, Ok(()), "{source}");
+            assert!(replays.windows.len() <= SOURCES_MAX, "memory is bounded");
         }
+        assert!(replays.holders.len() <= SOURCES_MAX, "memory is bounded");
         let now = made(sources);
         for source in 0..sources {
-            let again = replays.use_up(now, 0, (source, 1, made(source)));
+            let again = replays.use_up(now, source % holders, (source, 1, made(source)));
             let is_refused = matches!(again, Err(Denied::Replayed | Denied::Early));
-            assert!(is_refused, "{source}: {again:?}");
+            assert!(is_refused, "{source} of {holders} holders: {again:?}");
         }
     }
 
     #[test]
-    fn who_makes_up_sources_forgets_none_of_other_shares() {
+    fn of_more_sources_than_are_remembered_nothing_is_taken_twice() {
+        // The last ones have one source each.
+        [1, 1_000, 50_000, u64::MAX].into_iter().for_each(nothing_is_taken_twice);
+    }
+
+    #[test]
+    fn who_makes_up_sources_forgets_none_of_others_and_bars_none_of_theirs() {
         let mut replays = Replays::new(0);
         assert_eq!(replays.use_up(NOW, 1, (7, 1, NOW)), Ok(()));
         let flood = NOW + AHEAD_MS;
-        let taken = (0..SOURCES_MAX as u64)
-            .filter(|source| replays.use_up(NOW, 0, (*source, 1, flood)).is_ok());
-        assert!(taken.count() >= SOURCES_MAX / SHARES, "until their share has forgotten some");
+        for source in 0..4 * SOURCES_MAX as u64 {
+            // Each of them forgets some of its own, and is refused what is older then.
+            let _ = replays.use_up(NOW, 100 + source % 32, (source, 1, flood - source % 2));
+        }
         assert_eq!(replays.use_up(NOW, 1, (7, 1, NOW)), Err(Denied::Replayed));
         assert_eq!(replays.use_up(NOW, 1, (7, 2, NOW)), Ok(()));
-        assert_eq!(replays.use_up(NOW, 1, (8, 1, NOW)), Ok(()), "it has not moved their floor");
-        assert_eq!(replays.use_up(NOW, 2, (7, 2, NOW)), Ok(()), "of another holder");
+        assert_eq!(replays.use_up(NOW, 1, (8, 1, NOW)), Ok(()), "a new link of the capability");
+        assert_eq!(replays.use_up(NOW, 2, (7, 1, NOW)), Ok(()), "another capability");
+        let own = replays.use_up(NOW, 100, (u64::MAX, 1, NOW));
+        assert_eq!(own, Err(Denied::Early), "a capability that was flooded with");
     }
 }
