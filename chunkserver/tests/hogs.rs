@@ -1,19 +1,24 @@
 //! Links that ask and never take an answer in: everybody else is served all the same.
 
+#[path = "hogs/asks.rs"]
+mod asks;
 mod common;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use asks::{ALL, Ask, CHUNK, CHUNK_BYTES, HOGS, HONEST, LONG_BYTES, SHORT, Showing, Shows};
 use common::{Client, LONG, Running, config, loopback_udp, pattern};
+use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
-use towpath_fastpath::wire::{PROTOCOL, ReadHeader};
-use towpath_fastpath::{Method, Output};
-use towpath_rpc::{Header, Kind, Status};
+use towpath_fastpath::Output;
+use towpath_fastpath::cap::KeyRing;
+use towpath_fastpath::wire::PROTOCOL;
 use towpath_transport::{
     ChannelId, Class, Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp, SendOptions,
 };
@@ -37,74 +42,41 @@ const PATIENCE: Nanos = Nanos::from_secs(30);
 /// The same where hogs are stopped: less than the 10 s after which their links end.
 const PATIENCE_OF_STOPPED: Nanos = Nanos::from_secs(8);
 
-const SHORT: usize = 4 << 10;
-const LONG_BYTES: usize = 256 << 10;
+/// Sources that the hogs of a class name at least before others are served: those of all classes
+/// name more than a server remembers.
+const SOURCES_OF_CLASS: usize = 25_000;
 
-/// What the hogs read.
-const CHUNK: ChunkId = ChunkId(7);
-const CHUNK_BYTES: usize = 1 << 20;
+/// Requests that each of them has under way: fewer than the server takes.
+const FLOOD_OF_ONE: usize = 64;
 
-/// What a hog asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ask {
-    /// What is refused at once: no such method.
-    UnknownMethod,
-    /// The same: its length is wrong.
-    Malformed,
-    /// What became of a request that there never was.
-    Cancel,
-    /// A read of so many bytes.
-    Read(usize),
+/// Tokens a second: they are never what is missing.
+const PLENTY: u32 = 10_000_000;
+
+/// A server that does what capabilities allow, of both tenants.
+fn with_keys(folder: &Path, config: DaemonConfig) -> DaemonConfig {
+    let (keys, tenants) = (folder.join("keys"), folder.join("tenants.toml"));
+    std::fs::write(&keys, KeyRing::line(1, &[1; 32])).expect("written");
+    let text = [HOGS, HONEST].map(|name| format!("[tenant.{name}]\nweight = 1\n")).concat();
+    std::fs::write(&tenants, text).expect("written");
+    let (key_file, tenants_file) = (Some(keys), Some(tenants));
+    DaemonConfig { key_file, tenants_file, qos_iops: PLENTY, ..config }
 }
 
-const ALL: [Ask; 6] = [
-    Ask::UnknownMethod,
-    Ask::Malformed,
-    Ask::Cancel,
-    Ask::Read(SHORT),
-    Ask::Read(LONG_BYTES),
-    Ask::Read(CHUNK_BYTES),
-];
-
-impl Ask {
-    fn bytes(self, request: u64) -> Vec<u8> {
-        let (kind, method, body) = match self {
-            Self::UnknownMethod | Self::Malformed => (Kind::Request, 999, Vec::new()),
-            Self::Cancel => (Kind::Cancel, Method::Read as u16, Vec::new()),
-            Self::Read(bytes) => {
-                let length = bytes as u32;
-                let header = ReadHeader { chunk: CHUNK, offset: 0, length, ..Default::default() };
-                (Kind::Request, Method::Read as u16, header.emit().to_vec())
-            }
-        };
-        let header = Header {
-            kind,
-            method,
-            status: Status::OK,
-            inline: false,
-            request,
-            body_len: body.len() as u32,
-            data_len: 0,
-            timeout_us: 0,
-        };
-        let mut bytes = [&header.emit()[..], &body].concat();
-        if self == Self::Malformed {
-            bytes.push(0);
-        }
-        bytes
-    }
-}
-
-/// Links of one class that keep all that comes.
+/// Links of one class that keep all that comes, unless they are to name sources: for that they must
+/// be answered.
 struct Hogs {
     endpoint: Endpoint<RoceUdp>,
     ways: Vec<(LinkId, ChannelId)>,
+    showing: Vec<Showing>,
     /// Never given back, so that it gives no credit either.
     kept: Vec<Event>,
+    is_flood: bool,
+    asked: usize,
+    answers: usize,
 }
 
 impl Hogs {
-    fn connect(addr: SocketAddr, class: Class, links: usize) -> Self {
+    fn connect(addr: SocketAddr, class: Class, (links, shows): (usize, &[Shows])) -> Self {
         let fixed = "fixed".parse().expect("a word of congestion control");
         let config = EndpointConfig::new()
             .app_protocol(PROTOCOL)
@@ -119,16 +91,34 @@ impl Hogs {
         for _ in 0..links {
             endpoint.connect(addr).expect("room for a connection");
         }
-        let mut hogs = Self { endpoint, ways: Vec::new(), kept: Vec::new() };
+        let showing = shows.iter().cycle().take(links).map(|shows| Showing::new(*shows)).collect();
+        let (ways, kept, is_flood) = (Vec::new(), Vec::new(), shows == [Shows::Sources]);
+        let mut hogs = Self { endpoint, ways, showing, kept, is_flood, asked: 0, answers: 0 };
         while hogs.ways.len() < links {
             hogs.turn();
+        }
+        for at in 0..links {
+            let join = hogs.showing[at].join();
+            while !hogs.send(at, &join) {
+                hogs.turn();
+            }
         }
         hogs
     }
 
+    fn send(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let (link, channel) = self.ways[at];
+        let buf = self.endpoint.copy(bytes);
+        buf.is_ok_and(|buf| self.endpoint.send(link, channel, buf, SendOptions::new()).is_ok())
+    }
+
     fn turn(&mut self) {
-        let Self { endpoint, ways, kept } = self;
+        let Self { endpoint, ways, kept, is_flood, answers, .. } = self;
         let busy = endpoint.turn(|endpoint, event| match event {
+            Event::Message(message) if *is_flood => {
+                *answers += 1;
+                endpoint.release(message);
+            }
             Event::Connected { link, .. } => {
                 endpoint.open_channel(link, false).expect("a fresh link has room");
             }
@@ -150,10 +140,8 @@ impl Hogs {
         while in_vain < TURNS_IN_VAIN && sent.iter().any(|&sent| sent < wanted) {
             in_vain += 1;
             for (at, sent) in sent.iter_mut().enumerate().filter(|(_, sent)| **sent < wanted) {
-                let (link, channel) = self.ways[at];
-                let bytes = asks[at % asks.len()].bytes(*sent as u64);
-                let Ok(buf) = self.endpoint.copy(&bytes) else { break };
-                if self.endpoint.send(link, channel, buf, SendOptions::new()).is_ok() {
+                let bytes = asks[at % asks.len()].bytes(*sent as u64, &mut self.showing[at]);
+                if self.send(at, &bytes) {
                     *sent += 1;
                     in_vain = 0;
                 }
@@ -162,6 +150,18 @@ impl Hogs {
         }
         // What is queued here gets there, as far as the server takes it.
         (0..TURNS_IN_VAIN).for_each(|_| self.turn());
+    }
+
+    /// Asks for one byte under another source with each request, some at a time on each link.
+    fn flood(&mut self) {
+        for at in 0..self.ways.len() {
+            if self.asked >= self.answers + FLOOD_OF_ONE * self.ways.len() {
+                break;
+            }
+            let bytes = Ask::Read(1).bytes(self.asked as u64, &mut self.showing[at]);
+            self.asked += usize::from(self.send(at, &bytes));
+        }
+        self.turn();
     }
 }
 
@@ -173,13 +173,20 @@ struct Attack {
 
 impl Attack {
     /// With so many links of each class. Returns when the server takes no more of them.
-    fn begin(addr: SocketAddr, links: usize, asks: &[Ask], then_stops: bool) -> Self {
+    fn begin(
+        addr: SocketAddr,
+        (links, shows): (usize, &[Shows]),
+        asks: &[Ask],
+        then_stops: bool,
+    ) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let (tell, told) = channel();
         let one = |class| {
-            let (is_over, tell, asks) = (Arc::clone(&is_over), tell.clone(), asks.to_vec());
+            let (is_over, tell) = (Arc::clone(&is_over), tell.clone());
+            let (asks, shows) = (asks.to_vec(), shows.to_vec());
             thread::spawn(move || {
-                attack(addr, (class, links), (&asks, then_stops), &is_over, &tell);
+                let hogs = Hogs::connect(addr, class, (links, &shows));
+                attack(hogs, (&asks, then_stops), &is_over, &tell);
             })
         };
         let threads = Class::ALL.into_iter().map(one).collect();
@@ -189,17 +196,24 @@ impl Attack {
 }
 
 fn attack(
-    addr: SocketAddr,
-    (class, links): (Class, usize),
+    mut hogs: Hogs,
     (asks, then_stops): (&[Ask], bool),
     is_over: &AtomicBool,
     tell: &Sender<()>,
 ) {
-    let mut hogs = Hogs::connect(addr, class, links);
-    hogs.ask(asks);
+    match hogs.is_flood {
+        true => {
+            while hogs.answers < SOURCES_OF_CLASS {
+                hogs.flood();
+            }
+        }
+        false => hogs.ask(asks),
+    }
     tell.send(()).expect("the test waits");
     while !is_over.load(Ordering::Relaxed) {
-        if then_stops {
+        if hogs.is_flood {
+            hogs.flood();
+        } else if then_stops {
             // As a process that is stopped: it does not even acknowledge.
             thread::sleep(Duration::from_millis(10));
         } else {
@@ -217,8 +231,9 @@ impl Drop for Attack {
     }
 }
 
-/// An honest client, which takes long answers whole.
-fn connect(addr: SocketAddr, class: Class, patience: Nanos) -> Client<RoceUdp> {
+/// An honest client, which takes long answers whole. Where the server has keys, it shows what is
+/// right.
+fn connect(addr: SocketAddr, class: Class, patience: Nanos, has_keys: bool) -> Client<RoceUdp> {
     let fixed = "fixed".parse().expect("a word of congestion control");
     let config = EndpointConfig::new()
         .app_protocol(PROTOCOL)
@@ -232,6 +247,14 @@ fn connect(addr: SocketAddr, class: Class, patience: Nanos) -> Client<RoceUdp> {
     let mut client = Client { endpoint, chunks: chunks.timeout(patience) };
     // A server takes pieces as they come.
     client.chunks.set_longest_request(CHUNK_BYTES);
+    if !has_keys {
+        return client;
+    }
+    let Client { endpoint, chunks } = client;
+    let mut client =
+        Client { endpoint, chunks: chunks.capability(asks::grant(asks::of_tenant(HONEST))) };
+    let op = client.chunks.start_join(&mut client.endpoint, HONEST, false);
+    client.wait(op).expect("it may join its tenant");
     client
 }
 
@@ -265,31 +288,44 @@ fn names_a_hog(client: &mut Client<RoceUdp>, asks: &[Ask]) -> bool {
     (is_named || asks == [Ask::Read(CHUNK_BYTES), Ask::Read(LONG_BYTES)]) && (dropped || !refused)
 }
 
+/// By a server without keys.
 fn others_are_served(links: usize, asks: &[Ask], then_stops: bool) {
+    others_are_served_by(None, links, asks, then_stops);
+}
+
+/// By one with keys, where it is said what hogs show, one after the other.
+fn others_are_served_by(keyed: Option<&[Shows]>, links: usize, asks: &[Ask], then_stops: bool) {
     let dir = tempfile::tempdir().expect("room for a directory");
     let mut config = config(&dir.path().join("store"));
     config.links_max = 200;
     config.stop_wait_ms = 100;
+    let has_keys = keyed.is_some();
+    if has_keys {
+        config = with_keys(dir.path(), config);
+    }
+    let of = (links, keyed.unwrap_or(&[Shows::Nothing]));
     let server = Running::start(&config);
-    let mut writer = connect(server.addr, Class::default(), PATIENCE);
+    let mut writer = connect(server.addr, Class::default(), PATIENCE, has_keys);
     writer.create(CHUNK, None).expect("a fresh name");
     for offset in (0..CHUNK_BYTES).step_by(LONG_BYTES) {
         writer.write(CHUNK, offset as u64, &pattern(LONG_BYTES, 1)).expect("it is served");
     }
     drop(writer);
-    let attack = Attack::begin(server.addr, links, asks, then_stops);
+    let attack = Attack::begin(server.addr, of, asks, then_stops);
     let patience = if then_stops { PATIENCE_OF_STOPPED } else { PATIENCE };
     for (class, number) in Class::ALL.into_iter().zip(0u64..) {
         // Not before: its link would end, since nobody turns it while others are served.
-        let mut client = connect(server.addr, class, patience);
+        let mut client = connect(server.addr, class, patience, has_keys);
         let chunk = ChunkId(u128::from(100 + number));
         client.create(chunk, None).expect("the create is answered");
         let slowest = serves(&mut client, chunk);
-        println!("{links} hogs of each class, {asks:?}: at most {slowest:?}");
-        assert!(names_a_hog(&mut client, asks), "the server says who holds most");
+        println!("{links} hogs of each class that show {keyed:?}, {asks:?}: {slowest:?}");
+        let is_flood = of.1 == [Shows::Sources];
+        assert!(is_flood || names_a_hog(&mut client, asks), "the server says who holds most");
     }
     drop(attack);
-    server.stop();
+    let stats = server.stop().stats;
+    println!("{} requests were denied, {} done", stats.denied.iter().sum::<u64>(), stats.done);
 }
 
 #[test]
@@ -326,5 +362,45 @@ fn thirty_two_links_that_ask_for_everything_keep_no_buffers_from_others() {
 fn thirty_two_links_that_ask_for_one_thing_keep_no_buffers_from_others() {
     for ask in [Ask::UnknownMethod, Ask::Read(CHUNK_BYTES)] {
         others_are_served(32, &[ask], false);
+    }
+}
+
+const EACH_KIND: [Shows; 3] = [Shows::Nothing, Shows::Forged, Shows::Valid];
+
+#[test]
+fn links_that_need_a_capability_keep_no_buffers_from_others() {
+    others_are_served_by(Some(&EACH_KIND), 3, &ALL, false);
+}
+
+const EACH_NUMBER: [usize; 4] = [1, 2, 4, 32];
+
+#[test]
+#[ignore = "minutes: 1, 2, 4 and 32 links of each class"]
+fn no_number_of_links_keeps_buffers_from_others() {
+    for links in EACH_NUMBER {
+        others_are_served(links, &ALL, false);
+        others_are_served(links, &[Ask::Read(CHUNK_BYTES)], false);
+    }
+}
+
+#[test]
+#[ignore = "minutes: 1, 2, 4 and 32 links of each class"]
+fn no_number_of_links_that_need_a_capability_keeps_buffers_from_others() {
+    for links in EACH_NUMBER {
+        for shows in EACH_KIND {
+            others_are_served_by(Some(&[shows]), links, &ALL, false);
+        }
+        others_are_served_by(Some(&EACH_KIND), links, &ALL, false);
+        others_are_served_by(Some(&[Shows::Valid]), links, &[Ask::Read(CHUNK_BYTES)], false);
+    }
+}
+
+/// Capabilities that are good for something are used to make the server forget whose numbers it has
+/// seen.
+#[test]
+#[ignore = "a minute: as many sources as a server remembers"]
+fn links_that_make_up_sources_bar_no_others() {
+    for links in [1, 32] {
+        others_are_served_by(Some(&[Shows::Sources]), links, &[], false);
     }
 }
