@@ -1,6 +1,8 @@
 //! Files over several servers, which are stopped, killed and started again.
 
 mod common;
+#[path = "spread/exchanged.rs"]
+mod exchanged;
 
 use std::collections::HashMap;
 use std::io::{self, Read};

@@ -446,4 +446,14 @@ pub struct DiskInfo {
     /// When its last whole pass ended, in seconds since 1970; 0: never.
     #[prost(uint64, tag = "11")]
     pub scrub_last_pass_s: u64,
+    /// The number of its store, which no other store has; 0 where it is not known.
+    #[prost(fixed64, tag = "12")]
+    pub store_id: u64,
+}
+
+impl InfoReply {
+    /// The stores of the server: it is still the same one where it has one of them.
+    pub fn store_ids(&self) -> impl Iterator<Item = u64> {
+        self.disks.iter().map(|disk| disk.store_id).filter(|id| *id != 0)
+    }
 }

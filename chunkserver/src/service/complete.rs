@@ -221,6 +221,7 @@ fn disk_info(disk: DiskStatus, scrub: ScrubProgress) -> DiskInfo {
         scrub_checked: scrub.checked,
         scrub_expected: scrub.expected,
         scrub_last_pass_s: scrub.last_pass_s,
+        store_id: stats.store_id,
     }
 }
 

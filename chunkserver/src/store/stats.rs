@@ -63,6 +63,8 @@ pub struct StoreStats {
     pub failed: bool,
     /// Why that is, of one store.
     pub read_only: Option<ReadOnly>,
+    /// The number of one store, which no other store has.
+    pub store_id: u64,
 }
 
 impl std::ops::AddAssign for StoreStats {
@@ -98,6 +100,7 @@ impl std::ops::AddAssign for StoreStats {
             reserved_bytes,
             failed,
             read_only,
+            store_id,
         } = other;
         self.commits += commits;
         self.creates += creates;
@@ -127,5 +130,6 @@ impl std::ops::AddAssign for StoreStats {
         self.reserved_bytes += reserved_bytes;
         self.failed |= failed;
         self.read_only = self.read_only.or(read_only);
+        self.store_id = if self.store_id == 0 { store_id } else { self.store_id };
     }
 }

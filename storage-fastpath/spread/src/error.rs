@@ -163,13 +163,19 @@ pub enum PartError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// Somebody has changed the part.
-    #[error("its part has version {found}, not {expected}: somebody has changed it")]
+    #[error(
+        "its part has version {found}, not {expected}: somebody has changed it, or another server \
+         has this address now"
+    )]
     OtherVersion {
         /// Of the layout.
         expected: u64,
         /// Of the chunk.
         found: u64,
     },
+    /// Another server has taken the address while the part was written.
+    #[error("another server has this address since the part was begun: each has some of it")]
+    OtherServer,
     /// The part has another length than the layout says.
     #[error("its part has {found} bytes, not {expected}: the layout is of another file")]
     OtherLength {
@@ -226,6 +232,7 @@ impl PartError {
             Self::Client(error) => Self::Client(*error),
             &Self::OtherVersion { expected, found } => Self::OtherVersion { expected, found },
             &Self::OtherLength { expected, found } => Self::OtherLength { expected, found },
+            Self::OtherServer => Self::OtherServer,
             Self::Unfinished => Self::Unfinished,
             Self::NotWhole => Self::NotWhole,
             Self::Wrong => Self::Wrong,

@@ -107,10 +107,8 @@ impl Servers {
             .map(|server| Node { server: *server, chunk: ChunkId(0), version: None })
             .collect();
         layout.check()?;
-        let mut writer = Writer::create(self, places, least, Some(policy))?;
-        let stored = writer
-            .check_unit(unit_bytes)
-            .and_then(|()| store(&mut writer, &mut layout, source, progress));
+        let mut writer = Writer::create(self, places, least, Some((policy, unit_bytes)))?;
+        let stored = store(&mut writer, &mut layout, source, progress);
         layout.nodes = writer.nodes();
         stored.map(|()| layout).map_err(|error| writer.give_up(error))
     }

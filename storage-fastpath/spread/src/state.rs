@@ -103,7 +103,9 @@ impl NodeState {
     fn of(part: &Part) -> Self {
         match part {
             Ok(_) => Self::Whole,
-            Err(PartError::NotWhole | PartError::Unfinished) => Self::Missing,
+            Err(PartError::NotWhole | PartError::Unfinished | PartError::OtherServer) => {
+                Self::Missing
+            }
             Err(PartError::OtherLength { found, .. }) => Self::OtherLength(*found),
             Err(PartError::OtherVersion { found, .. }) => Self::Changed(*found),
             Err(PartError::Wrong) => Self::Refused,

@@ -50,6 +50,8 @@ const STALE_WAIT: Duration = Duration::from_secs(2);
 /// A chunk that is written.
 struct Target {
     node: Node,
+    /// The stores that its server had before anything was written; none where it was not asked.
+    stores: Vec<u64>,
     /// It was asked to be whole: then its server does not delete it by itself.
     finishing: bool,
     /// Somebody was told that its server is away.
@@ -110,13 +112,15 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Makes a chunk on each of the servers; `least` of them must be there in the end.
+    /// Makes a chunk on each of the servers, of which `least` must be there in the end: of a new
+    /// file by a policy in units of so many bytes, or of parts that are made anew.
     pub(crate) fn create(
         servers: &'a Servers,
         places: &[SocketAddr],
         least: usize,
-        policy: Option<Policy>,
+        of: Option<(Policy, u32)>,
     ) -> Result<Self, SpreadError> {
+        let policy = of.map(|(policy, _)| policy);
         let routes = policy.map_or(Ok(Vec::new()), |policy| policy.routes(places))?;
         // A unit that is passed on goes to chunks of one name.
         let one = ChunkId::random();
@@ -127,7 +131,8 @@ impl<'a> Writer<'a> {
         let target = |(node, client): (Node, Result<Client, PartError>)| {
             // Nobody else knows the name.
             let client = client.map(|client| client.sole_writer());
-            Target { node, finishing: false, is_told: false, heard_at: Instant::now(), client }
+            let (stores, heard_at) = (Vec::new(), Instant::now());
+            Target { node, stores, finishing: false, is_told: false, heard_at, client }
         };
         let targets: Vec<Target> = nodes.into_iter().zip(clients).map(target).collect();
         let mut writer = Self {
@@ -149,8 +154,12 @@ impl<'a> Writer<'a> {
             writer.targets.iter().enumerate().for_each(|(part, target)| writer.tell(part, target));
         }
         let kind = NewChunk { unfinished: true, ..NewChunk::default() };
-        writer.each(0..places.len(), |client, chunk| client.create(chunk, None, kind));
-        match writer.check() {
+        let asked = of.map_or(Ok(()), |(_, unit_bytes)| writer.check_unit(unit_bytes));
+        let made = asked.and_then(|()| {
+            writer.each(0..places.len(), |client, chunk| client.create(chunk, None, kind));
+            writer.check()
+        });
+        match made {
             Ok(()) => Ok(writer),
             Err(error) => Err(writer.give_up(error)),
         }
@@ -262,6 +271,7 @@ impl<'a> Writer<'a> {
             self.targets[part].node.version = Some(info.version);
         }
         self.finish_trailing(byte_len);
+        self.check_servers();
         // A server that was lost since it said so has its part.
         self.check()
     }
@@ -319,9 +329,30 @@ impl<'a> Writer<'a> {
         Ok(Some(info.version))
     }
 
-    /// Whether each server takes a unit in one operation.
-    pub(crate) fn check_unit(&mut self, unit_bytes: u32) -> Result<(), SpreadError> {
+    /// Where the chunks of all parts have one name, servers that have exchanged their addresses
+    /// meanwhile have taken units of each other's parts: those are not whole.
+    fn check_servers(&mut self) {
+        let chunk = |target: &Target| target.node.chunk;
+        let have_one_name = self.targets.windows(2).all(|pair| chunk(&pair[0]) == chunk(&pair[1]));
+        if self.targets.len() < 2 || !have_one_name {
+            return;
+        }
         for (part, info) in self.each(0..self.targets.len(), |client, _| client.info()) {
+            let Target { stores, node, .. } = &mut self.targets[part];
+            let is_other = !stores.is_empty()
+                && info.store_ids().next().is_some()
+                && !info.store_ids().any(|id| stores.contains(&id));
+            if is_other {
+                node.version = None;
+                self.lose(part, PartError::OtherServer);
+            }
+        }
+    }
+
+    /// Whether each server takes a unit in one operation.
+    fn check_unit(&mut self, unit_bytes: u32) -> Result<(), SpreadError> {
+        for (part, info) in self.each(0..self.targets.len(), |client, _| client.info()) {
+            self.targets[part].stores = info.store_ids().collect();
             let Target { node: Node { server, .. }, client, .. } = &self.targets[part];
             let max = client.as_ref().map_or(usize::MAX, |client| client.op_bytes_by(&info));
             if max < unit_bytes as usize {

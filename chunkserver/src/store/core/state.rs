@@ -300,6 +300,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             reserved_bytes: bytes(self.layout.page_count - u64::from(self.layout.data_pages)),
             failed: self.read_only().is_some(),
             read_only: self.read_only(),
+            store_id: self.store_id,
             ..self.counts
         }
     }
