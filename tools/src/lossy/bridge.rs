@@ -3,8 +3,8 @@
 use core::num::NonZeroU64;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::thread::set_current_timer_slack;
 use towpath_base::{Nanos, Prng, Time};
-use towpath_sim::{FrameCounters, FrameWire};
+use towpath_sim::{FrameCounters, FrameWire, Outage};
 
 use super::error::LossyError;
-use super::plans::Plans;
+use super::plans::{LaterOutage, Plans};
 
 /// The largest frame of a TAP device, and more.
 const FRAME_BYTES_MAX: usize = 1 << 17;
@@ -33,6 +33,8 @@ pub(super) struct Tally {
     pub(super) wire: FrameCounters,
     /// Frames that the interface they came out to did not take: damaged ones that are too short.
     pub(super) refused: u64,
+    /// The longest time between two frames that came out, one after the other.
+    pub(super) quiet: Nanos,
 }
 
 /// Two interfaces, joined.
@@ -47,15 +49,61 @@ struct Lane {
     thread: JoinHandle<Result<(), LossyError>>,
 }
 
+/// Bytes of frames that came into the wire, both ways together, and when outages that wait for
+/// some of them began: at the same moment in both directions.
+#[derive(Debug, Default)]
+struct Moved {
+    bytes: AtomicU64,
+    marks: Vec<(u64, OnceLock<Time>)>,
+}
+
+impl Moved {
+    fn for_outages(later: &[Vec<LaterOutage>; 2]) -> Self {
+        let mut marks: Vec<u64> = later.iter().flatten().map(|outage| outage.moved).collect();
+        marks.sort_unstable();
+        marks.dedup();
+        let marks = marks.into_iter().map(|mark| (mark, OnceLock::new())).collect();
+        Self { bytes: AtomicU64::new(0), marks }
+    }
+
+    /// So many bytes more came, at `now`.
+    fn add(&self, now: Time, bytes: usize) {
+        let moved = self.bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
+        for (mark, at) in &self.marks {
+            if *mark <= moved {
+                let _ = at.get_or_init(|| now);
+            }
+        }
+    }
+
+    /// When so many bytes had come; `None` before, and where no outage waits for them.
+    fn at(&self, bytes: u64) -> Option<Time> {
+        let (_, at) = self.marks.iter().find(|(mark, _)| *mark == bytes)?;
+        at.get().copied()
+    }
+}
+
 /// One direction, in its thread.
 struct Carrier {
     side: &'static str,
     from: Arc<OwnedFd>,
     to: Arc<OwnedFd>,
     wire: FrameWire,
+    moved: Arc<Moved>,
+    /// Outages that have not begun.
+    later: Vec<LaterOutage>,
     began: Instant,
     stop: Arc<AtomicBool>,
     tally: Arc<Mutex<Tally>>,
+    out: Out,
+}
+
+/// What came out.
+#[derive(Debug, Default)]
+struct Out {
+    refused: u64,
+    quiet: Nanos,
+    last: Option<Time>,
 }
 
 impl Bridge {
@@ -71,25 +119,27 @@ impl Bridge {
     ) -> Result<Self, LossyError> {
         let mut seeds = Prng::new(seed);
         let (began, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
-        let mut start =
-            |side, from: &Arc<OwnedFd>, to: &Arc<OwnedFd>, plan| -> Result<Lane, LossyError> {
-                let tally = Arc::new(Mutex::default());
-                let carrier = Carrier {
-                    side,
-                    from: Arc::clone(from),
-                    to: Arc::clone(to),
-                    wire: FrameWire::new(plan, seeds.next_u64()),
-                    began,
-                    stop: Arc::clone(&stop),
-                    tally: Arc::clone(&tally),
-                };
-                let thread = thread::Builder::new().name(format!("wire from {side}"));
-                let thread =
-                    thread.spawn(move || carrier.carry()).map_err(|_| LossyError::Thread)?;
-                Ok(Lane { tally, thread })
+        let moved = Arc::new(Moved::for_outages(&plans.later));
+        let mut start = |side, (from, to): (&Arc<OwnedFd>, &Arc<OwnedFd>), plan, at: usize| {
+            let tally = Arc::new(Mutex::default());
+            let carrier = Carrier {
+                side,
+                from: Arc::clone(from),
+                to: Arc::clone(to),
+                wire: FrameWire::new(plan, seeds.next_u64()),
+                moved: Arc::clone(&moved),
+                later: plans.later[at].clone(),
+                began,
+                stop: Arc::clone(&stop),
+                tally: Arc::clone(&tally),
+                out: Out::default(),
             };
-        let ab = start("a", a, b, plans.ab.clone())?;
-        let ba = start("b", b, a, plans.ba.clone())?;
+            let thread = thread::Builder::new().name(format!("wire from {side}"));
+            let thread = thread.spawn(move || carrier.carry()).map_err(|_| LossyError::Thread)?;
+            Ok::<_, LossyError>(Lane { tally, thread })
+        };
+        let ab = start("a", (a, b), plans.ab.clone(), 0)?;
+        let ba = start("b", (b, a), plans.ba.clone(), 1)?;
         Ok(Self { began, stop, lanes: [ab, ba] })
     }
 
@@ -131,10 +181,10 @@ impl Carrier {
         // Or a delay of microseconds takes fifty more. Where it is refused, it does.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut buffer = vec![0; FRAME_BYTES_MAX];
-        let mut refused = 0;
         while !self.stop.load(Ordering::Relaxed) {
-            let is_drained = self.batch(&mut buffer, &mut refused)?;
-            let tally = Tally { wire: self.wire.counters(), refused };
+            let is_drained = self.batch(&mut buffer)?;
+            let Out { refused, quiet, .. } = self.out;
+            let tally = Tally { wire: self.wire.counters(), refused, quiet };
             *self.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
             if is_drained {
                 self.wait();
@@ -148,23 +198,31 @@ impl Carrier {
     }
 
     /// Takes in frames and hands on what is due; true when no more are there.
-    fn batch(&mut self, buffer: &mut [u8], refused: &mut u64) -> Result<bool, LossyError> {
-        let to = Arc::clone(&self.to);
-        let mut exit = |_: Time, frame: &[u8]| {
-            *refused += u64::from(rustix::io::write(&to, frame) != Ok(frame.len()));
-        };
+    fn batch(&mut self, buffer: &mut [u8]) -> Result<bool, LossyError> {
         for _ in 0..BATCH_FRAMES {
-            let len = match rustix::io::read(&self.from, &mut *buffer) {
+            let read = rustix::io::read(&self.from, &mut *buffer);
+            let now = self.now();
+            let (out, to) = (&mut self.out, &self.to);
+            let mut exit = |_: Time, frame: &[u8]| {
+                out.refused += u64::from(rustix::io::write(to, frame) != Ok(frame.len()));
+                out.quiet = out.quiet.max(now.since(out.last.unwrap_or(now)));
+                out.last = Some(now);
+            };
+            let len = match read {
                 Ok(len) => len,
                 Err(Errno::AGAIN | Errno::INTR) => {
-                    self.wire.release(self.now(), &mut exit);
+                    self.wire.release(now, &mut exit);
                     return Ok(true);
                 }
                 Err(error) => {
                     return Err(LossyError::Frames { side: self.side, source: error.into() });
                 }
             };
-            self.wire.offer(self.now(), &buffer[..len], &mut exit);
+            if !self.moved.marks.is_empty() {
+                self.moved.add(now, len);
+                begin_due(&mut self.later, &self.moved, &mut self.wire);
+            }
+            self.wire.offer(now, &buffer[..len], &mut exit);
         }
         Ok(false)
     }
@@ -181,4 +239,13 @@ impl Carrier {
             Err(error) => drop(io::Error::from(error)),
         }
     }
+}
+
+/// Begins the outages whose bytes have come.
+fn begin_due(later: &mut Vec<LaterOutage>, moved: &Moved, wire: &mut FrameWire) {
+    later.retain(|&LaterOutage { moved: bytes, outage, is_for_udp }| {
+        let Some(at) = moved.at(bytes) else { return true };
+        wire.add_outage(Outage { after: Nanos(at.0), ..outage }, is_for_udp);
+        false
+    });
 }

@@ -8,7 +8,7 @@ use towpath_base::Nanos;
 use towpath_sim::{Burst, FaultPlan, FramePlan, FrameRate, Outage};
 
 use super::values::{
-    Dup, Late, Reorder, parse_burst, parse_dup, parse_late, parse_outage, parse_rate,
+    Cut, Dup, Late, Reorder, parse_burst, parse_cut, parse_dup, parse_late, parse_rate,
     parse_reorder, parse_share, parse_span,
 };
 use crate::cli::bytes::parse_size;
@@ -28,6 +28,17 @@ const MTU_BYTES: core::ops::RangeInclusive<u64> = 576..=65_000;
 pub(super) struct Plans {
     pub(super) ab: FramePlan,
     pub(super) ba: FramePlan,
+    /// Outages that begin after so many bytes, of `ab` and of `ba`.
+    pub(super) later: [Vec<LaterOutage>; 2],
+}
+
+/// An outage that begins once so many bytes of frames came into the wire, both ways together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LaterOutage {
+    pub(super) moved: u64,
+    /// Its `after` is zero.
+    pub(super) outage: Outage,
+    pub(super) is_for_udp: bool,
 }
 
 /// Names of one flag: for both directions, from a to b, from b to a.
@@ -145,15 +156,16 @@ const FLAGS: &[Flag] = &[
         names: DOWN,
         value: "TIME@START[/EVERY]",
         help: "Lose every frame for a TIME that begins START after the wire was made, and again \
-               EVERY so often, as 5s@10s or 1s@5s/20s; may be given several times [default: never]",
-        parser: || ValueParser::new(parse_outage),
+               EVERY so often, as 5s@10s or 1s@5s/20s; START may be bytes that both ways have \
+               carried, as 5s@10MiB; may be given several times [default: never]",
+        parser: || ValueParser::new(parse_cut),
     },
     Flag {
         names: UDP_DOWN,
         value: "TIME@START[/EVERY]",
         help: "The same for frames that carry UDP alone, as behind a firewall: 60min@0s blocks it \
                from the start",
-        parser: || ValueParser::new(parse_outage),
+        parser: || ValueParser::new(parse_cut),
     },
 ];
 
@@ -187,7 +199,8 @@ fn placed(arg: Arg, names: Names) -> Arg {
 
 impl FromArgMatches for Plans {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        Ok(Self { ab: plan(matches, 1)?, ba: plan(matches, 2)? })
+        let later = [1, 2].map(|direction| later_outages(matches, direction));
+        Ok(Self { ab: plan(matches, 1)?, ba: plan(matches, 2)?, later })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -244,9 +257,24 @@ fn rate(matches: &ArgMatches, direction: usize) -> Result<Option<FrameRate>, Err
     }
 }
 
+/// Outages that begin at a time.
 fn outages(matches: &ArgMatches, names: Names, direction: usize) -> Vec<Outage> {
-    let of = |name| matches.get_many::<Outage>(name).into_iter().flatten().copied();
-    of(names[0]).chain(of(names[direction])).collect()
+    let cuts = cuts(matches, names, direction);
+    cuts.filter(|cut| cut.moved.is_none()).map(|cut| cut.outage).collect()
+}
+
+fn later_outages(matches: &ArgMatches, direction: usize) -> Vec<LaterOutage> {
+    let of = |names, is_for_udp| {
+        cuts(matches, names, direction).filter_map(move |Cut { outage, moved }| {
+            Some(LaterOutage { moved: moved?, outage, is_for_udp })
+        })
+    };
+    of(DOWN, false).chain(of(UDP_DOWN, true)).collect()
+}
+
+fn cuts(matches: &ArgMatches, names: Names, direction: usize) -> impl Iterator<Item = Cut> {
+    let of = |name| matches.get_many::<Cut>(name).into_iter().flatten().copied();
+    of(names[0]).chain(of(names[direction]))
 }
 
 fn one<T: Clone + Send + Sync + 'static>(

@@ -61,6 +61,8 @@ pub(super) struct Direction {
     in_wire: u64,
     /// Dropped by the interface before they came in, for this program was too slow.
     unread: u64,
+    /// The longest time between two frames that came out, one after the other.
+    quiet_ms: u64,
 }
 
 impl Direction {
@@ -85,13 +87,14 @@ impl Direction {
             refused: tally.refused,
             in_wire: wire.in_wire(),
             unread,
+            quiet_ms: tally.quiet.0 / 1_000_000,
         }
     }
 }
 
 type Row = (&'static str, fn(&Direction) -> u64);
 
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 19] = [
     ("frames", |way| way.frames),
     ("  bytes", |way| way.bytes),
     ("passed", |way| way.passed),
@@ -110,6 +113,7 @@ const ROWS: [Row; 18] = [
     ("too short", |way| way.refused),
     ("in the wire", |way| way.in_wire),
     ("not read in time", |way| way.unread),
+    ("longest quiet, ms", |way| way.quiet_ms),
 ];
 
 /// Rows that are shown even where both directions have nothing.
@@ -194,7 +198,8 @@ mod tests {
         assert_eq!(
             names(&json["ab"]),
             "bytes corrupted delayed duplicated frames in_wire late lost lost_down lost_in_bursts \
-             overflowed passed passed_bytes queue_dropped refused reordered too_large unread"
+             overflowed passed passed_bytes queue_dropped quiet_ms refused reordered too_large \
+             unread"
         );
         assert_eq!(json["ab"]["in_wire"], 0);
         assert_eq!(json["exit"]["b"], serde_json::Value::Null);

@@ -6,6 +6,8 @@ use core::str::FromStr;
 use towpath_base::Nanos;
 use towpath_sim::{Burst, Outage};
 
+use crate::cli::bytes::parse_size;
+
 /// A value does not parse.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ValueError {
@@ -138,16 +140,29 @@ pub(super) fn parse_late(text: &str) -> Result<Late, ValueError> {
     Ok(Late { p: parse_share(p)?, low, high })
 }
 
-/// `SPAN@START[/EVERY]`.
-pub(super) fn parse_outage(text: &str) -> Result<Outage, ValueError> {
-    const FORM: ValueError = ValueError::Form("SPAN@START or SPAN@START/EVERY, as 5s@10s");
+/// An outage, and what it begins after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// Its `after` counts from the beginning of the wire, or from the moment that the bytes came.
+    pub(super) outage: Outage,
+    /// Bytes of frames that came into the wire before it, both ways together; `None` for none.
+    pub(super) moved: Option<u64>,
+}
+
+/// `SPAN@START[/EVERY]`; START is a time, or a size with its unit.
+pub(super) fn parse_cut(text: &str) -> Result<Cut, ValueError> {
+    const FORM: ValueError =
+        ValueError::Form("SPAN@START or SPAN@START/EVERY, as 5s@10s or 5s@10MiB");
     let (span, rest) = text.split_once('@').ok_or(FORM)?;
-    let (after, every) = rest.split_once('/').unwrap_or((rest, "0"));
+    let (start, every) = rest.split_once('/').unwrap_or((rest, "0"));
     let (span, every) = (parse_span(span)?, parse_span(every)?);
     if every != Nanos::ZERO && every <= span {
         return Err(ValueError::Form("an EVERY that is longer than the SPAN"));
     }
-    Ok(Outage { after: parse_span(after)?, span, every })
+    let is_size = start.trim_end().ends_with(['B', 'b']);
+    let moved = is_size.then(|| parse_size(start.trim()).map_err(|_| FORM)).transpose()?;
+    let after = if is_size { Nanos::ZERO } else { parse_span(start)? };
+    Ok(Cut { outage: Outage { after, span, every }, moved })
 }
 
 fn end<'a>(mut parts: impl Iterator<Item = &'a str>) -> Result<(), ValueError> {
@@ -217,9 +232,12 @@ mod tests {
         assert_eq!(parse_late("1%:100ms:1s"), Ok(Late { p: 0.01, low, high }));
         assert_eq!(parse_late("1%:1s"), Ok(Late { p: 0.01, low: high, high }));
         let (span, after, every) = (Nanos::from_secs(5), Nanos::from_secs(10), Nanos::ZERO);
-        assert_eq!(parse_outage("5s@10s"), Ok(Outage { after, span, every }));
+        let cut = |after, every, moved| Ok(Cut { outage: Outage { after, span, every }, moved });
+        assert_eq!(parse_cut("5s@10s"), cut(after, every, None));
+        assert_eq!(parse_cut("5s@10MiB"), cut(Nanos::ZERO, every, Some(10 << 20)));
         let every = Nanos::from_secs(60);
-        assert_eq!(parse_outage("5s@10s/1min"), Ok(Outage { after, span, every }));
+        assert_eq!(parse_cut("5s@10s/1min"), cut(after, every, None));
+        assert_eq!(parse_cut("5s@1GiB/1min"), cut(Nanos::ZERO, every, Some(1 << 30)));
     }
 
     #[test]
@@ -230,7 +248,9 @@ mod tests {
         assert!(parse_dup("").is_err());
         assert!(parse_reorder("1%:2:3ms:4").is_err());
         assert!(parse_late("1%").is_err());
-        assert!(parse_outage("5s").is_err());
-        assert!(parse_outage("5s@1s/5s").is_err(), "always down is a loss of 100%");
+        assert!(parse_cut("5s").is_err());
+        assert!(parse_cut("5s@1s/5s").is_err(), "always down is a loss of 100%");
+        assert!(parse_cut("5s@10").is_err(), "a time or a size has its unit");
+        assert!(parse_cut("5s@xMiB").is_err());
     }
 }

@@ -111,6 +111,13 @@ impl FrameWire {
         }
     }
 
+    /// Adds an outage to those of the plan: of every frame, or of those alone that carry UDP.
+    pub fn add_outage(&mut self, outage: Outage, is_for_udp: bool) {
+        let plan = &mut self.plan;
+        let outages = if is_for_udp { &mut plan.udp_outages } else { &mut plan.outages };
+        outages.push(outage);
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> FrameCounters {
