@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 // The version of what programs are compiled against: `tow_abi_version` gives that of the library.
-#define TOW_ABI_VERSION 1
+#define TOW_ABI_VERSION 2
 
 // Segments that a message that is sent can have.
 #define TOW_SEGMENTS_MAX 4
@@ -121,6 +121,8 @@ enum tow_event_kind
   // A link is down, and all that was sent on it has had its outcome: `link`, `reason`
   // (tow_down_reason).
   TOW_EVENT_LINK_DOWN = 14,
+  // A link rides on another carrier from now on: `link`, `carrier`, `reason`. For logs.
+  TOW_EVENT_CARRIER = 15,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -284,6 +286,54 @@ typedef uint32_t tow_down_reason;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What carries a link, from the best to the last resort.
+enum tow_carrier
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Unreliable connected queue pairs, over UDP; also in events that tell of no carrier.
+  TOW_CARRIER_UC = 0,
+  // Reliable connected queue pairs, over UDP.
+  TOW_CARRIER_RC = 1,
+  // The TCP connection on which the link was set up.
+  TOW_CARRIER_TCP = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum tow_carrier tow_carrier;
+#else
+typedef uint32_t tow_carrier;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Why a link rides on another carrier. Other numbers may come: `tow_carrier_reason_text`.
+enum tow_carrier_reason
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // No packet was acknowledged on the carrier before: is UDP blocked?
+  TOW_CARRIER_SILENT = 1,
+  // Too many packets were lost on the carrier before.
+  TOW_CARRIER_LOSSY = 2,
+  // The queue pairs of the carrier before failed.
+  TOW_CARRIER_FAILED = 3,
+  // The peer went there.
+  TOW_CARRIER_PEER = 4,
+  // A better carrier answers again.
+  TOW_CARRIER_RECOVERED = 5,
+  // For another reason.
+  TOW_CARRIER_OTHER = 6,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum tow_carrier_reason tow_carrier_reason;
+#else
+typedef uint32_t tow_carrier_reason;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // Why an operation was denied that had been taken on.
 enum tow_denied
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -411,6 +461,8 @@ typedef struct tow_event {
   size_t len;
   // What a word was before an atomic, or is after `tow_write_word`.
   uint64_t word;
+  // What the link rides on, a tow_carrier; then `reason` is a tow_carrier_reason.
+  uint32_t carrier;
 } tow_event;
 
 // Counters of a link, or of all links of an endpoint together; each only grows. Later versions
@@ -541,6 +593,9 @@ uint32_t tow_abi_version(void);
 // What a status means, in a few words that live for ever. Any number may be asked for.
 const char *tow_error_text(int32_t status);
 
+// What a tow_carrier_reason means, in a few words that live for ever. Any number may be asked for.
+const char *tow_carrier_reason_text(uint32_t reason);
+
 // What made the last call of this thread fail, in a sentence that names what to do; empty if none
 // has failed. It lives until the next call of this thread that fails.
 const char *tow_last_error(void);
@@ -639,6 +694,9 @@ tow_status tow_link_message_max(struct tow_endpoint *endpoint, struct tow_link l
 
 // The smoothed round-trip time of a link in nanoseconds; 0 as long as none was measured.
 tow_status tow_link_rtt_ns(struct tow_endpoint *endpoint, struct tow_link link, uint64_t *out_ns);
+
+// What a link rides on now: a tow_carrier. TOW_EVENT_CARRIER tells of each change.
+tow_status tow_link_carrier(struct tow_endpoint *endpoint, struct tow_link link, uint32_t *out);
 
 // The counters of a link. `bytes` is `sizeof(tow_counters)`: no more than that is written.
 tow_status tow_link_counters(struct tow_endpoint *endpoint,

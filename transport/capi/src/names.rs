@@ -2,14 +2,14 @@
 
 use crate::fault::Fault;
 use crate::ffi::{
-    tow_buf, tow_close_reason, tow_denied, tow_down_reason, tow_event, tow_event_kind, tow_link,
-    tow_message, tow_outcome, tow_rights, tow_status,
+    tow_buf, tow_carrier, tow_carrier_reason, tow_close_reason, tow_denied, tow_down_reason,
+    tow_event, tow_event_kind, tow_link, tow_message, tow_outcome, tow_rights, tow_status,
 };
 use crate::table::Table;
 use std::collections::HashMap;
 use towpath_transport::{
-    Buf, CloseReason, ConnectId, Denied, DownReason, Event, Grant, LinkId, Message, OpOutcome,
-    Outcome, Payload, Rights, SendId,
+    Buf, Carrier, CarrierReason, CloseReason, ConnectId, Denied, DownReason, Event, Grant, LinkId,
+    Message, OpOutcome, Outcome, Payload, Rights, SendId,
 };
 
 /// A message that came, as its holder has it.
@@ -162,7 +162,12 @@ impl Names {
                     DownReason::PathsFailed => tow_down_reason::TOW_DOWN_PATHS_FAILED,
                 } as u32;
             }
-            // Streams are off; paths, carriers and the device's own events need no answer.
+            Event::CarrierChanged { link, to, why, .. } => {
+                out.kind = tow_event_kind::TOW_EVENT_CARRIER;
+                out.link = self.number(link);
+                (out.carrier, out.reason) = (carrier_code(to), carrier_reason(why) as u32);
+            }
+            // Streams are off; paths and the device's own events need no answer.
             _ => return false,
         }
         true
@@ -209,6 +214,25 @@ impl Names {
 
     fn number(&self, link: LinkId) -> tow_link {
         tow_link { id: self.numbers.get(link.index()).copied().unwrap_or_default() }
+    }
+}
+
+pub(crate) fn carrier_code(carrier: Carrier) -> u32 {
+    (match carrier {
+        Carrier::Uc => tow_carrier::TOW_CARRIER_UC,
+        Carrier::Rc => tow_carrier::TOW_CARRIER_RC,
+        Carrier::Tcp => tow_carrier::TOW_CARRIER_TCP,
+    }) as u32
+}
+
+fn carrier_reason(why: CarrierReason) -> tow_carrier_reason {
+    match why {
+        CarrierReason::Silent => tow_carrier_reason::TOW_CARRIER_SILENT,
+        CarrierReason::Lossy => tow_carrier_reason::TOW_CARRIER_LOSSY,
+        CarrierReason::Failed => tow_carrier_reason::TOW_CARRIER_FAILED,
+        CarrierReason::Peer => tow_carrier_reason::TOW_CARRIER_PEER,
+        CarrierReason::Recovered => tow_carrier_reason::TOW_CARRIER_RECOVERED,
+        _ => tow_carrier_reason::TOW_CARRIER_OTHER,
     }
 }
 

@@ -269,3 +269,60 @@ fn the_program_of_the_documentation_answers_a_client_in_c() {
     succeeds(&output, &client);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ten lines\n");
 }
+
+/// `towpath-lossy`, where it is built and can make namespaces.
+fn lossy() -> Option<PathBuf> {
+    let tool = built().parent().expect("a folder").join("towpath-lossy");
+    let tried = Command::new(&tool).args(["--quiet", "--", "true"]).output();
+    let why = match tried {
+        Ok(tried) if tried.status.success() => return Some(tool),
+        Ok(tried) => String::from_utf8_lossy(&tried.stderr).into_owned(),
+        Err(error) => format!("{}: {error}", tool.display()),
+    };
+    let is_required = std::env::var("TOWPATH_NETWORK").is_ok_and(|value| value == "required");
+    assert!(!is_required, "TOWPATH_NETWORK=required: {why}");
+    println!("skipped: {why}");
+    None
+}
+
+/// Sends so many messages of 64 KiB over a wire with these faults; what both sides said.
+fn carry(installed: &Installed, messages: u32, faults: &[&str]) -> Option<String> {
+    let tool = lossy()?;
+    let program = installed.c("tests/c/carry.c");
+    let program = program.display();
+    let server = format!("'{program}' serve 10.0.0.1:7600");
+    let client = format!("'{program}' send 10.0.0.1:7600 10.0.0.2 {messages}");
+    let mut command = Command::new(tool);
+    command.args(["--for", "120s", "--wait-port", "7600", "--in-a", &server, "--in-b", &client]);
+    let output = command.args(faults).output().expect("it starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (said, table) = (text(&output.stdout), text(&output.stderr));
+    println!("{faults:?}:\n{said}{table}");
+    assert!(output.status.success(), "{}", output.status);
+    assert!(said.contains(&format!("received {messages}, ")), "{said}");
+    assert!(said.contains(&format!("delivered {messages}\n")), "{said}");
+    Some(said)
+}
+
+#[test]
+fn messages_of_c_go_on_over_tcp_where_udp_is_blocked_and_it_is_told_why() {
+    let installed = Installed::new();
+    for faults in [["--udp-down", "60min@0s"], ["--udp-down", "60min@10MiB"]] {
+        let Some(said) = carry(&installed, 400, &faults) else { return };
+        assert!(said.contains("the link rides on TCP: no packet over UDP"), "{said}");
+    }
+}
+
+#[test]
+#[ignore = "minutes"]
+fn messages_of_c_go_on_whichever_way_udp_is_blocked_and_come_back() {
+    let installed = Installed::new();
+    for way in ["--udp-down-ab", "--udp-down-ba"] {
+        let Some(said) = carry(&installed, 400, &[way, "60min@10MiB"]) else { return };
+        assert!(said.contains("the link rides on TCP"), "{said}");
+    }
+    let back = ["--udp-down", "20s@10MiB", "--rate", "20Mbit"];
+    let Some(said) = carry(&installed, 1_600, &back) else { return };
+    assert!(said.contains("the link rides on TCP: no packet over UDP"), "{said}");
+    assert!(said.contains("the link rides on UC: packets over UDP arrive again"), "{said}");
+}

@@ -31,6 +31,14 @@ static double now(void) {
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
+/* Says what the link rides on from now on, and why. */
+static void tell(const tow_event *event) {
+    static const char *const names[] = {"UC", "RC", "TCP"};
+    fprintf(stderr, "stream: the link rides on %s: %s\n",
+            event->carrier <= TOW_CARRIER_TCP ? names[event->carrier] : "something else",
+            tow_carrier_reason_text(event->reason));
+}
+
 /* Begins a turn; waits before it where a while has brought nothing. */
 static void begin(tow_endpoint *endpoint, int *idle) {
     int busy;
@@ -53,6 +61,8 @@ static int serve(tow_endpoint *endpoint, const char *addr) {
         while (tow_next_event(endpoint, &event) == 1) {
             if (event.kind == TOW_EVENT_MESSAGE)
                 must(tow_message_release(endpoint, event.message), "release a message");
+            else if (event.kind == TOW_EVENT_CARRIER)
+                tell(&event);
             else if (event.kind == TOW_EVENT_LINK_DOWN)
                 done = 1;
         }
@@ -105,6 +115,8 @@ static int send_all(tow_endpoint *endpoint, const char *addr, size_t bytes, int 
                     }
                     messages++;
                     post(endpoint, link, channel, bytes);
+                } else if (event.kind == TOW_EVENT_CARRIER) {
+                    tell(&event);
                 } else if (event.kind == TOW_EVENT_LINK_DOWN) {
                     fprintf(stderr, "stream: the link is down\n");
                     return 1;

@@ -1,13 +1,13 @@
 //! What belongs to no endpoint: versions, and what errors mean.
 
 use super::guard::guard;
-use super::types::tow_status;
+use super::types::{tow_carrier_reason, tow_status};
 use crate::fault::Fault;
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
 
 /// The version of what programs are compiled against: `tow_abi_version` gives that of the library.
-pub const TOW_ABI_VERSION: u32 = 1;
+pub const TOW_ABI_VERSION: u32 = 2;
 
 /// Segments that a message that is sent can have.
 pub const TOW_SEGMENTS_MAX: usize = 4;
@@ -76,6 +76,27 @@ fn meaning(status: i32) -> &'static CStr {
     ];
     let found = MEANINGS.iter().find(|&&(known, _)| known as i32 == status);
     found.map_or(c"no such status", |&(_, text)| text)
+}
+
+/// What a tow_carrier_reason means, in a few words that live for ever. Any number may be asked for.
+#[unsafe(no_mangle)] // SAFETY: nothing else has the name.
+pub extern "C" fn tow_carrier_reason_text(reason: u32) -> *const c_char {
+    guard(|| Ok(meaning_of_carrier(reason).as_ptr())).unwrap_or(c"unknown".as_ptr())
+}
+
+fn meaning_of_carrier(reason: u32) -> &'static CStr {
+    const MEANINGS: &[(tow_carrier_reason, &CStr)] = &[
+        (
+            tow_carrier_reason::TOW_CARRIER_SILENT,
+            c"no packet over UDP was acknowledged; is UDP blocked?",
+        ),
+        (tow_carrier_reason::TOW_CARRIER_LOSSY, c"too many packets over UDP were lost"),
+        (tow_carrier_reason::TOW_CARRIER_FAILED, c"the queue pairs failed"),
+        (tow_carrier_reason::TOW_CARRIER_PEER, c"the other end went there"),
+        (tow_carrier_reason::TOW_CARRIER_RECOVERED, c"packets over UDP arrive again"),
+    ];
+    let found = MEANINGS.iter().find(|&&(known, _)| known as u32 == reason);
+    found.map_or(c"for another reason", |&(_, text)| text)
 }
 
 /// What made the last call of this thread fail, in a sentence that names what to do; empty if none

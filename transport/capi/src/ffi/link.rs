@@ -4,6 +4,7 @@ use super::endpoint::tow_endpoint;
 use super::guard::{slice_mut, status, text, with, write, write_if_wanted, write_prefix};
 use super::types::{tow_channel, tow_counters, tow_link, tow_status, tow_usage};
 use crate::fault::Fault;
+use crate::names::carrier_code;
 use std::ffi::c_char;
 use std::net::SocketAddr;
 use towpath_transport::{ChannelId, LinkStats, resolve};
@@ -158,6 +159,26 @@ pub unsafe extern "C" fn tow_link_rtt_ns(
             let link = at.link(link)?;
             let rtt = at.endpoint.rtt(link).map_or(0, |rtt| rtt.0);
             write(out_ns, rtt, "the place for the time")
+        })
+    })
+}
+
+/// What a link rides on now: a tow_carrier. TOW_EVENT_CARRIER tells of each change.
+///
+/// # Safety
+/// See the module.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tow_link_carrier(
+    endpoint: *mut tow_endpoint,
+    link: tow_link,
+    out: *mut u32,
+) -> tow_status {
+    // SAFETY: see the module.
+    status(unsafe {
+        with(endpoint, |at| {
+            let link = at.link(link)?;
+            let carrier = at.endpoint.carrier_of(link).ok_or_else(|| Fault::stale("link"))?;
+            write(out, carrier_code(carrier), "the place for the carrier")
         })
     })
 }

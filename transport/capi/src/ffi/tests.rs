@@ -90,6 +90,7 @@ fn on_endpoints() -> Vec<OnEndpoint> {
         tow_listen(null(), null_mut()) tow_stop_listening() tow_connect(null(), 0)
         tow_link_close(LINK) tow_link_peer(LINK, null_mut(), 0)
         tow_link_message_max(LINK, null_mut()) tow_link_rtt_ns(LINK, null_mut())
+        tow_link_carrier(LINK, null_mut())
         tow_link_counters(LINK, null_mut(), 0) tow_counters_of_all(null_mut(), 0)
         tow_endpoint_usage(null_mut(), 0) tow_channel_open(LINK, 0, null_mut())
         tow_channel_close(LINK, CHANNEL)
@@ -143,8 +144,12 @@ fn a_panic_in_any_function_comes_back_as_a_status_and_ends_its_endpoint() {
         // SAFETY: it was made above.
         assert_eq!(unsafe { tow_endpoint_free(at) }, tow_status::TOW_OK);
     }
-    let texts: [fn() -> *const c_char; 3] =
-        [|| tow_version(), || tow_error_text(0), || tow_last_error()];
+    let texts: [fn() -> *const c_char; 4] = [
+        || tow_version(),
+        || tow_error_text(0),
+        || tow_carrier_reason_text(0),
+        || tow_last_error(),
+    ];
     for text in texts {
         TOLD.set(true);
         // SAFETY: a text of the library's.

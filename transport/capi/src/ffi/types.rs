@@ -148,6 +148,8 @@ pub enum tow_event_kind {
     /// A link is down, and all that was sent on it has had its outcome: `link`, `reason`
     /// (tow_down_reason).
     TOW_EVENT_LINK_DOWN = 14,
+    /// A link rides on another carrier from now on: `link`, `carrier`, `reason`. For logs.
+    TOW_EVENT_CARRIER = 15,
 }
 
 /// How a message, or a one-sided operation, ended.
@@ -197,6 +199,36 @@ pub enum tow_down_reason {
     TOW_DOWN_PEER_GONE = 4,
     /// All of its paths have failed.
     TOW_DOWN_PATHS_FAILED = 5,
+}
+
+/// What carries a link, from the best to the last resort.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum tow_carrier {
+    /// Unreliable connected queue pairs, over UDP; also in events that tell of no carrier.
+    TOW_CARRIER_UC = 0,
+    /// Reliable connected queue pairs, over UDP.
+    TOW_CARRIER_RC = 1,
+    /// The TCP connection on which the link was set up.
+    TOW_CARRIER_TCP = 2,
+}
+
+/// Why a link rides on another carrier. Other numbers may come: `tow_carrier_reason_text`.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum tow_carrier_reason {
+    /// No packet was acknowledged on the carrier before: is UDP blocked?
+    TOW_CARRIER_SILENT = 1,
+    /// Too many packets were lost on the carrier before.
+    TOW_CARRIER_LOSSY = 2,
+    /// The queue pairs of the carrier before failed.
+    TOW_CARRIER_FAILED = 3,
+    /// The peer went there.
+    TOW_CARRIER_PEER = 4,
+    /// A better carrier answers again.
+    TOW_CARRIER_RECOVERED = 5,
+    /// For another reason.
+    TOW_CARRIER_OTHER = 6,
 }
 
 /// Why an operation was denied that had been taken on.
@@ -365,6 +397,8 @@ pub struct tow_event {
     pub len: usize,
     /// What a word was before an atomic, or is after `tow_write_word`.
     pub word: u64,
+    /// What the link rides on, a tow_carrier; then `reason` is a tow_carrier_reason.
+    pub carrier: u32,
 }
 
 /// Counters of a link, or of all links of an endpoint together; each only grows. Later versions
@@ -460,6 +494,7 @@ impl Default for tow_event {
             data: std::ptr::null(),
             len: 0,
             word: 0,
+            carrier: 0,
         }
     }
 }

@@ -313,6 +313,9 @@ int main(void) {
     for (status = -30; status <= 1; status++)
         CHECK(strlen(tow_error_text(status)) > 3);
     CHECK(!strcmp(tow_error_text(-30), tow_error_text(1)));
+    for (status = TOW_CARRIER_SILENT; status <= TOW_CARRIER_OTHER; status++)
+        CHECK(strlen(tow_carrier_reason_text((uint32_t)status)) > 3);
+    CHECK(!strcmp(tow_carrier_reason_text(0), tow_carrier_reason_text(1000)));
     configs();
     links();
     forged_links();
