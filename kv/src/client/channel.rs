@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 use towpath_transport::{
     Buf, CarrierChoice, ChannelId, ConnectId, Device, Endpoint, Event, Grant, LinkId, Message,
-    Nanos, OpOptions, OpOutcome, Place, Region, RoceUdp, SendOptions, UdpConfig,
+    Nanos, OpOptions, OpOutcome, Place, Region, Rides, RoceUdp, SendOptions, UdpConfig,
 };
 
 /// The longest sleep: what ends a wait otherwise is a packet or a timer of the link.
@@ -97,6 +97,12 @@ impl<D: Device<Memory = Region>> ChannelTransport<D> {
             Self { endpoint, addr, waiting, state, received, grant, grants: 0, reads: 0, reading };
         made.open(timeout)?;
         Ok(made)
+    }
+
+    /// Which carriers its links went to, when and why, as the program that asks may show it.
+    #[must_use]
+    pub fn rides(&self) -> &Rides {
+        self.endpoint.rides()
     }
 
     fn open(&mut self, timeout: Duration) -> Result<(), TransportError> {

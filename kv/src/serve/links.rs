@@ -154,6 +154,12 @@ impl<D: Device<Memory = Region>> LinkWorker<D> {
                     peer.callers.remove(&channel);
                 }
             }
+            Event::CarrierChanged { link, from, to, why } => {
+                let addr = self.endpoint.peer(link).map(|peer| peer.device_addr);
+                let peer = addr.map(|addr| addr.to_string()).unwrap_or_default();
+                let link = link.index();
+                tracing::warn!(link, peer, %from, %to, %why, "a link changes carrier");
+            }
             Event::LinkDown { link, .. } => {
                 let peer = self.links.remove(&link).unwrap_or_default();
                 peer.waiting.into_iter().for_each(|message| self.endpoint.release(message));
