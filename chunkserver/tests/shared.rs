@@ -108,6 +108,24 @@ fn operations_are_futures_and_more_may_be_asked_for_than_are_under_way() {
 }
 
 #[test]
+fn each_operation_waits_for_its_server_as_long_as_its_clone_says() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let server = Running::start(&config(dir.path()));
+    let quick = ClientConfig::new().timeout(Nanos::from_millis(300)).patience(Nanos::ZERO);
+    let client = Client::connect(server.addr, quick).expect("a server that listens");
+    client.create(CHUNK, None, NewChunk::default()).wait().expect("a fresh name");
+    let addr = server.addr;
+    server.stop();
+    let waits = client.patient(LONG).write(CHUNK, 0, pattern(SLICE_BYTES, 3));
+    let error = client.write(CHUNK, 0, vec![1]).wait().expect_err("nobody is there");
+    assert_eq!(error.kind.fate(), Fate::DidNotHappen, "{error}");
+    let _server = Running::start(&DaemonConfig { listen: addr, ..config(dir.path()) });
+    waits.wait().expect("the server is back");
+    let read = client.patient(LONG).read(CHUNK, 0, SLICE_BYTES).wait().expect("a read");
+    assert!(read == pattern(SLICE_BYTES, 3));
+}
+
+#[test]
 fn without_a_server_the_first_connection_says_why() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let addr = listener.local_addr().expect("it is bound");

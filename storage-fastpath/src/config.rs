@@ -8,11 +8,13 @@ use crate::resident::{SLOT_BYTES, slots_bytes};
 use crate::session::ClientSession;
 use crate::slice::SLICE_BYTES;
 use crate::wire::PROTOCOL;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use towpath_cap::Grant;
 use towpath_rpc::limits::OUTCOME_GRACE;
 use towpath_transport::{
-    CarrierRule, ChannelId, EndpointConfig, Fallback, LinkId, Nanos, UdpConfig,
+    CarrierRule, ChannelId, EndpointConfig, Fallback, LinkId, Nanos, Ride, UdpConfig,
 };
 
 /// Operations to have under way unless set: at 128 KiB each, 2 MiB.
@@ -54,7 +56,18 @@ pub struct ClientConfig {
     pub(crate) session: Option<ClientSession>,
     pub(crate) links: usize,
     pub(crate) tenant: Option<String>,
+    pub(crate) on_ride: Option<OnRide>,
     capability: Option<Grant>,
+}
+
+/// Whom changes of carrier are told, with the server of the link.
+#[derive(Clone)]
+pub(crate) struct OnRide(pub(crate) Arc<dyn Fn(SocketAddr, &Ride) + Send + Sync>);
+
+impl fmt::Debug for OnRide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnRide").finish_non_exhaustive()
+    }
 }
 
 impl Default for ClientConfig {
@@ -78,6 +91,7 @@ impl Default for ClientConfig {
             session: None,
             links: 1,
             tenant: None,
+            on_ride: None,
             capability: None,
         }
     }
@@ -171,6 +185,28 @@ impl ClientConfig {
     #[must_use]
     pub fn patience(mut self, span: impl Into<Nanos>) -> Self {
         self.patience = span.into();
+        self
+    }
+
+    /// [`patience`](Self::patience), as it is set.
+    #[must_use]
+    pub fn patience_span(&self) -> Nanos {
+        self.patience
+    }
+
+    /// [`timeout`](Self::timeout), as it is set.
+    #[must_use]
+    pub fn timeout_span(&self) -> Nanos {
+        self.timeout
+    }
+
+    /// Has `listener` told what a link of a [`Client`](crate::Client) rides on from now on, and
+    /// why: a [`Ride`] is shown as a line. It is called on the client's thread, and must not block.
+    /// Default: nobody is told. A [`BlockingClient`](crate::BlockingClient) has them in
+    /// [`rides`](towpath_transport::Endpoint::rides) of its endpoint.
+    #[must_use]
+    pub fn on_ride(mut self, listener: impl Fn(SocketAddr, &Ride) + Send + Sync + 'static) -> Self {
+        self.on_ride = Some(OnRide(Arc::new(listener)));
         self
     }
 

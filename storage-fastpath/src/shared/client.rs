@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use towpath_rpc::CallError;
 use towpath_rpc::limits::HEADER_BYTES;
-use towpath_transport::{Device, Endpoint, Region, RoceUdp};
+use towpath_transport::{Device, Endpoint, Nanos, Region, RoceUdp};
 
 use super::pending::{Given, Pending, Place, Take};
 use super::request::{Counters, ReadBy, Request, Task};
@@ -78,6 +78,8 @@ pub struct Client {
     alone: bool,
     /// The chain version that its changes name.
     chain: u32,
+    /// How long its operations wait for a server that is away.
+    patience: Nanos,
 }
 
 /// What a [`Client`] counts; each only grows, but for `open`.
@@ -152,7 +154,8 @@ impl Client {
             server_bytes: OnceLock::new(),
             stamp: AtomicU64::new(random() as u64),
         };
-        Ok(Self { shared: Arc::new(shared), alone: false, chain: 0 })
+        let patience = config.patience;
+        Ok(Self { shared: Arc::new(shared), alone: false, chain: 0, patience })
     }
 
     /// The same client, for chunks that nobody else changes: every change is asked for again until
@@ -160,6 +163,13 @@ impl Client {
     #[must_use]
     pub fn sole_writer(&self) -> Self {
         Self { alone: true, ..self.clone() }
+    }
+
+    /// The same client, whose operations wait so long for a server that is away, in place of
+    /// [`ClientConfig::patience`].
+    #[must_use]
+    pub fn patient(&self, span: impl Into<Nanos>) -> Self {
+        Self { patience: span.into(), ..self.clone() }
     }
 
     /// The same client, for chunks that have that chain version: every write, also along a route,
@@ -449,7 +459,7 @@ impl Client {
         let place = Arc::new(Place::default());
         let counters = Arc::clone(&self.shared.counters);
         let is_full = counters.open.load(Relaxed) >= SHARED_OPEN_MAX;
-        let task = Task::new(request, alone, Arc::clone(&place), counters);
+        let task = Task::new(request, (alone, self.patience), Arc::clone(&place), counters);
         if is_full {
             task.end(Err(ErrorKind::Call(CallError::Full { max: SHARED_OPEN_MAX })));
         } else {

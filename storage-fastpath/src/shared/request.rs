@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use towpath_rpc::Fate;
-use towpath_transport::{Device, Endpoint, Region, Time};
+use towpath_transport::{Device, Endpoint, Nanos, Region, Time};
 
 use super::pending::{Given, Place};
 use crate::change::{Clear, NewChunk, Terms};
@@ -251,8 +251,10 @@ pub(super) struct Task {
     /// Nobody else changes the chunk: a change of which it is not known whether it was done may be
     /// done again.
     pub(super) alone: bool,
-    /// No attempt begins later.
+    /// No attempt begins later, unless the server is away.
     pub(super) deadline: Time,
+    /// How long it waits for a server that is away.
+    pub(super) patience: Nanos,
     /// How often it was sent.
     pub(super) tries: u32,
     /// How the last attempt failed.
@@ -272,14 +274,19 @@ struct Answer {
 impl Task {
     pub(super) fn new(
         request: Request,
-        alone: bool,
+        (alone, patience): (bool, Nanos),
         place: Arc<Place>,
         counters: Arc<Counters>,
     ) -> Self {
         counters.open.fetch_add(1, Relaxed);
         let answer = Some(Answer { place, counters });
-        let (failed, unsure) = (None, None);
-        Self { request, alone, deadline: Time::NEVER, tries: 0, failed, unsure, answer }
+        let (deadline, failed, unsure) = (Time::NEVER, None, None);
+        Self { request, alone, deadline, patience, tries: 0, failed, unsure, answer }
+    }
+
+    /// When it is given up, where no link has taken requests since `out_since`.
+    pub(super) fn late_at(&self, out_since: Option<Time>) -> Time {
+        self.deadline.max(out_since.map_or(Time::ZERO, |since| since + self.patience))
     }
 
     /// Whether nobody wants it done any more.

@@ -288,14 +288,15 @@ impl Seat {
         self.fenced.iter_mut().map(|(task, _)| task)
     }
 
-    /// When the time of the first of them is over.
-    pub(super) fn next_late(&self) -> Time {
-        self.fenced.iter().map(|(task, _)| task.deadline).min().unwrap_or(Time::NEVER)
+    /// When the time of the first of them is over, where links are out since then.
+    pub(super) fn next_late(&self, out_since: Option<Time>) -> Time {
+        let late = self.fenced.iter().map(|(task, _)| task.late_at(out_since));
+        late.min().unwrap_or(Time::NEVER)
     }
 
     /// Those whose time is over.
-    pub(super) fn take_late(&mut self, now: Time) -> Vec<Task> {
-        let late = self.fenced.extract_if(.., |(task, _)| task.deadline <= now);
+    pub(super) fn take_late(&mut self, now: Time, out_since: Option<Time>) -> Vec<Task> {
+        let late = self.fenced.extract_if(.., |(task, _)| task.late_at(out_since) <= now);
         late.map(|(task, _)| task).collect()
     }
 
@@ -303,7 +304,9 @@ impl Seat {
     /// link goes down if that lasts.
     pub(super) fn expire<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
         let Some(client) = &mut self.client else { return };
-        if self.config.patience > Nanos::ZERO && client.next_deadline() <= endpoint.now() {
+        if client.next_deadline() <= endpoint.now()
+            && self.running.values().any(|task| task.patience > Nanos::ZERO)
+        {
             let link = client.primary().rpc().link();
             if endpoint.silence(link) > Some(SILENT_AFTER) {
                 self.patient_until = endpoint.now() + self.config.timeout;

@@ -15,7 +15,7 @@ use super::repeat::{self, Next};
 use super::request::{Counters, Task};
 use super::seat::{Ended, Failure, News, Seat};
 use crate::blocking::{BLOCK_MAX, say_goodbye};
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, OnRide};
 use crate::error::{ErrorKind, OpenError};
 use crate::leg::wait;
 use crate::output::Output;
@@ -53,7 +53,9 @@ pub(super) struct Worker<D: Device<Memory = Region>> {
     prng: Prng,
     depth: usize,
     timeout: Nanos,
-    patience: Nanos,
+    /// Whom changes of carrier are told, and how many were.
+    on_ride: Option<OnRide>,
+    rides: u64,
     /// Since when no link has taken requests; none while one does.
     out_since: Option<Time>,
     spin: Nanos,
@@ -87,7 +89,8 @@ impl<D: Device<Memory = Region>> Worker<D> {
             is_over: false,
             depth: config.depth,
             timeout: config.timeout,
-            patience: config.patience,
+            on_ride: config.on_ride.clone(),
+            rides: 0,
             out_since: None,
             spin: config.spin,
             idle_since: None,
@@ -141,6 +144,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
             }
         }
         busy |= self.take_ended();
+        self.tell_rides();
         self.note_away();
         self.take_late();
         self.start_waiting();
@@ -168,6 +172,22 @@ impl<D: Device<Memory = Region>> Worker<D> {
         }
     }
 
+    /// Tells what links ride on from now on.
+    fn tell_rides(&mut self) {
+        let rides = self.endpoint.rides();
+        if rides.count() == self.rides {
+            return;
+        }
+        if let Some(OnRide(tell)) = &self.on_ride {
+            for ride in rides.after(self.rides) {
+                let peer = self.endpoint.peer(ride.link).and_then(|peer| peer.setup_addr);
+                let server = peer.or_else(|| self.seats.first().map(Seat::addr));
+                server.inspect(|server| tell(*server, ride));
+            }
+        }
+        self.rides = rides.count();
+    }
+
     /// Notes since when no link takes requests.
     fn note_away(&mut self) {
         let is_out = !self.seats.iter().any(|seat| seat.takes(false));
@@ -180,6 +200,8 @@ impl<D: Device<Memory = Region>> Worker<D> {
     /// Also tells whoever holds the client, unless there was no link yet.
     fn set_out_since(&mut self, since: Option<Time>) {
         self.out_since = since;
+        // What waits has less time from now on, or more.
+        self.next_late = Time::ZERO;
         let is_away = since.is_some() && self.opened.is_none();
         let mut told = self.counters.away_since.lock().unwrap_or_else(PoisonError::into_inner);
         *told = is_away.then(Instant::now);
@@ -275,49 +297,45 @@ impl<D: Device<Memory = Region>> Worker<D> {
         self.waiting.push_back(task);
     }
 
-    /// Until when what waits may go on doing so.
-    fn patient_until(&self) -> Time {
-        self.out_since.map_or(Time::ZERO, |since| since + self.patience)
-    }
-
     /// The server is there again: what waited for it has its whole time.
     fn begin_time_anew(&mut self) {
         let was_out = self.out_since.is_some();
         self.set_out_since(None);
-        if !was_out || self.patience == Nanos::ZERO {
+        if !was_out {
             return;
         }
         let deadline = self.endpoint.now() + self.timeout;
         let later = self.later.iter_mut().map(|(_, task)| task);
         let fenced = self.seats.iter_mut().flat_map(Seat::fenced_mut);
         for task in self.waiting.iter_mut().chain(later).chain(fenced) {
-            task.deadline = task.deadline.max(deadline);
+            if task.patience > Nanos::ZERO {
+                task.deadline = task.deadline.max(deadline);
+            }
         }
     }
 
     /// Gives up what waits and whose time is over.
     fn take_late(&mut self) {
-        let now = self.endpoint.now();
-        let patient_until = self.patient_until();
+        let (now, out_since) = (self.endpoint.now(), self.out_since);
         for (_, task) in self.later.extract_if(.., |(at, _)| *at <= now).collect::<Vec<_>>() {
             self.again(task);
         }
-        if now < self.next_late.max(patient_until) {
+        if now < self.next_late {
             return;
         }
-        let is_late = |task: &Task| task.deadline <= now;
+        let is_late = |task: &Task| task.late_at(out_since) <= now;
         let (late, waiting): (Vec<Task>, Vec<Task>) = self.waiting.drain(..).partition(is_late);
         self.waiting = waiting.into();
         for task in late {
             task.give_up(ErrorKind::TimedOut { fate: Fate::DidNotHappen });
         }
-        for mut task in self.seats.iter_mut().flat_map(|seat| seat.take_late(now)) {
+        for mut task in self.seats.iter_mut().flat_map(|seat| seat.take_late(now, out_since)) {
             // Nothing keeps it from coming yet.
             task.unsure = Some(ErrorKind::TimedOut { fate: Fate::Unknown });
             task.give_up(ErrorKind::TimedOut { fate: Fate::Unknown });
         }
-        let waiting = self.waiting.iter().map(|task| task.deadline);
-        let fenced = self.seats.iter().map(Seat::next_late);
+        let waiting = self.waiting.iter().map(|task| task.late_at(out_since));
+        let fenced = self.seats.iter().map(|seat| seat.next_late(out_since));
         self.next_late = waiting.chain(fenced).min().unwrap_or(Time::NEVER);
     }
 
@@ -372,7 +390,7 @@ impl<D: Device<Memory = Region>> Worker<D> {
         if !self.take_asked() && self.is_closing == was_closing {
             let later = self.later.iter().map(|(at, _)| *at).min().unwrap_or(Time::NEVER);
             let due = self.seats.iter().map(Seat::next_due).min().unwrap_or(Time::NEVER);
-            let due = due.min(later).min(self.next_late.max(self.patient_until())).since(now);
+            let due = due.min(later).min(self.next_late).since(now);
             let has_work = self.counters.open.load(Relaxed) > 0;
             // With nothing under way only keepalives are due, which the endpoint knows.
             let most = if has_work { BLOCK_MAX } else { Nanos::from_secs(1) };
