@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::catch_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{LONG, Process, Running, config, pattern};
 use tempfile::TempDir;
-use towpath_base::Prng;
+use towpath_base::{Nanos, Prng};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::service::AllowedPeers;
 use towpath_fastpath::ClientConfig;
@@ -70,15 +70,19 @@ type Told = Arc<Mutex<Vec<Notice>>>;
 
 /// Clients that wait for so long for a server that is away, and what they tell.
 fn servers(lost_after: Duration) -> (Servers, Told) {
+    let (servers, told) = servers_by(ClientConfig::new().timeout(LONG));
+    (servers.lost_after(lost_after), told)
+}
+
+fn servers_by(config: ClientConfig) -> (Servers, Told) {
     let told = Told::default();
     let heard = Arc::clone(&told);
-    let servers = Servers::new(ClientConfig::new().timeout(LONG).depth(32))
-        .late_after(Duration::from_millis(300))
-        .lost_after(lost_after)
-        .on_notice(move |notice| {
+    let servers = Servers::new(config.depth(32)).late_after(Duration::from_millis(300)).on_notice(
+        move |notice| {
             println!("{notice}");
             heard.lock().unwrap_or_else(PoisonError::into_inner).push(notice.clone());
-        });
+        },
+    );
     (servers, told)
 }
 
@@ -196,6 +200,101 @@ fn a_put_waits_for_a_server_that_is_started_again() {
         assert!(scrubbed.bad.is_empty() && scrubbed.torn == 0, "{policy}: {scrubbed:?}");
         assert!(get(&servers, &layout).expect("all are there") == bytes, "{policy}");
     }
+}
+
+/// Starts servers again once the client has told that it waits for one of them; whether it has.
+fn start_when_waited_for(fleet: &Mutex<Fleet>, victims: &[usize], told: &Told) -> bool {
+    let waits = || {
+        let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.iter().any(|notice| matches!(notice, Notice::Away { .. }))
+    };
+    let until = Instant::now() + Duration::from(LONG);
+    while !waits() {
+        if Instant::now() > until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut fleet = fleet.lock().unwrap_or_else(PoisonError::into_inner);
+    victims.iter().for_each(|number| fleet.start(*number));
+    true
+}
+
+/// More servers die than the policy bears: what is stored and what is read waits until they are
+/// started again, says so, and goes on.
+#[test]
+fn a_put_and_a_get_wait_for_servers_without_which_too_few_are_left() {
+    for (policy, victims) in [("rs:2+1", &[0, 2][..]), ("ring:3", &[0, 1, 2])] {
+        println!("{policy} without {victims:?}");
+        let fleet = Mutex::new(Fleet::new(3));
+        let places = fleet.lock().unwrap_or_else(PoisonError::into_inner).places.clone();
+        let kill_once = |is_killed: &mut bool| {
+            if !std::mem::replace(is_killed, true) {
+                let mut fleet = fleet.lock().unwrap_or_else(PoisonError::into_inner);
+                victims.iter().for_each(|number| fleet.kill(*number));
+            }
+        };
+        let bytes = pattern(2 << 20, 8);
+        let (servers, told) = servers(LONG.into());
+        let (stored, has_waited) = std::thread::scope(|scope| {
+            let starts = scope.spawn(|| start_when_waited_for(&fleet, victims, &told));
+            let mut is_killed = false;
+            let stored = servers.put(&places, &options(policy), &mut &bytes[..], |done| {
+                if done >= 1 << 20 {
+                    kill_once(&mut is_killed);
+                }
+            });
+            (stored, starts.join().expect("no panic"))
+        });
+        let layout = stored.expect("all are there again");
+        assert!(has_waited);
+        assert_eq!(missing(&layout), [0; 0], "{policy}");
+
+        // Reads are given up after a second, and then the servers are waited for.
+        let (servers, told) = servers_by(ClientConfig::new().timeout(Nanos::from_secs(1)));
+        let (read, has_waited) = std::thread::scope(|scope| {
+            let starts = scope.spawn(|| start_when_waited_for(&fleet, victims, &told));
+            let (mut is_killed, mut read) = (false, Vec::new());
+            let got = servers.get(&layout, &mut read, |done| {
+                if done >= 1 << 20 {
+                    kill_once(&mut is_killed);
+                }
+            });
+            (got.map(|_| read), starts.join().expect("no panic"))
+        });
+        assert!(read.expect("all are there again") == bytes && has_waited, "{policy}");
+        let told = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        assert!(told.iter().any(|notice| matches!(notice, Notice::Back { .. })), "{told:?}");
+    }
+}
+
+/// They do not come back: the error names one that is missing.
+#[test]
+fn a_put_and_a_get_end_when_their_patience_does() {
+    let mut fleet = Fleet::new(3);
+    let places = fleet.places.clone();
+    let bytes = pattern(2 << 20, 9);
+    let second = Nanos::from_secs(1);
+    let impatient = || servers_by(ClientConfig::new().timeout(second).patience(second)).0;
+    let layout = servers(LONG.into()).0.put(&places, &options("rs:2+1"), &mut &bytes[..], |_| {});
+    let (layout, mut read) = (layout.expect("all are there"), Vec::new());
+    let got = impatient().get(&layout, &mut read, |done| {
+        if done >= 1 << 20 {
+            [1, 2].into_iter().for_each(|number| fleet.kill(number));
+        }
+    });
+    let is_named = |server: SocketAddr| places[1..].contains(&server);
+    let Err(SpreadError::TooFew { needed: 2, server, .. }) = got else { panic!("{got:?}") };
+    assert!(is_named(server), "{server}");
+    assert!(bytes.starts_with(&read) && read.len() >= 1 << 20);
+    [1, 2].into_iter().for_each(|number| fleet.start(number));
+    let stored = impatient().put(&places, &options("rs:2+1"), &mut &bytes[..], |done| {
+        if done >= 1 << 20 {
+            [1, 2].into_iter().for_each(|number| fleet.kill(number));
+        }
+    });
+    let Err(SpreadError::TooFew { needed: 2, server, .. }) = stored else { panic!("{stored:?}") };
+    assert!(is_named(server), "{server}");
 }
 
 /// Whatever is done with a stored file goes on when a server that it needs is killed and started

@@ -496,7 +496,8 @@ fn a_put_that_cannot_take_back_what_it_may_have_finished_names_it() {
     let processes: Vec<Process> =
         (0..2).map(|number| Process::start(&fleet.config(number, any))).collect();
     let places: Vec<SocketAddr> = processes.iter().map(|process| process.addr).collect();
-    let servers = Servers::new(ClientConfig::new().timeout(Nanos::from_secs(5)));
+    let config = ClientConfig::new().timeout(Nanos::from_secs(5)).patience(Nanos::ZERO);
+    let servers = Servers::new(config);
     let both = options("flat:2").least(2);
     let stored = servers.put(&places, &both, &mut Hangs(&processes[0]), |_| {});
     processes[0].signal("CONT");

@@ -15,6 +15,7 @@ use crate::servers::Servers;
 use crate::state::{Part, parts_by_layout};
 use crate::stripes::Stripe;
 use crate::update::Glance;
+use crate::wait::{LOOK, Quiet};
 
 /// Stripes that are read at a time: the next ones are on their way while one is written.
 const AHEAD: usize = 4;
@@ -71,6 +72,7 @@ pub(crate) struct Reader<'a> {
     /// Parts that were late: they are asked last.
     late: ShardSet,
     got: Got,
+    quiet: Quiet,
 }
 
 impl<'a> Reader<'a> {
@@ -93,6 +95,7 @@ impl<'a> Reader<'a> {
             fetches: VecDeque::new(),
             late: ShardSet::NONE,
             got,
+            quiet: Quiet::new(),
         }
     }
 
@@ -136,9 +139,14 @@ impl<'a> Reader<'a> {
                 self.check_enough()?;
                 return Err(self.unreadable());
             }
-            match self.race.next(can_ask.then_some(late_at)) {
+            let until = if can_ask { late_at } else { Instant::now() + LOOK };
+            match self.race.next(Some(until)) {
                 Some((ask, result)) => self.on_read(ask, result),
-                None => self.on_late(),
+                None if can_ask => self.on_late(),
+                None => {
+                    let waited_for = self.race.keys().map(|ask| self.layout.nodes[ask.part].server);
+                    self.quiet.look(self.servers, waited_for);
+                }
             }
         }
     }
@@ -313,6 +321,7 @@ impl<'a> Reader<'a> {
 
     fn on_read(&mut self, ask: Ask, result: Result<ReadData, ClientError>) {
         let Ask { number, stripe, part } = ask;
+        self.quiet.heard(self.servers, self.layout.nodes[part].server, result.is_ok());
         let checked = self.checked(part, stripe, result);
         let at = self.fetches.iter().position(|fetch| fetch.number == number);
         let fetch = at.and_then(|at| self.fetches.get_mut(at));
@@ -363,6 +372,11 @@ impl Servers {
     /// what else is enough. Every byte was verified before it is written. `progress` is told how
     /// many bytes are.
     ///
+    /// Where too few servers are left, of those that were there when it began, it waits for them
+    /// and goes on. It waits for as long as the
+    /// [patience](towpath_fastpath::ClientConfig::patience) of clients says, after the last bytes
+    /// came. [Notices](Self::on_notice) tell of both.
+    ///
     /// # Errors
     /// [`SpreadError`]; `sink` may have got the first part.
     pub fn get(
@@ -374,8 +388,11 @@ impl Servers {
         layout.check()?;
         let (mut now, mut got, mut tries) = (layout.clone(), Got::default(), 0);
         let (mut done, mut stripes_done, mut was_done, mut is_first) = (0, 0, 0, true);
+        let (mut has_begun, mut wait_until) = (false, None);
         loop {
-            let parts = parts_by_layout(self, &now, now.policy.enough());
+            let enough = now.policy.enough();
+            let parts = parts_by_layout(self, &now, enough);
+            has_begun |= parts.iter().filter(|part| part.is_ok()).count() >= enough;
             let mut glance = is_first.then(|| Glance::begin(&now, &parts));
             is_first = false;
             let (mut is_other, stripes) = (false, now.stripes().iter().skip(stripes_done));
@@ -394,7 +411,12 @@ impl Servers {
                     Ok(())
                 });
             if stripes_done > was_done {
-                (was_done, tries) = (stripes_done, 0);
+                (was_done, tries, wait_until) = (stripes_done, 0, None);
+            }
+            let is_short = has_begun && matches!(read, Err(SpreadError::TooFew { .. }));
+            let until = *wait_until.get_or_insert_with(|| Instant::now() + self.patience());
+            if is_short && self.wait_for_enough(&now, until) {
+                continue;
             }
             let is_old = is_other
                 || matches!(read, Err(SpreadError::TooFew { .. } | SpreadError::Unreadable { .. }));

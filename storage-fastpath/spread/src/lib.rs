@@ -35,6 +35,7 @@
 //! | `put` | files stored |
 //! | `writer` | their chunks while they are written, also when servers are lost |
 //! | `get` | files read, whole or without some servers |
+//! | `wait` | servers that are waited for meanwhile |
 //! | `state` | what has become of each part of a file |
 //! | `survey` | parts compared without moving them |
 //! | `scrub` | parts held against each other |
@@ -64,6 +65,7 @@ mod state;
 mod stripes;
 mod survey;
 mod update;
+mod wait;
 mod writer;
 
 pub use error::{PartError, SpreadError};

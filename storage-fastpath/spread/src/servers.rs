@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use towpath_base::Nanos;
 use towpath_fastpath::{Client, ClientConfig};
+use towpath_transport::Ride;
 
 use crate::error::PartError;
 use crate::notice::Notice;
@@ -30,10 +31,11 @@ pub struct Servers {
     known: Arc<Known>,
     late_after: Duration,
     lost_after: Duration,
+    patience: Duration,
     listener: Option<Listener>,
 }
 
-type Listener = Box<dyn Fn(&Notice) + Send + Sync>;
+type Listener = Arc<dyn Fn(&Notice) + Send + Sync>;
 
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,13 +71,17 @@ impl Known {
 }
 
 impl Servers {
-    /// Servers that are all talked to with these settings.
+    /// Servers that are all talked to with these settings. A server that is away is done without
+    /// where the others are enough. Where they are not, a put and a get that have begun wait for
+    /// it, for as long as [`ClientConfig::patience`] says.
     #[must_use]
     pub fn new(config: ClientConfig) -> Self {
-        // A server that is away is done without: other servers are asked in its place.
+        let patience = config.patience_span().into();
+        // Other servers are asked in its place.
         let config = config.patience(Nanos::ZERO);
         let (late_after, lost_after) = (LATE_AFTER, LOST_AFTER);
-        Self { config, known: Arc::default(), late_after, lost_after, listener: None }
+        let (known, listener) = (Arc::default(), None);
+        Self { config, known, late_after, lost_after, patience, listener }
     }
 
     /// How long a server may be away while a file is stored before it is done without, where the
@@ -87,11 +93,24 @@ impl Servers {
     }
 
     /// Has `listener` told what becomes of servers while a command goes on, as soon as it is known.
-    /// Default: nobody is told.
+    /// Default: nobody is told. Threads of clients call it as well: it must not block.
     #[must_use]
     pub fn on_notice(mut self, listener: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
-        self.listener = Some(Box::new(listener));
+        let listener: Listener = Arc::new(listener);
+        let rode = Arc::clone(&listener);
+        let tell = move |server, ride: &Ride| rode(&Notice::Rode { server, ride: *ride });
+        self.config = self.config.on_ride(tell);
+        self.listener = Some(listener);
         self
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// How long an operation may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.config.timeout_span().into()
     }
 
     pub(crate) fn lost_after_span(&self) -> Duration {

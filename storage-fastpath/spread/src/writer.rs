@@ -129,8 +129,8 @@ impl<'a> Writer<'a> {
         let nodes: Vec<Node> = places.iter().map(node).collect();
         let clients = servers.clients_to_write(places, least);
         let target = |(node, client): (Node, Result<Client, PartError>)| {
-            // Nobody else knows the name.
-            let client = client.map(|client| client.sole_writer());
+            // Nobody else knows the name. Where too few are left without it, it is waited for.
+            let client = client.map(|client| client.sole_writer().patient(servers.patience()));
             let (stores, heard_at) = (Vec::new(), Instant::now());
             Target { node, stores, finishing: false, is_told: false, heard_at, client }
         };
@@ -299,8 +299,9 @@ impl<'a> Writer<'a> {
     /// The version of a copy where it has what one of the first ones has; none where it lacks
     /// something.
     fn version_as_first(&mut self, part: usize, byte_len: u64) -> Result<Option<u64>, PartError> {
+        // Those that are away are done without: enough are whole.
         let client = |target: &Target| match &target.client {
-            Ok(client) => Ok((client.clone(), target.node.chunk)),
+            Ok(client) => Ok((client.patient(Duration::ZERO), target.node.chunk)),
             Err(error) => Err(error.again()),
         };
         let mut first = self.targets[..self.acked].iter();
@@ -465,9 +466,8 @@ impl<'a> Writer<'a> {
             if !self.race.keys().any(|run| run.part() == part) {
                 target.heard_at = now;
             }
-            let quiet_since = target.heard_at.max(self.waits_since);
-            let is_quiet = now.saturating_duration_since(quiet_since) >= QUIET_TOLD;
-            let is_away = is_quiet || away >= Some(AWAY_TOLD);
+            let quiet = now.saturating_duration_since(target.heard_at.max(self.waits_since));
+            let is_away = quiet >= QUIET_TOLD || away >= Some(AWAY_TOLD);
             if is_away != target.is_told && (is_away || away.is_none()) {
                 target.is_told = is_away;
                 self.servers.tell(&match is_away {
@@ -475,10 +475,10 @@ impl<'a> Writer<'a> {
                     false => Notice::Back { server },
                 });
             }
-            if let Some(span) = away.filter(|span| *span >= self.servers.lost_after_span())
-                && self.whole() > self.least
-            {
-                self.lose(part, PartError::Away { seconds: span.as_secs() });
+            let is_lost = away >= Some(self.servers.lost_after_span());
+            if (is_lost || quiet >= self.servers.timeout()) && self.whole() > self.least {
+                let seconds = away.unwrap_or(quiet).as_secs();
+                self.lose(part, PartError::Away { seconds });
             }
         }
     }
