@@ -3,6 +3,8 @@
 //!
 //! Skipped, with the reason on stderr, where no network namespace can be made.
 
+mod carriers;
+mod outages;
 mod rig;
 mod roles;
 mod tool;

@@ -189,7 +189,7 @@ fn of_defaults(seed: u64, deadline: Nanos) -> KeyedWorld {
     KeyedWorld::new(&config).expect("hosts that are joined")
 }
 
-/// The longest that an operation waits at a change of carrier: 250 ms until a carrier counts as
+/// The longest that an operation waits at a change of carrier: 500 ms until a carrier counts as
 /// silent, as much for each that is asked after it, and as much again where the answer has to find
 /// its way as well.
 const CHANGE: Nanos = Nanos::from_secs(3);

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use towpath_status::say;
 use towpath_transport::{Device, Endpoint, Nanos, Region, Time};
 
 use crate::cli::interrupt::{Interrupt, Interrupted};
@@ -12,6 +13,9 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// Blocking at a time, so that Ctrl-C is seen soon.
 const BLOCK_MAX: Nanos = Nanos::from_millis(20);
+
+/// A server that owes an answer for this long is told of.
+const SILENCE_TOLD: Nanos = Nanos::from_secs(3);
 
 /// What to do while nothing happens.
 pub(crate) trait Pace<D: Device<Memory = Region>> {
@@ -31,19 +35,33 @@ pub(crate) struct WallClock {
     last: Option<Instant>,
     /// Changes of carrier that were told.
     rides: u64,
+    /// It was told that the server is silent.
+    is_silent: bool,
 }
 
 impl WallClock {
     /// Until somebody interrupts.
     #[must_use]
     pub(crate) fn new(interrupt: Interrupt) -> Self {
-        Self { interrupt, give_up_at: None, idle_since: None, last: None, rides: 0 }
+        let (give_up_at, idle_since, last) = (None, None, None);
+        Self { interrupt, give_up_at, idle_since, last, rides: 0, is_silent: false }
     }
 
     /// From now on until `span` has passed, whatever interrupted so far.
     pub(crate) fn last_wait(&mut self, span: Duration) {
         self.interrupt = Interrupt::default();
         self.give_up_at = Some(Instant::now() + span);
+    }
+
+    /// Says that the server owes an answer for long: its link goes down only later.
+    fn tell_silence<D: Device<Memory = Region>>(&mut self, endpoint: &Endpoint<D>) {
+        let silence = endpoint.links().filter_map(|link| endpoint.silence(link)).max();
+        let is_silent = silence >= Some(SILENCE_TOLD);
+        if is_silent && !self.is_silent {
+            let seconds = SILENCE_TOLD.as_secs_f64();
+            say(format_args!("towpath: nothing from the server for {seconds} s: waiting for it"));
+        }
+        self.is_silent = is_silent;
     }
 }
 
@@ -66,6 +84,7 @@ impl<D: Device<Memory = Region>> Pace<D> for WallClock {
         if !went_on {
             self.idle_since = Some(now);
         } else if now.duration_since(since) >= SPIN {
+            self.tell_silence(endpoint);
             let span = due.since(endpoint.now()).min(BLOCK_MAX);
             endpoint.wait(span);
             return Ok(());
