@@ -33,6 +33,8 @@ pub struct Servers {
     lost_after: Duration,
     patience: Duration,
     listener: Option<Listener>,
+    /// Servers that a reader waits for, as was told.
+    away: Mutex<Vec<SocketAddr>>,
 }
 
 type Listener = Arc<dyn Fn(&Notice) + Send + Sync>;
@@ -80,8 +82,8 @@ impl Servers {
         // Other servers are asked in its place.
         let config = config.patience(Nanos::ZERO);
         let (late_after, lost_after) = (LATE_AFTER, LOST_AFTER);
-        let (known, listener) = (Arc::default(), None);
-        Self { config, known, late_after, lost_after, patience, listener }
+        let (known, listener, away) = (Arc::default(), None, Mutex::default());
+        Self { config, known, late_after, lost_after, patience, listener, away }
     }
 
     /// How long a server may be away while a file is stored before it is done without, where the
@@ -120,6 +122,26 @@ impl Servers {
     pub(crate) fn tell(&self, notice: &Notice) {
         if let Some(listener) = &self.listener {
             listener(notice);
+        }
+    }
+
+    /// Tells that a reader waits for a server, once until it is back.
+    pub(crate) fn tell_away(&self, server: SocketAddr) {
+        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        if !away.contains(&server) {
+            away.push(server);
+            drop(away);
+            self.tell(&Notice::Away { server });
+        }
+    }
+
+    /// Tells that a server is back for which a reader waited.
+    pub(crate) fn tell_back(&self, server: SocketAddr) {
+        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = away.iter().position(|told| *told == server) {
+            away.swap_remove(at);
+            drop(away);
+            self.tell(&Notice::Back { server });
         }
     }
 
