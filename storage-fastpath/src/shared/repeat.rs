@@ -77,11 +77,12 @@ mod tests {
     use crate::change::Terms;
     use crate::slice::ChunkId;
     use std::sync::Arc;
+    use towpath_transport::Nanos;
 
     const CHUNK: ChunkId = ChunkId(1);
 
     fn task(request: Request, alone: bool) -> Task {
-        Task::new(request, alone, Arc::default(), Arc::default())
+        Task::new(request, (alone, Nanos::ZERO), Arc::default(), Arc::default())
     }
 
     fn write(alone: bool) -> Task {
