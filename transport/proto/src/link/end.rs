@@ -74,7 +74,7 @@ impl Link {
         }
         channel.state = ChannelState::Drained;
         self.end_sends_of(Some(id));
-        self.drop_incoming_of(id);
+        self.drop_incoming_of(Some(id));
         self.events.push_back(Event::Closed { channel: ChannelId(id), reason });
         self.free_channel_when_drained(id);
     }
@@ -113,13 +113,15 @@ impl Link {
         self.ended_scratch = keys;
     }
 
-    /// Drops the half-received messages of a channel; whole ones stay for the application.
-    fn drop_incoming_of(&mut self, id: u32) {
+    /// Drops all half-received messages, or those of one channel; whole ones stay for the
+    /// application.
+    fn drop_incoming_of(&mut self, channel: Option<u32>) {
         let mut keys = core::mem::take(&mut self.control_scratch);
         keys.extend(self.incoming.keys());
         for key in keys.drain(..) {
             let Some(message) = self.incoming.get(key) else { continue };
-            if message.channel == id && !message.delivered {
+            let is_meant = channel.is_none_or(|id| message.channel == id);
+            if is_meant && !message.delivered {
                 self.drop_incoming(key, Closed::Abandoned);
             }
         }
@@ -257,11 +259,7 @@ impl Link {
         if let Some(lane) = &mut self.lane {
             lane.end_all();
         }
-        for place in 0..self.channels.len() {
-            if let Some(id) = self.channels[place].as_deref().map(|channel| channel.id) {
-                self.drop_incoming_of(id);
-            }
-        }
+        self.drop_incoming_of(None);
         self.control_queue.clear();
         self.control_lost.clear();
         self.schedule.clear();

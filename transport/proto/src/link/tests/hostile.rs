@@ -155,6 +155,41 @@ fn a_chunk_that_comes_after_its_message_was_given_up_is_acknowledged_and_does_no
     assert_eq!(sender.link.poll_event(), Some(Event::Sent { send: key, token: 0, outcome }));
 }
 
+#[test]
+fn the_end_of_a_link_looks_once_at_each_message_of_which_a_part_is_there() {
+    let (channels, each) = (64, 8);
+    let tune = |config: LinkConfig| {
+        config.channels_max(channels).quota_chunks(each).credit_total(channels * each)
+    };
+    let mut wire = Wire::new(1, Faults::default(), tune);
+    for _ in 0..channels {
+        wire.ends[0].link.open_channel(false).unwrap();
+    }
+    wire.run_until(|wire| wire.ends.iter().all(|end| end.channels.len() == channels as usize));
+    let end = &mut wire.ends[0];
+    let first = end.link.paths[0].rx.base();
+    let pieces = end.channels.iter().flat_map(|id| (0..u64::from(each)).map(|at| (id.0, at)));
+    for ((channel, message), number) in pieces.zip(first..) {
+        let data = ChunkHeader {
+            channel,
+            message,
+            message_len: 8,
+            length: 4,
+            floor_delta: 0,
+            ..header(Kind::Data, number, 0)
+        };
+        let verdict = give(&mut end.link, &data, b"half");
+        assert!(matches!(verdict, Verdict::Kept(_)), "{verdict:?}");
+    }
+    let count = u64::from(channels * each);
+    assert_eq!(end.link.incoming.len() as u64, count);
+    let before = end.link.incoming.steps.get();
+    end.link.peer_gone();
+    assert_eq!(end.link.incoming.len(), 0);
+    let steps = end.link.incoming.steps.get() - before;
+    assert!(steps <= 2 * count, "{steps} steps for {count} messages");
+}
+
 pub(super) fn ack_of(largest: u32, header: ChunkHeader) -> ChunkHeader {
     let flags = header.flags.with(ChunkFlags::ACK, true);
     ChunkHeader { flags, ack_largest: largest, ..header }
