@@ -55,7 +55,7 @@ pub struct LossSample {
     pub now: Time,
     /// Bytes newly declared lost.
     pub lost_bytes: u64,
-    /// Chunks newly declared lost.
+    /// Chunks newly declared lost: of each one packet at least.
     pub lost_chunks: u32,
     /// Bytes in flight before the loss was taken into account.
     pub in_flight_bytes: u64,

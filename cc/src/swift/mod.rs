@@ -197,6 +197,12 @@ impl Swift {
         }
     }
 
+    /// Packets that so many chunks were sent in: each of them took one, however short it was, and
+    /// long ones as many as their bytes fill.
+    fn packets_sent(&self, chunks: u32, bytes: u64) -> f64 {
+        f64::from(chunks).max(bytes as f64 / f64::from(self.path.packet_bytes))
+    }
+
     /// What a round trip counts as before the first one is known.
     fn round_trip(&self) -> Nanos {
         if self.srtt == Nanos::ZERO { self.fabric_target } else { self.srtt }
@@ -219,6 +225,7 @@ impl Controller for Swift {
         }
         let acked = Acked {
             packets: sample.acked_bytes as f64 / f64::from(self.path.packet_bytes),
+            sent: self.packets_sent(sample.acked_chunks, sample.acked_bytes),
             round_trips: self.round_trips_in_one(),
         };
         let (now, rtt) = (sample.now, self.srtt);
@@ -244,8 +251,10 @@ impl Controller for Swift {
 
     fn on_loss(&mut self, sample: &LossSample) {
         let rtt = self.round_trip();
+        let sent = self.packets_sent(sample.lost_chunks, sample.lost_bytes);
+        let lost = f64::from(sample.lost_chunks);
         match &mut self.shared {
-            Some(shared) => shared.on_loss(sample.now, rtt, sample.lost_chunks),
+            Some(shared) => shared.on_loss(sample.now, rtt, (sent, lost)),
             None => self.fabric.on_loss(sample.now, rtt),
         }
         self.endpoint.on_loss(sample.now, rtt);

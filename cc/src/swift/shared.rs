@@ -188,7 +188,7 @@ impl SharedWindow {
         if let Some(rtt) = rtt {
             self.round.note(at.now, rtt.min(RTT_SAMPLE_MAX));
         }
-        if self.losses.note(at.now, acked.packets, 0.0) {
+        if self.losses.note(at.now, acked.sent, 0.0) {
             self.yield_to_loss(at.now, at.srtt);
         }
         if self.round.is_over(at.now) {
@@ -312,9 +312,10 @@ impl SharedWindow {
         self.increase * by_time.max(steady).max(1.0)
     }
 
-    pub(super) fn on_loss(&mut self, now: Time, srtt: Nanos, lost_chunks: u32) {
-        let lost = f64::from(lost_chunks);
-        let is_congestion = self.losses.note(now, lost, lost);
+    /// Of chunks that were sent in so many packets so many packets are lost: one of each chunk,
+    /// for which a path that loses at random drops all of it.
+    pub(super) fn on_loss(&mut self, now: Time, srtt: Nanos, (sent, lost): (f64, f64)) {
+        let is_congestion = self.losses.note(now, sent, lost);
         if is_congestion || self.keeper == Keeper::Others && self.is_late {
             self.yield_to_loss(now, srtt);
         }

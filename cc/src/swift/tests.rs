@@ -326,3 +326,34 @@ fn a_slow_host_shrinks_the_endpoint_window_and_a_queue_the_other() {
     assert!(swift.fabric.packets() < 65.0, "the larger one does not grow");
     assert_eq!(swift.window_packets(), swift.endpoint.packets());
 }
+
+/// Whether a sender on a shared wire gives a part of its window up where one chunk of `lost_in` is
+/// lost, of `bytes` each.
+fn yields_to_loss(bytes: u64, lost_in: u64) -> bool {
+    let mut swift = noisy();
+    let before = swift.window_bytes();
+    for number in 1..=20_000 {
+        let now = Time(1_000_000 + number * 1_000);
+        if number % lost_in == 0 {
+            let (lost_bytes, lost_chunks) = (bytes, 1);
+            let in_flight_bytes = before;
+            swift.on_loss(&LossSample { now, lost_bytes, lost_chunks, in_flight_bytes });
+        } else {
+            let sample = AckSample { window_limited: false, ..ack(now, RTT, 1) };
+            swift.on_ack(&AckSample { acked_bytes: bytes, ..sample });
+        }
+    }
+    swift.window_bytes() < before
+}
+
+#[test]
+fn the_share_of_losses_is_one_of_packets_however_short_chunks_are() {
+    for bytes in [100, 1_000, u64::from(PACKET)] {
+        assert!(!yields_to_loss(bytes, 200), "{bytes}: half a percent is borne");
+        assert!(yields_to_loss(bytes, 20), "{bytes}: five percent are too many");
+    }
+    // A long chunk is lost with any of its packets.
+    let long = 4 * u64::from(PACKET);
+    assert!(!yields_to_loss(long, 50), "half a percent of packets");
+    assert!(yields_to_loss(long, 5), "five percent of packets");
+}

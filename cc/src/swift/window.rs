@@ -23,7 +23,10 @@ pub(super) struct Steps {
 /// What an ack tells a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acked {
+    /// Full packets that have as many bytes.
     pub(super) packets: f64,
+    /// Packets that were sent, short ones among them.
+    pub(super) sent: f64,
     /// How many steps a round trip is worth.
     pub(super) round_trips: f64,
 }
