@@ -53,6 +53,11 @@ impl<C: Controller> Controller for Cached<C> {
         self.ask();
     }
 
+    fn set_packet_bytes(&mut self, packet_bytes: u32) {
+        self.controller.set_packet_bytes(packet_bytes);
+        self.ask();
+    }
+
     #[inline]
     fn window_bytes(&self) -> u64 {
         self.window_bytes
@@ -101,6 +106,11 @@ mod tests {
                         let away = Nanos(prng.below(20_000_000));
                         plain.set_away(away);
                         cached.set_away(away);
+                    }
+                    3 => {
+                        let packet_bytes = 256 << prng.below(5);
+                        plain.set_packet_bytes(packet_bytes);
+                        cached.set_packet_bytes(packet_bytes);
                     }
                     _ => {
                         let sample = AckSample {

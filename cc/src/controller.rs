@@ -8,7 +8,8 @@ use crate::{FixedWindow, Rate, Swift, Timely, Vegas};
 /// What a path is like: what a controller is told once, when it is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathFacts {
-    /// What a full packet counts against the window, in bytes (default 4,096).
+    /// What a full packet counts against the window, in bytes (default 4,096);
+    /// [`Controller::set_packet_bytes`] changes it later.
     pub packet_bytes: u32,
     /// How far delays may be off at most although nothing is queued: zero (the default) with
     /// timestamps of a NIC, a scheduler's work where hosts share cores and the kernel does the
@@ -83,6 +84,10 @@ pub trait Controller {
     /// wait until it looks. Whoever measures that says so when it changes; zero until then.
     fn set_away(&mut self, _away: Nanos) {}
 
+    /// A full packet counts `packet_bytes` against the window on the path of the samples that
+    /// follow. The window keeps its bytes: only steps, floors and shares are of other packets.
+    fn set_packet_bytes(&mut self, _packet_bytes: u32) {}
+
     /// The window in bytes; never zero.
     fn window_bytes(&self) -> u64;
 
@@ -152,6 +157,14 @@ impl Controller for AnyController {
             Self::Swift(swift) => swift.set_away(away),
             Self::Timely(timely) => timely.set_away(away),
             Self::Fixed(_) | Self::Vegas(_) => {}
+        }
+    }
+
+    fn set_packet_bytes(&mut self, packet_bytes: u32) {
+        match self {
+            Self::Swift(swift) => swift.set_packet_bytes(packet_bytes),
+            Self::Vegas(vegas) => vegas.set_packet_bytes(packet_bytes),
+            Self::Fixed(_) | Self::Timely(_) => {}
         }
     }
 

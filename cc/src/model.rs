@@ -21,6 +21,7 @@ enum Operation {
     Loss(LossSample),
     Rto(Time),
     Away(Nanos),
+    PacketBytes(u32),
 }
 
 /// What a controller did that none may do.
@@ -53,6 +54,7 @@ fn any_operation(prng: &mut Prng, now: Time) -> Operation {
     match prng.below(16) {
         0 => Operation::Rto(now),
         4 => Operation::Away(Nanos(any_size(prng))),
+        5 => Operation::PacketBytes(any_count(prng)),
         1..=3 => Operation::Loss(LossSample {
             now,
             lost_bytes: any_size(prng),
@@ -105,6 +107,11 @@ fn apply(controller: &mut impl Controller, operation: Operation) -> Result<(), V
         Operation::Away(away) => {
             controller.set_away(away);
             Some(Violation::GrewOnAway)
+        }
+        Operation::PacketBytes(packet_bytes) => {
+            controller.set_packet_bytes(packet_bytes);
+            // A window that never falls below a packet may have to grow to one.
+            None
         }
     };
     let after = controller.window_bytes();

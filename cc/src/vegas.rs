@@ -97,7 +97,8 @@ impl Vegas {
     }
 
     fn set(&mut self, packets: f64) {
-        self.packets = packets.clamp(1.0, WINDOW_BYTES_MAX as f64 / self.packet_bytes);
+        let most = WINDOW_BYTES_MAX as f64 / self.packet_bytes;
+        self.packets = packets.clamp(1.0, most.max(1.0));
     }
 }
 
@@ -120,6 +121,12 @@ impl Controller for Vegas {
     fn on_rto(&mut self, _now: Time) {
         self.starting = false;
         self.set(self.packets / 2.0);
+    }
+
+    fn set_packet_bytes(&mut self, packet_bytes: u32) {
+        let bytes = self.packets * self.packet_bytes;
+        self.packet_bytes = f64::from(packet_bytes.max(1));
+        self.set(bytes / self.packet_bytes);
     }
 
     fn window_bytes(&self) -> u64 {

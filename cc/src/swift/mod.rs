@@ -282,6 +282,16 @@ impl Controller for Swift {
         self.away = away.min(RTT_SAMPLE_MAX);
     }
 
+    fn set_packet_bytes(&mut self, packet_bytes: u32) {
+        let before = core::mem::replace(&mut self.path.packet_bytes, packet_bytes.max(1));
+        let by = f64::from(before) / f64::from(self.path.packet_bytes);
+        self.fabric.scale(by);
+        self.endpoint.scale(by);
+        if let Some(shared) = &mut self.shared {
+            shared.scale(by);
+        }
+    }
+
     fn window_bytes(&self) -> u64 {
         let bytes = self.window_packets() * f64::from(self.path.packet_bytes);
         (bytes as u64).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)

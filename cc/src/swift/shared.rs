@@ -165,6 +165,17 @@ impl SharedWindow {
         self.packets
     }
 
+    /// A packet is so many packets from now on.
+    pub(super) fn scale(&mut self, by: f64) {
+        self.packets *= by;
+        self.packets_max *= by;
+        self.returns_to *= by;
+        self.before_timeouts.0 *= by;
+        for trial in [&mut self.trial, &mut self.late_from].into_iter().flatten() {
+            trial.packets *= by;
+        }
+    }
+
     /// The least round trip of late, as far as that is known.
     pub(super) fn base(&self) -> Option<Nanos> {
         (self.base < Nanos(u64::MAX)).then_some(self.base)

@@ -327,6 +327,33 @@ fn a_slow_host_shrinks_the_endpoint_window_and_a_queue_the_other() {
     assert_eq!(swift.window_packets(), swift.endpoint.packets());
 }
 
+#[test]
+fn packets_of_another_size_change_the_step_and_not_the_window() {
+    for noise in [Nanos::ZERO, Nanos::from_millis(5)] {
+        let facts = PathFacts { delay_noise: noise, ..PathFacts::default() };
+        let mut swift = Swift::new(SwiftConfig::default(), Time::ZERO, &facts);
+        swift.on_ack(&AckSample { window_limited: false, ..ack(Time(1), RTT, 1) });
+        // Neither kind of window doubles any more.
+        swift.on_rto(Time(2));
+        let rounds = |swift: &mut Swift, from: u64| {
+            let before = swift.window_bytes();
+            for round in 0..8 {
+                let acked_bytes = swift.window_bytes();
+                let now = Time(from + round * 1_000);
+                swift.on_ack(&AckSample { acked_bytes, ..ack(now, RTT, 1) });
+            }
+            swift.window_bytes() - before
+        };
+        let long = rounds(&mut swift, 1_000_000);
+        let before = swift.window_bytes();
+        swift.set_packet_bytes(1_024);
+        assert!(swift.window_bytes().abs_diff(before) <= 1, "{} {before}", swift.window_bytes());
+        let short = rounds(&mut swift, 2_000_000);
+        swift.set_packet_bytes(PACKET);
+        assert!((long / 5..=long / 3).contains(&short), "{noise}: {long} and then {short} bytes");
+    }
+}
+
 /// Whether a sender on a shared wire gives a part of its window up where one chunk of `lost_in` is
 /// lost, of `bytes` each.
 fn yields_to_loss(bytes: u64, lost_in: u64) -> bool {

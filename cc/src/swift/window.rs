@@ -61,6 +61,12 @@ impl DelayWindow {
         self.packets
     }
 
+    /// A packet is so many packets from now on.
+    pub(super) fn scale(&mut self, by: f64) {
+        self.packets *= by;
+        self.steps.packets_max *= by;
+    }
+
     #[cfg(test)]
     pub(super) fn set_packets(&mut self, packets: f64) {
         self.packets = packets;

@@ -11,6 +11,7 @@ use crate::chunk_size::ChunkSize;
 use crate::config::{LinkConfig, PeerParams};
 use crate::limits::{HEADER_BYTES, STREAM_WINDOW_BYTES};
 use crate::path::AckDigest;
+use core::hint::cold_path;
 use towpath_base::{Nanos, Time};
 use towpath_cc::{
     AckSample, AnyController, Cached, Controller, LossSample, Pacer, PathFacts, Rate, RttConfig,
@@ -58,6 +59,8 @@ pub(crate) struct Flow {
     /// When the pacer lets the next chunk go; `NEVER` when it is not what holds us back.
     pub(crate) paced_until: Time,
     charge_bytes: u32,
+    /// What the controller takes for a full packet: that of the path whose acks it heard last.
+    packet_bytes: u32,
     /// TCP has a window and a pace of its own, and knows more of its way than our samples do.
     is_stream: bool,
 }
@@ -93,6 +96,7 @@ impl Flow {
             oversize_until: now,
             paced_until: Time::NEVER,
             charge_bytes: peer.charge_bytes,
+            packet_bytes,
             is_stream: Carrier::best(&peer.carriers) == Carrier::Tcp,
         }
     }
@@ -110,6 +114,27 @@ impl Flow {
         let away = self.away;
         *self = Self { peer_window_bytes, in_flight_bytes, is_stream, ..fresh };
         self.set_away(away);
+    }
+
+    /// All that the controller has heard of late was of packets that were too long for the way: it
+    /// begins anew, with packets of `mtu`. Round trips stay known.
+    pub(crate) fn restart_controller(&mut self, now: Time, config: &LinkConfig, mtu: Mtu) {
+        self.packet_bytes = mtu.bytes() + self.charge_bytes;
+        let facts = PathFacts { packet_bytes: self.packet_bytes, delay_noise: config.delay_noise };
+        self.cc = Cached::new(config.controller.build(now, &facts));
+        self.cc.set_away(self.away);
+        self.oversize_until = now;
+    }
+
+    /// What the controller hears next is of a path with packets of `mtu`.
+    #[inline]
+    fn hear_of(&mut self, mtu: Mtu) {
+        let packet_bytes = mtu.bytes() + self.charge_bytes;
+        if packet_bytes != self.packet_bytes {
+            cold_path();
+            self.packet_bytes = packet_bytes;
+            self.cc.set_packet_bytes(packet_bytes);
+        }
     }
 
     /// Our host is away for up to `away` at a time.
@@ -262,8 +287,8 @@ impl Flow {
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
-        rtt: Option<Nanos>,
-        endpoint: Nanos,
+        mtu: Mtu,
+        (rtt, endpoint): (Option<Nanos>, Nanos),
         digest: &AckDigest,
     ) {
         if let Some(rtt) = rtt {
@@ -275,6 +300,7 @@ impl Flow {
         if digest.acked_chunks == 0 {
             return;
         }
+        self.hear_of(mtu);
         // A chunk is a part of the window at most: a message that goes alone and fits one is held
         // back by nothing else, and would go in several for ever.
         let is_chunk = in_flight_bytes >= self.cc.window_bytes() / CHUNKS_PER_WINDOW;
@@ -303,9 +329,10 @@ impl Flow {
         self.in_flight_bytes -= lost_bytes;
     }
 
-    /// Tells the controller of losses found by a gap.
-    pub(crate) fn on_losses(&mut self, now: Time, lost_chunks: u32, lost_bytes: u64) {
+    /// Tells the controller of losses found by a gap, on a path with packets of `mtu`.
+    pub(crate) fn on_losses(&mut self, now: Time, mtu: Mtu, (lost_chunks, lost_bytes): (u32, u64)) {
         if lost_chunks > 0 {
+            self.hear_of(mtu);
             let in_flight_bytes = self.in_flight_bytes;
             self.cc.on_loss(&LossSample { now, lost_bytes, lost_chunks, in_flight_bytes });
         }

@@ -125,3 +125,24 @@ fn who_is_away_at_times_waits_longer_before_everything_counts_as_lost() {
     path.set_away(Nanos::ZERO);
     assert!(rto(&path) <= ms(1), "it is back for good");
 }
+
+#[test]
+fn a_round_trip_adds_a_packet_of_the_path_that_carries() {
+    for (mtu, packet_bytes) in [(Mtu::Mtu4096, 4_096), (Mtu::Mtu1024, 1_024)] {
+        let mut one = path("swift");
+        let rtt = Nanos::from_micros(10);
+        let ack = |one: &mut One, at: u64, acked_bytes: u64| {
+            let mut digest = AckDigest::NOTHING;
+            (digest.acked_chunks, digest.acked_bytes) = (1, acked_bytes);
+            one.window_limited = true;
+            one.flow.on_ack(Time(at), mtu, (Some(rtt), Nanos::ZERO), &digest);
+        };
+        // Without doubling, and with a window of many packets of either size.
+        one.on_rto(Time(1));
+        (2..4_000).for_each(|at| ack(&mut one, at * 1_000, 4_096));
+        let before = one.cc.window_bytes();
+        ack(&mut one, 5_000_000, before);
+        let grown = one.cc.window_bytes() - before;
+        assert!(grown.abs_diff(packet_bytes) <= 2, "{grown} of {packet_bytes}");
+    }
+}

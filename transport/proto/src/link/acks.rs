@@ -184,8 +184,11 @@ impl Link {
         let size = &mut flow.chunk_size;
         let mut gone_bytes = 0;
         let Path { tx, mtu, .. } = path;
+        let mtu_reckoned = mtu.reckoned();
         tx.detect_losses(now, |what, charge, gone| {
             gone_bytes += u64::from(charge);
+            // A probe that is too long for the path is lost for that, and says nothing else.
+            let is_lost = is_lost && !matches!(what, What::LongProbe(_));
             if is_lost {
                 chunks += 1;
                 bytes += u64::from(charge);
@@ -217,7 +220,7 @@ impl Link {
         if chunks > 0 && is_in_use {
             *gap_at = Some(now);
             paths.ladder.loss.on_lost(chunks);
-            flow.on_losses(now, chunks, bytes);
+            flow.on_losses(now, mtu_reckoned, (chunks, bytes));
         }
         paths.settle(index);
         if chunks > 0 {

@@ -106,7 +106,7 @@ impl Link {
             let (from, to, why) = (change.from, change.to, change.why);
             self.events.push_back(Event::PathMtuChanged { path, from, to, why });
             if to < from {
-                self.on_mtu_lowered(now, to);
+                self.on_mtu_lowered(now, to, change.took_data);
             } else {
                 self.stats.mtu_raised += 1;
             }
@@ -122,23 +122,30 @@ impl Link {
 
     /// What was lost because it was too long says nothing of congestion, and nothing against the
     /// carrier. Other paths may go the same way.
-    fn on_mtu_lowered(&mut self, now: Time, to: Mtu) {
+    fn on_mtu_lowered(&mut self, now: Time, to: Mtu, took_data: bool) {
         self.stats.mtu_lowered += 1;
         let was_before = self.mtu_lowered_at.is_some_and(|at| now < at + PATH_CHANGE_INTERVAL);
         self.hint_mtu(now, to);
         if !was_before {
             self.mtu_lowered_at = Some(now);
             self.paths.ladder.loss.begin(now);
-            let carrier = self.carrier();
-            self.flow.ride_on(now, carrier, (&self.config, &self.peer));
         }
+        // Where another path carries longer packets, the window is its own, too. Where none does,
+        // nearly all that was sent of late was swallowed.
+        if took_data && self.reckoned_mtus().all(|mtu| mtu <= to) {
+            self.flow.restart_controller(now, &self.config, to);
+        }
+    }
+
+    /// The packet sizes of the paths in use, as chunks are reckoned in them.
+    fn reckoned_mtus(&self) -> impl Iterator<Item = Mtu> {
+        let used = (0..self.paths.len()).filter(|&index| self.paths.is_in_use(index));
+        used.map(|index| self.paths[index].mtu.reckoned())
     }
 
     /// The smallest packets that paths in use are known to need.
     fn smallest_mtu(&self) -> Mtu {
-        let used = (0..self.paths.len()).filter(|&index| self.paths.is_in_use(index));
-        let known = used.map(|index| self.paths[index].mtu.reckoned());
-        known.min().unwrap_or(self.peer.mtu)
+        self.reckoned_mtus().min().unwrap_or(self.peer.mtu)
     }
 
     /// Bytes of the longest send that each path in use takes.

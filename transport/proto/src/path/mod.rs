@@ -194,7 +194,7 @@ impl Path {
         }
         // What comes back on a carrier that we do not ride on says nothing of the one we do.
         if let Some(flow) = flow {
-            flow.on_ack(now, rtt, endpoint, digest);
+            flow.on_ack(now, self.mtu.reckoned(), (rtt, endpoint), digest);
         }
         if digest.acked_chunks > 0 {
             self.last_progress = now;

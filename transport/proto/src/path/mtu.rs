@@ -109,6 +109,8 @@ pub(crate) struct MtuChange {
     pub(crate) from: Mtu,
     pub(crate) to: Mtu,
     pub(crate) why: MtuReason,
+    /// Packets of the size before were in use, and were swallowed.
+    pub(crate) took_data: bool,
 }
 
 /// What is to be done when [`MtuSearch::on_due`] was called.
@@ -135,6 +137,8 @@ pub(crate) struct MtuSearch {
     /// What was thought last, as far as it was told, and whether something else was found since.
     told: Mtu,
     has_news: bool,
+    /// Since then packets of the size in use were swallowed.
+    took_data: bool,
     /// The smallest size above that in use of which the answer was no.
     ceiling: Option<Mtu>,
     question: Option<Box<Question>>,
@@ -162,6 +166,7 @@ impl MtuSearch {
             why: MtuReason::Agreed,
             told: most,
             has_news: false,
+            took_data: false,
             ceiling: None,
             question: None,
             raise_at: now,
@@ -387,7 +392,7 @@ impl MtuSearch {
             self.size = if size > BASE { BASE } else { Mtu::Mtu256 };
             self.changed_at = now;
             (self.lost, self.least_lost) = ([0; Mtu::ALL.len()], u32::MAX);
-            (self.why, self.has_news) = (MtuReason::Swallowed, true);
+            (self.why, self.has_news, self.took_data) = (MtuReason::Swallowed, true, true);
         }
         self.go_on(now);
     }
@@ -424,7 +429,8 @@ impl MtuSearch {
         self.told = if is_change { self.size } else { from };
         let (to, is_raised) = (self.size, self.size > from);
         let why = if is_raised { MtuReason::Probed } else { self.why };
-        is_change.then_some(MtuChange { from, to, why })
+        let took_data = core::mem::take(&mut self.took_data);
+        is_change.then_some(MtuChange { from, to, why, took_data })
     }
 
     /// The size that chunks are reckoned in: while a search has found nothing, what is expected.

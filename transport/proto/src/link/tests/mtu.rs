@@ -3,6 +3,7 @@
 use super::*;
 use crate::Carrier;
 use crate::path::{MtuPhase, MtuReason, PacketSizes, PathState};
+use core::cell::Cell;
 use towpath_verbs::Mtu;
 
 /// Within this a path is found out: some dozen round trips.
@@ -292,4 +293,51 @@ fn long_acks_get_through_paths_that_swallow_them() {
     let cuts = |bytes| [0, 1, 2].map(|number| search.cut_ack_at(bytes, number));
     assert_eq!(cuts(256), [Some(Mtu::Mtu1024); 3]);
     assert_eq!(cuts(257), [Some(Mtu::Mtu256), Some(Mtu::Mtu1024), Some(Mtu::Mtu256)]);
+}
+
+/// Sends until the first end tells of a packet size and all has come. Gives its least window
+/// meanwhile, and whether it knew its round trips throughout.
+fn transfer_until_told(wire: &mut Wire, channel: ChannelId) -> (u64, bool) {
+    let (least, knew) = (Cell::new(u64::MAX), Cell::new(true));
+    for round in 1..100 {
+        for token in round * 1_000..round * 1_000 + 20 {
+            wire.ends[0].send(channel, token, vec![7; 60_000], Time::NEVER);
+        }
+        wire.run_until(|wire| {
+            let link = &wire.ends[0].link;
+            least.set(least.get().min(link.window_bytes()));
+            knew.set(knew.get() && link.srtt().is_some());
+            wire.ends[0].sending.is_empty()
+        });
+        if !wire.ends[0].mtus.is_empty() {
+            return (least.get(), knew.get());
+        }
+        wire.run_for(Nanos::from_millis(1));
+    }
+    panic!("it was never found out");
+}
+
+#[test]
+fn one_narrow_path_of_several_takes_neither_window_nor_round_trips_of_the_others() {
+    for seed in 21..25 {
+        let (mut wire, channel) = open(seed, Faults::default(), 4);
+        transfer(&mut wire, channel, 100);
+        let before = wire.ends[0].link.window_bytes();
+        (wire.longest[1], wire.narrow) = (carrying(Mtu::Mtu1024), 1 << 2);
+        let (least, knew) = transfer_until_told(&mut wire, channel);
+        assert!(knew && least > before / 4, "{least} of {before}");
+        assert_eq!(sizes(&wire)[2], Mtu::Mtu1024);
+        check_paths_kept(&wire);
+    }
+}
+
+#[test]
+fn a_path_that_proves_narrow_before_anything_was_lost_keeps_its_window() {
+    let (mut wire, channel) = open(26, Faults::default(), 1);
+    wire.longest[1] = carrying(Mtu::Mtu1024);
+    transfer(&mut wire, channel, 2);
+    let before = wire.ends[0].link.window_bytes();
+    let (least, knew) = transfer_until_told(&mut wire, channel);
+    assert!(knew && least >= before, "{least} of {before}");
+    assert_eq!(wire.ends[0].link.stats().losses_by_gap, 0, "only probes were lost");
 }

@@ -49,6 +49,8 @@ pub(super) struct Wire {
     pub(super) ports: [[u16; PATHS_MAX + 1]; 2],
     /// Bytes of the longest packet that gets to an end.
     pub(super) longest: [usize; 2],
+    /// Paths on which that is so: all of them at first.
+    pub(super) narrow: u64,
     /// Bytes of the longest SEND that gets through: longer ones come out of order, say.
     pub(super) bears: usize,
     /// What is sent is later by up to so many ns, each by itself. A SEND of several packets comes
@@ -126,6 +128,7 @@ impl Wire {
             dropped: [0; 2],
             holes: [0; 2],
             longest: [usize::MAX; 2],
+            narrow: u64::MAX,
             ports: [first_ports(); 2],
             bears: usize::MAX,
             jitter: 0,
@@ -290,7 +293,9 @@ impl Wire {
         let is_disordered = self.jitter > 0 && bytes > 4_096 && self.prng.chance(0.8);
         let is_borne = bytes <= self.bears && !is_disordered;
         let cut_at = transmit.cut_at.unwrap_or(Mtu::Mtu4096).bytes() as usize;
-        if !is_cut || is_borne && bytes.min(cut_at) <= self.longest[1 - at] {
+        let is_narrow = self.narrow & 1 << transmit.path.0 != 0;
+        let fits = !is_narrow || bytes.min(cut_at) <= self.longest[1 - at];
+        if !is_cut || is_borne && fits {
             self.post(1 - at, Frame::Chunk { path: transmit.path, header, payload });
         }
     }
