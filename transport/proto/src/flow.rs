@@ -44,6 +44,8 @@ pub(crate) struct Flow {
     pub(crate) peer_window_bytes: u64,
     /// What is in flight on all paths.
     pub(crate) in_flight_bytes: u64,
+    /// What operations of the lane have under way beside.
+    beside_bytes: u64,
     /// The longest recent delay of acks within the hosts, decaying.
     hold_max: Nanos,
     held_at: Time,
@@ -74,6 +76,14 @@ pub(crate) fn estimator(config: &LinkConfig) -> RttEstimator {
     RttEstimator::new(rtt)
 }
 
+/// What is left of a window where `beside_bytes` of another kind are under way on the same link:
+/// chunks beside operations, and the other way round. Half of it is left in any case, so that both
+/// go on.
+#[inline]
+pub(crate) fn share_of(window: u64, beside_bytes: u64) -> u64 {
+    window.saturating_sub(beside_bytes).max(window / 2)
+}
+
 impl Flow {
     pub(crate) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
         let chunk_bytes_max = config.chunk_bytes_max.min(peer.chunk_bytes_max);
@@ -87,6 +97,7 @@ impl Flow {
             rtt: estimator(config),
             peer_window_bytes: peer.window_bytes,
             in_flight_bytes: 0,
+            beside_bytes: 0,
             hold_max: Nanos::ZERO,
             held_at: now,
             away: Nanos::ZERO,
@@ -109,10 +120,9 @@ impl Flow {
         (config, peer): (&LinkConfig, &PeerParams),
     ) {
         let fresh = Self::new(config, peer, now);
-        let (peer_window_bytes, in_flight_bytes) = (self.peer_window_bytes, self.in_flight_bytes);
+        let Self { peer_window_bytes, in_flight_bytes, beside_bytes, away, .. } = *self;
         let is_stream = carrier == Carrier::Tcp;
-        let away = self.away;
-        *self = Self { peer_window_bytes, in_flight_bytes, is_stream, ..fresh };
+        *self = Self { peer_window_bytes, in_flight_bytes, beside_bytes, is_stream, ..fresh };
         self.set_away(away);
     }
 
@@ -143,6 +153,21 @@ impl Flow {
         self.cc.set_away(away);
     }
 
+    /// What [`set_away`](Self::set_away) told last.
+    pub(crate) fn away(&self) -> Nanos {
+        self.away
+    }
+
+    /// Operations of the lane have so much under way.
+    pub(crate) fn set_beside(&mut self, bytes: u64) {
+        self.beside_bytes = bytes;
+    }
+
+    /// What chunks have under way that compete with operations of the lane: those on TCP do not.
+    pub(crate) fn beside_operations(&self) -> u64 {
+        if self.is_stream { 0 } else { self.in_flight_bytes }
+    }
+
     /// How long acks may wait within the hosts. Of a peer's absences nothing is known before they
     /// have happened; hosts that talk to each other are taken to be alike.
     pub(crate) fn hosts_max(&self) -> Nanos {
@@ -158,6 +183,13 @@ impl Flow {
     /// What may be in flight as far as the way there goes.
     pub(crate) fn window_bytes(&self) -> u64 {
         if self.is_stream { STREAM_WINDOW_BYTES } else { self.cc.window_bytes() }
+    }
+
+    /// What of that is for chunks, beside operations of the lane.
+    #[inline]
+    fn share_bytes(&self) -> u64 {
+        let window = self.window_bytes();
+        if self.is_stream { window } else { share_of(window, self.beside_bytes) }
     }
 
     /// Whether windows and pacer let a chunk go. Of what is ready behind its first frame there are
@@ -185,7 +217,7 @@ impl Flow {
     pub(crate) fn has_room(&mut self, body_bytes: u32) -> bool {
         let in_flight = self.in_flight_bytes;
         let charge = u64::from(self.charge(body_bytes));
-        let of_controller = self.window_bytes();
+        let of_controller = self.share_bytes();
         let window = of_controller.min(self.peer_window_bytes);
         let wanted =
             if self.window_full { charge.max(self.burst_bytes.min(window / 4)) } else { charge };
@@ -238,7 +270,7 @@ impl Flow {
     /// What a chunk may be charged that was let go with less: as much as the windows have room for.
     #[inline]
     pub(crate) fn room(&self) -> u64 {
-        let window = self.window_bytes().min(self.peer_window_bytes);
+        let window = self.share_bytes().min(self.peer_window_bytes);
         window.saturating_sub(self.in_flight_bytes)
     }
 
@@ -282,8 +314,9 @@ impl Flow {
         self.cc.on_false_rto();
     }
 
-    /// Feeds the estimator and the controller with what an ack brought: one that was under way
-    /// and held in the hosts for `endpoint`, and that took `rtt` beside.
+    /// Feeds the estimator and the controller with what an ack brought, on a path with packets of
+    /// `mtu`: one that was under way and held in the hosts for `endpoint`, and that took `rtt`
+    /// beside.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,

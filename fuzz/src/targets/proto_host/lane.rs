@@ -264,7 +264,7 @@ impl Host {
             let asked = self.lane.live.get_mut(&post.key).expect("it has no outcome yet");
             asked.is_posted = false;
             asked.executed = asked.executed.max(u32::from(end == OpEnd::Done));
-            self.link.handle_op_done(self.now, post.key, end);
+            self.link.handle_op_done(self.now, post.key, end, None);
         }
     }
 

@@ -220,7 +220,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if let Some(end) = lane.take_answer(&asked, &answer, message)
             && let Some(key) = lane.give_back(asked.key.index())
         {
-            state.handle_op_done(now, key, end);
+            state.handle_op_done(now, key, end, None);
         }
         self.links.touch(link.index);
         Ok(())
@@ -274,7 +274,7 @@ fn take_ops(state: &mut Link, lane: &mut LaneQp, now: Time) {
         if lane.prepare_talk(&post) {
             lane.talk.begin(post);
         } else {
-            state.handle_op_done(now, post.key, OpEnd::Refused);
+            state.handle_op_done(now, post.key, OpEnd::Refused, None);
         }
     }
 }

@@ -230,7 +230,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let qp_num = lane.qp_num;
             // What cannot be asked of the device ends: to ask again would not help.
             let Some(wr) = lane.prepare(index, &post) else {
-                state.handle_op_done(now, post.key, OpEnd::Refused);
+                state.handle_op_done(now, post.key, OpEnd::Refused, None);
                 continue;
             };
             let Err(bad) = device.post_send(qp_num, &[wr]) else { continue };
@@ -238,11 +238,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             tracing::warn!(link = index, error = %bad.error, "an operation is not posted");
             lane.give_back(post.key.index());
             if let VerbError::BadMemory(_) | VerbError::BadArgument(_) = bad.error {
-                state.handle_op_done(now, post.key, OpEnd::Refused);
+                state.handle_op_done(now, post.key, OpEnd::Refused, None);
                 continue;
             }
             lane.has_failed = true;
-            state.handle_op_done(now, post.key, OpEnd::Lost);
+            state.handle_op_done(now, post.key, OpEnd::Lost, None);
             state.lane_failed(now);
         }
     }
@@ -273,7 +273,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if let Some(key) = lane.give_back(op as usize)
             && let Some(state) = conn.link.as_mut()
         {
-            state.handle_op_done(now, key, end);
+            state.handle_op_done(now, key, end, wc.timestamp);
             if has_failed {
                 state.lane_failed(now);
             }
@@ -291,7 +291,7 @@ pub(super) fn take_back_ops(conn: &mut Conn, now: Time) -> bool {
         if let Some(key) = lane.give_back(op) {
             any = true;
             if let Some(state) = conn.link.as_mut() {
-                state.handle_op_done(now, key, OpEnd::Lost);
+                state.handle_op_done(now, key, OpEnd::Lost, None);
             }
         }
     }

@@ -146,3 +146,24 @@ fn a_round_trip_adds_a_packet_of_the_path_that_carries() {
         assert!(grown.abs_diff(packet_bytes) <= 2, "{grown} of {packet_bytes}");
     }
 }
+
+#[test]
+fn chunks_leave_operations_of_the_lane_their_part_of_the_window() {
+    let mut one = path("fixed:64KiB");
+    let chunks = |one: &mut One| {
+        let mut count = 0;
+        while one.has_room(4032) {
+            one.on_sent(Time(1), 4032);
+            count += 1;
+        }
+        (0..count).for_each(|_| one.on_gone(4096));
+        // The next one is the first of a window that was not full.
+        one.has_room(0);
+        count
+    };
+    assert_eq!(chunks(&mut one), 16);
+    one.set_beside(16 << 10);
+    assert_eq!(chunks(&mut one), 12);
+    one.set_beside(u64::MAX);
+    assert_eq!(chunks(&mut one), 8, "half is left in any case");
+}

@@ -33,7 +33,7 @@ use grants::Grants;
 use life::Life;
 use ops::Ops;
 use pace::Pace;
-use towpath_base::Time;
+use towpath_base::{Nanos, Time};
 
 /// What a lane has to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +127,18 @@ impl Lane {
         taken
     }
 
-    /// The next operation to post.
-    pub(crate) fn poll_op(&mut self, now: Time) -> Option<OpPost> {
+    /// Our host is away for up to `away` at a time.
+    pub(crate) fn set_away(&mut self, away: Nanos) {
+        self.pace.set_away(away);
+    }
+
+    /// What operations have under way on the queue pair, in bytes.
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        self.pace.in_flight_bytes()
+    }
+
+    /// The next operation to post; the link has `beside_bytes` of chunks under way.
+    pub(crate) fn poll_op(&mut self, now: Time, beside_bytes: u64) -> Option<OpPost> {
         self.paced_until = Time::NEVER;
         let Self { ops, grants, life, pace, events, paced_until } = self;
         let joined = life.joined()?;
@@ -148,7 +158,7 @@ impl Lane {
                 return None;
             }
             let charge = op.charge();
-            if let Err(at) = pace.may_post(now, charge) {
+            if let Err(at) = pace.may_post(now, charge, beside_bytes) {
                 *paced_until = at;
                 return None;
             }
@@ -158,14 +168,16 @@ impl Lane {
         }
     }
 
-    /// The device is done with an operation.
-    pub(crate) fn on_op_done(&mut self, now: Time, key: OpKey, end: OpEnd) {
+    /// The device is done with an operation; it was at `done_at`, where it tells.
+    pub(crate) fn on_op_done(&mut self, now: Time, key: OpKey, end: OpEnd, done_at: Option<Time>) {
         let Some((charge, posted_at)) = self.ops.on_returned(key) else { return };
         if end == OpEnd::Done {
             self.life.on_success();
         }
         match (end, charge) {
-            (OpEnd::Done, Some(charge)) => self.pace.on_done(now, charge, now.since(posted_at)),
+            (OpEnd::Done, Some(charge)) => {
+                self.pace.on_done(now, charge, (posted_at, done_at));
+            }
             (_, Some(charge)) => self.pace.on_lost(charge),
             (_, None) => {}
         }

@@ -2,9 +2,11 @@
 //!
 //! The network carries a READ's bytes towards the reader, and RC at the other end sends them with a
 //! fixed window and no pace. So the reader counts them as if it sent them itself: a hundred readers
-//! of one server then fill its port and no more.
+//! of one server then fill its port and no more. What the link sends beside counts, too: a link
+//! with both takes the share of one flow.
 
 use crate::config::{LinkConfig, PeerParams};
+use crate::flow::share_of;
 use towpath_base::{Nanos, Time};
 use towpath_cc::{AckSample, AnyController, Cached, Controller, Pacer, PathFacts, Rate};
 
@@ -16,7 +18,7 @@ pub(super) struct Pace {
     in_flight_bytes: u64,
     /// What was done at the time of the last completion, which the controller is not told yet: what
     /// a driver takes in at once is one sample, as for acks.
-    done: Option<AckSample>,
+    pub(super) done: Option<AckSample>,
     /// Window or pacer held the last operation back that was asked for.
     is_limited: bool,
     /// One larger than the window went: nothing more before this.
@@ -39,11 +41,27 @@ impl Pace {
         }
     }
 
+    /// Our host is away for up to `away` at a time.
+    pub(super) fn set_away(&mut self, away: Nanos) {
+        self.cc.set_away(away);
+    }
+
+    /// What operations have under way.
+    pub(super) fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
+    }
+
     /// Whether an operation may be posted now, and if not, when to ask again: [`Time::NEVER`] when
     /// another has to be done first. One always may when none is posted.
-    pub(super) fn may_post(&mut self, now: Time, charge: u64) -> Result<(), Time> {
+    /// The link has `beside_bytes` of chunks under way.
+    pub(super) fn may_post(
+        &mut self,
+        now: Time,
+        charge: u64,
+        beside_bytes: u64,
+    ) -> Result<(), Time> {
         self.tell();
-        let window = self.cc.window_bytes();
+        let window = share_of(self.cc.window_bytes(), beside_bytes);
         if self.in_flight_bytes > 0 && self.in_flight_bytes + charge > window {
             self.is_limited = true;
             return Err(Time::NEVER);
@@ -65,7 +83,16 @@ impl Pace {
         self.pacer.on_sent(now, charge, self.cc.pacing_rate());
     }
 
-    pub(super) fn on_done(&mut self, now: Time, charge: u64, rtt: Nanos) {
+    /// One is done that was posted at `posted_at`: at `done_at`, as far as the device told. Since
+    /// then it has waited for this host.
+    pub(super) fn on_done(
+        &mut self,
+        now: Time,
+        charge: u64,
+        (posted_at, done_at): (Time, Option<Time>),
+    ) {
+        let done_at = done_at.filter(|&at| posted_at < at && at <= now).unwrap_or(now);
+        let (rtt, endpoint) = (done_at.since(posted_at), now.since(done_at));
         let in_flight_bytes = self.in_flight_bytes;
         self.in_flight_bytes -= charge;
         self.round_trip = Some(match self.round_trip {
@@ -73,7 +100,7 @@ impl Pace {
             None => rtt,
         });
         if let Some(done) = self.done.as_mut().filter(|done| done.now == now) {
-            done.rtt = Some(rtt);
+            (done.rtt, done.endpoint) = (Some(rtt), endpoint);
             done.acked_bytes += charge;
             done.acked_chunks += 1;
             return;
@@ -82,7 +109,7 @@ impl Pace {
         self.done = Some(AckSample {
             now,
             rtt: Some(rtt),
-            endpoint: Nanos::ZERO,
+            endpoint,
             acked_bytes: charge,
             acked_chunks: 1,
             in_flight_bytes,

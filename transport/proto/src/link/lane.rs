@@ -63,8 +63,12 @@ impl Link {
         if self.state != LinkState::Up {
             return Err(OpError::LinkDown);
         }
-        let Self { lane, config, peer, .. } = self;
-        Ok(lane.get_or_insert_with(|| Box::new(Lane::new(config, peer, now))))
+        let Self { lane, config, peer, flow, .. } = self;
+        Ok(lane.get_or_insert_with(|| {
+            let mut lane = Box::new(Lane::new(config, peer, now));
+            lane.set_away(flow.away());
+            lane
+        }))
     }
 
     /// Whether there is a lane, which may have something for the driver to do:
@@ -147,13 +151,17 @@ impl Link {
         if self.is_down() {
             return None;
         }
-        self.lane.as_mut()?.poll_op(now)
+        let lane = self.lane.as_mut()?;
+        let post = lane.poll_op(now, self.flow.beside_operations());
+        self.flow.set_beside(lane.in_flight_bytes());
+        post
     }
 
-    /// The device is done with an operation that was posted.
-    pub fn handle_op_done(&mut self, now: Time, op: OpKey, end: OpEnd) {
+    /// The device is done with an operation that was posted: at `timestamp`, if it tells.
+    pub fn handle_op_done(&mut self, now: Time, op: OpKey, end: OpEnd, timestamp: Option<Time>) {
         if let Some(lane) = &mut self.lane {
-            lane.on_op_done(now, op, end);
+            lane.on_op_done(now, op, end, timestamp);
+            self.flow.set_beside(lane.in_flight_bytes());
         }
     }
 
