@@ -40,8 +40,10 @@ pub(super) struct Demand {
     /// How long half of what may be under way was.
     at_server: Nanos,
     looked_at: Time,
-    /// Tokens that could have been used so far.
+    /// Tokens of all that arrived up to the last count.
     sum: u64,
+    /// Tokens that could have been used beside these, had the server been faster.
+    unserved: u64,
 }
 
 impl Demand {
@@ -61,6 +63,7 @@ impl Demand {
             at_server: Nanos::ZERO,
             looked_at: Time::ZERO,
             sum: 0,
+            unserved: 0,
         }
     }
 
@@ -100,7 +103,7 @@ impl Demand {
         self.window = (window / all).max(1) as u32;
         (self.busy, self.hidden, self.at_server) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
         self.looked_at = now;
-        (self.arrived, self.sum) = (0, u64::from(self.waiting));
+        (self.arrived, self.sum, self.unserved) = (0, u64::from(self.waiting), 0);
     }
 
     fn look(&mut self, now: Time) {
@@ -166,12 +169,61 @@ impl Demand {
         let whole = u128::from(span.0.max(1));
         let hidden = self.hidden.min(span);
         let share = (u128::from(due) * u128::from(hidden.0)).div_ceil(whole) as u64;
-        self.sum += u64::from(self.arrived).max(share);
+        let arrived = u64::from(self.arrived);
+        self.sum += arrived;
+        // A client that catches up asks for what was counted as unserved: that is no new demand. And
+        // one that has room for more, and does not ask, wanted no more than it asked for.
+        self.unserved = match hidden {
+            Nanos::ZERO => 0,
+            _ => (self.unserved + share).saturating_sub(arrived),
+        };
         let is_most = |part: Nanos| u128::from(part.0) * 10 >= whole * 9;
         let (busy, at_server) = (self.busy, self.at_server);
         let busy = Busy { is_backlogged: is_most(busy), is_at_server: is_most(at_server) };
         (self.busy, self.hidden, self.at_server) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
         self.arrived = 0;
-        (self.sum, busy)
+        (self.sum + self.unserved, busy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Nanos = Nanos::from_millis(1);
+    const DUE: u32 = 100;
+
+    /// The demand after ticks in which so many I/Os were done, of a client that always has all of
+    /// its depth under way, and after one tick more in which it has nothing to do.
+    fn demand(done: &[u32]) -> (u64, u64) {
+        let mut demand = Demand::new(64);
+        let mut now = Time(0);
+        demand.begin(now, WINDOW_ALL);
+        demand.arrived(now, 64, 64);
+        (0..64).for_each(|_| demand.went(now, 1));
+        let mut sum = 0;
+        for &count in done {
+            now = now + TICK;
+            for _ in 0..count {
+                demand.done(now);
+                demand.arrived(now, 1, 1);
+                demand.went(now, 1);
+            }
+            (sum, _) = demand.count(now, TICK, DUE);
+        }
+        (0..64).for_each(|_| demand.done(now));
+        (sum, demand.count(now + TICK, TICK, DUE).0)
+    }
+
+    /// What a client was due while the server was slow is demand until the client has caught up, or
+    /// has nothing more to do. Else it would keep those tokens until the period ends.
+    #[test]
+    fn what_was_caught_up_with_or_is_not_wanted_is_no_demand() {
+        let arrived = |done: &[u32]| 64 + done.iter().map(|&done| u64::from(done)).sum::<u64>();
+        // The first tick has the 64 as well.
+        let slow = [50; 20];
+        assert_eq!(demand(&slow), (114 + 19 * u64::from(DUE), arrived(&slow)));
+        let caught_up = [[50; 20], [150; 20]].concat();
+        assert_eq!(demand(&caught_up), (arrived(&caught_up), arrived(&caught_up)));
     }
 }
