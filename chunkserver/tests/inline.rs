@@ -7,17 +7,21 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use common::{Client, Running, config, inline, loopback_udp, pattern};
+use common::{Client, LONG, Running, config, inline, loopback_udp, pattern};
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, DriveDisk, StopFlag};
 use towpath_chunkserver::service::{ChunkServer, ServiceConfig};
-use towpath_chunkserver::store::core::{CoreConfig, DriverConfig, StoreCore, StoreDriver};
+use towpath_chunkserver::store::core::{
+    CoreConfig, DriverConfig, StoreCore, StoreDriver, StoreThread,
+};
 use towpath_chunkserver::store::{ChunkId, NewChunk, Reply, Request};
 use towpath_disk::sim::Medium;
 use towpath_disk::{Disk, Done, Limits, Op, Refused};
+use towpath_fastpath::wire::PROTOCOL;
+use towpath_fastpath::{Client as SharedClient, ClientConfig};
 use towpath_rpc::Piece;
 use towpath_transport::{Endpoint, EndpointConfig, Nanos};
 use towpath_wake::Bell;
@@ -26,6 +30,15 @@ const CHUNK: ChunkId = ChunkId(7);
 
 /// Longer than the test waits for an answer: a sleep that nothing ends lasts as long.
 const SLEEP: Nanos = Nanos::from_secs(3600);
+
+const CORE: CoreConfig = CoreConfig {
+    log_pages: 256,
+    chunks_max: 10,
+    store_id: 1,
+    log_nonce: 2,
+    version_seed: 0,
+    is_sparse: false,
+};
 
 /// The names of the threads of this process.
 fn threads() -> Vec<String> {
@@ -147,18 +160,10 @@ fn what_the_disk_has_done_wakes_the_network_thread_and_so_does_who_asks() {
         let medium = Medium::new(1, 1024);
         let disk = Box::new(medium.open(32).map_err(io::Error::other)?);
         let late = Late { disk, bell, waits: waits_too, ended: ended_too, is_opened: of_disk };
-        let config = CoreConfig {
-            log_pages: 256,
-            chunks_max: 10,
-            store_id: 1,
-            log_nonce: 2,
-            version_seed: 0,
-            is_sparse: false,
-        };
-        let core = StoreCore::open(Box::new(late), &config).map_err(io::Error::other)?;
+        let core = StoreCore::open(Box::new(late), &CORE).map_err(io::Error::other)?;
         Ok::<_, io::Error>((core, ()))
     };
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, told) = mpsc::channel();
     let stop = StopFlag::new();
     let flag = stop.clone();
     let server = std::thread::spawn(move || {
@@ -168,7 +173,7 @@ fn what_the_disk_has_done_wakes_the_network_thread_and_so_does_who_asks() {
         // No links, so nothing of the endpoint's is ever due.
         let endpoint = Endpoint::udp(loopback_udp(), EndpointConfig::new()).expect("loopback UDP");
         let config = ServiceConfig::new().busy_poll(Nanos::ZERO).idle_wait(SLEEP);
-        let own: towpath_chunkserver::store::core::StoreThread<Piece> = holds.remove(0);
+        let own: StoreThread<Piece> = holds.remove(0);
         let mut server = ChunkServer::new(endpoint, own, &config).driving(Some(driver));
         while !flag.is_stopped() {
             server.turn_or_wait();
@@ -191,4 +196,86 @@ fn what_the_disk_has_done_wakes_the_network_thread_and_so_does_who_asks() {
     stop.stop();
     asker.begin_stop().wait(std::time::Instant::now()).expect("at once").expect("no failure");
     assert_eq!(server.join().expect("it ends"), Some(Ok(())));
+}
+
+/// A server over a store in memory, which sleeps for [`SLEEP`] when nothing is under way.
+fn sleeper(
+    is_inline: bool,
+    (tell, stop): (&mpsc::Sender<SocketAddr>, &StopFlag),
+    turns: &AtomicU64,
+) {
+    let open = || {
+        let disk = Medium::new(1, 4096).open(32).map_err(io::Error::other)?;
+        let core = StoreCore::open(Box::new(disk), &CORE).map_err(io::Error::other)?;
+        Ok::<_, io::Error>((core, ()))
+    };
+    let config = DriverConfig { queue_max: 4, unfinished_keep: None };
+    let (driver, mut holds) = if is_inline {
+        let (driver, holds, ()) = StoreDriver::open_here(1, config, open).expect("it opens");
+        (Some(driver), holds)
+    } else {
+        (None, StoreThread::spawn(1, config, open).expect("it opens").0)
+    };
+    let of_endpoint = EndpointConfig::new().app_protocol(PROTOCOL).pieces_as_they_come(true);
+    let mut endpoint = Endpoint::udp(loopback_udp(), of_endpoint).expect("loopback UDP");
+    let address = endpoint.listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
+    stop.wakes(endpoint.waker().expect("its device can be woken"));
+    let own: StoreThread<Piece> = holds.remove(0);
+    let mut server = ChunkServer::new(endpoint, own, &ServiceConfig::new()).driving(driver);
+    tell.send(address).expect("the test waits");
+    while !stop.is_stopped() {
+        server.turn_or_sleep(SLEEP);
+        turns.fetch_add(1, Ordering::SeqCst);
+    }
+    server.close_within(Nanos::from_secs(60)).1.sealed.expect("in time").expect("no failure");
+}
+
+/// Stops a server that would sleep for good, also where the test fails.
+struct StopAtEnd<'a>(&'a StopFlag);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Until a server takes no turn for a while.
+fn await_sleep(turns: &AtomicU64) {
+    for _ in 0..300 {
+        let before = turns.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(100));
+        if turns.load(Ordering::SeqCst) == before {
+            return;
+        }
+    }
+    panic!("it looks again and again although nothing is under way");
+}
+
+#[test]
+fn a_server_with_nothing_under_way_sleeps_until_something_comes() {
+    for is_inline in [true, false] {
+        let (turns, stop) = (AtomicU64::new(0), StopFlag::new());
+        let (tell, told) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let (turns, flag) = (&turns, &stop);
+            let _stop_at_end = StopAtEnd(flag);
+            scope.spawn(move || sleeper(is_inline, (&tell, flag), turns));
+            let address = told.recv().expect("it starts");
+            await_sleep(turns);
+            // Its own thread serves its link.
+            let client = SharedClient::connect(address, ClientConfig::new().timeout(LONG));
+            let client = client.expect("it is woken");
+            client.create(CHUNK, None, NewChunk::default()).wait().expect("a fresh name");
+            for seed in 0..3 {
+                let bytes = pattern(100_000, seed);
+                client.write(CHUNK, 0, bytes.clone()).wait().expect("there is room");
+                await_sleep(turns);
+                let read = client.read(CHUNK, 0, bytes.len()).wait().expect("it is there");
+                assert!(read.to_vec() == bytes);
+                await_sleep(turns);
+            }
+            drop(client);
+            await_sleep(turns);
+        });
+    }
 }

@@ -89,7 +89,7 @@ pub struct DaemonConfig {
     pub read_buffers_small: u32,
     /// Microseconds of polling without work before a network thread blocks.
     pub busy_poll_us: u64,
-    /// Longest time that a network thread blocks, in microseconds.
+    /// Longest time that a network thread blocks while something is under way, in microseconds.
     pub idle_wait_us: u64,
     /// Seconds that an unfinished chunk is kept which nobody writes to; 0: for good.
     pub unfinished_keep_s: u32,

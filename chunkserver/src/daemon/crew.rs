@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::task::Waker;
 use std::thread::{Builder, ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,11 @@ struct Ended {
     sealed: Result<(), DaemonError>,
 }
 
-/// Raises the flag when the first worker ends, however it does: so do the others then.
+/// How long a worker sleeps that has nothing under way: packets, answers and wishes end its sleep.
+/// Once a second costs nothing, and makes up for a wish that wakes nobody.
+const QUIET_WAIT: Nanos = Nanos::from_secs(1);
+
+/// Raises the flag when a worker ends, however it does: so do the others then.
 struct StopAtEnd<'a>(&'a StopFlag);
 
 impl Drop for StopAtEnd<'_> {
@@ -64,7 +69,30 @@ impl Drop for StopAtEnd<'_> {
 
 type Thread<'s> = ScopedJoinHandle<'s, Option<Ended>>;
 
+/// Gives a worker its figures to tell where somebody wants them; how long it may sleep then.
+fn tell_figures<D: Device<Memory = Region>>(
+    server: &ChunkServer<D>,
+    worker: &Worker,
+    told: &mut u64,
+) -> Nanos {
+    let is_told = worker.board.tell_when_wanted(told, || server.figures());
+    if is_told { QUIET_WAIT } else { Nanos::ZERO }
+}
+
 impl Crew<'_> {
+    /// Has a worker woken by the wish to stop, and by whoever wants its figures; gives what else
+    /// is to wake it.
+    fn wakes<D: Device<Memory = Region>>(
+        &self,
+        server: &ChunkServer<D>,
+        worker: &Worker,
+    ) -> Option<Waker> {
+        let waker = server.endpoint().waker()?;
+        self.stop.wakes(waker.clone());
+        worker.board.wakes(waker.clone());
+        Some(waker)
+    }
+
     /// Runs the first worker on this thread and each of `posts` on one of its own, until the wish
     /// to stop or the end of one. `on_ready` is called when all can take clients.
     pub(super) fn serve<D: Device<Memory = Region> + Send>(
@@ -94,19 +122,18 @@ impl Crew<'_> {
                 told.recv().unwrap_or(Ok(()))?;
             }
             let beside = beside.spawn(scope, workers, self.stop)?;
+            let waker = self.wakes(&server, &first);
+            waker.into_iter().zip(&status).for_each(|(waker, socket)| socket.wakes(waker));
             on_ready()?;
-            let mut told = 0;
+            let (mut told, mut nap) = (0, QUIET_WAIT);
             let file = self.config.tenants_file.as_deref();
             let mut tenants = file.map(|path| TenantsFile::new(path, self.tenants_stamp));
-            while !self.stop.is_stopped()
-                && server.store_is_running()
-                && !threads.iter().any(Thread::is_finished)
-            {
-                server.turn_or_wait();
+            while !self.stop.is_stopped() && server.store_is_running() {
+                server.turn_or_sleep(nap);
                 server.log_health();
-                first.board.tell_when_wanted(&mut told, || server.figures());
+                nap = tell_figures(&server, &first, &mut told);
                 if let Some((file, qos)) = tenants.as_mut().zip(server.reservations()) {
-                    file.look(qos);
+                    nap = nap.min(file.look(qos).into());
                 }
                 if let Some(socket) = &mut status {
                     socket.answer_when_asked(|| server.status());
@@ -140,6 +167,7 @@ impl Crew<'_> {
         tell: &SyncSender<Result<(), DaemonError>>,
     ) -> Option<Ended> {
         let Post { device, endpoint, store, mut desk, qos, worker, control, guard } = post;
+        let _stop_at_end = StopAtEnd(self.stop);
         // Whoever starts it waits for the word.
         let endpoint = match Endpoint::new(device, endpoint) {
             Ok(endpoint) => endpoint,
@@ -151,13 +179,15 @@ impl Crew<'_> {
         let server = ChunkServer::new(endpoint, store, self.service);
         let server = server.resident_memory(self.resident.to_vec()).qos(qos);
         let server = server.interference(control).guard(guard).peers(self.config.peers.clone());
-        let mut server = server.count_in(worker.meter).scrubbing(boards);
-        let mut told = 0;
+        let waker = self.wakes(&server, &worker);
+        waker.into_iter().zip(&desk).for_each(|(waker, desk)| desk.wakes(waker));
+        let mut server = server.count_in(Arc::clone(&worker.meter)).scrubbing(boards);
+        let (mut told, mut nap) = (0, QUIET_WAIT);
         let _ = tell.send(Ok(()));
         while !self.stop.is_stopped() && server.store_is_running() {
-            server.turn_or_wait();
+            server.turn_or_sleep(nap);
             server.log_health();
-            worker.board.tell_when_wanted(&mut told, || server.figures());
+            nap = tell_figures(&server, &worker, &mut told);
             if let Some(desk) = &mut desk {
                 desk.answer_when_asked(|| server.status());
             }

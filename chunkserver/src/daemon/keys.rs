@@ -380,7 +380,7 @@ pub const KEYS: &[Key] = &[
         idle_wait_us,
         100,
         1_000_000,
-        "longest time that a network thread blocks, in microseconds"
+        "longest time that a network thread blocks while something is under way, in microseconds"
     ),
     number!(
         unfinished_keep_s,

@@ -1,9 +1,12 @@
 //! The listener for whoever collects metrics, on a thread of its own.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use towpath_rpc::Piece;
+use towpath_wake::Bell;
 
 use super::error::DaemonError;
 use super::stop::StopFlag;
@@ -41,8 +44,13 @@ impl Metrics {
     pub(super) fn run(self, workers: Vec<Worker>, stop: &StopFlag) {
         let Self { listener, disks, scrubbing } = self;
         let mut collector = Collector::new(workers, disks, scrubbing);
-        let served = serve(&listener, || stop.is_stopped(), |path| collector.answer(path));
-        if let Err(error) = served {
+        let mut serve = || -> io::Result<()> {
+            let bell = Bell::new()?;
+            stop.wakes(bell.waker());
+            let end = (bell.as_fd(), || stop.is_stopped());
+            serve(&listener, end, |path| collector.answer(path))
+        };
+        if let Err(error) = serve() {
             tracing::error!(%error, "metrics are told no more");
         }
     }

@@ -37,8 +37,11 @@ const PASS_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// How often the state is saved: what is checked twice after a crash.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 
-/// How soon a wish to stop is seen.
+/// How soon a wish to stop is seen while the store is asked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How often the clock is asked whether the next pass may begin: it may be set meanwhile.
+const DUE_EVERY: Duration = Duration::from_secs(60);
 
 /// How far the scrub is; times in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,16 +101,16 @@ impl Scrubber {
     /// Checks slices until the wish to stop; the first ones after `settle`.
     pub(super) fn run(mut self, settle: Duration, stop: &StopFlag) {
         let mut saved = Instant::now();
-        rest(Instant::now() + settle, stop);
+        stop.sleep_until(Instant::now() + settle);
         while !stop.is_stopped() {
             if !self.is_due() {
-                rest(Instant::now() + LOOK_EVERY, stop);
+                stop.sleep_until(Instant::now() + DUE_EVERY);
                 continue;
             }
             let began = Instant::now();
             let Some(bytes) = self.step(stop) else { break };
             let span = bytes.max(SLICE_BYTES as u64) as f64 / self.rate as f64;
-            rest(began + Duration::from_secs_f64(span), stop);
+            stop.sleep_until(began + Duration::from_secs_f64(span));
             if saved.elapsed() >= SAVE_EVERY {
                 self.save();
                 saved = Instant::now();
@@ -216,16 +219,6 @@ fn read_state(path: &Path) -> io::Result<State> {
     state.pass_began_s = state.pass_began_s.min(now);
     state.last_pass_s = state.last_pass_s.min(now);
     Ok(state)
-}
-
-fn rest(until: Instant, stop: &StopFlag) {
-    while !stop.is_stopped() {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        std::thread::sleep(left.min(LOOK_EVERY));
-    }
 }
 
 #[cfg(test)]

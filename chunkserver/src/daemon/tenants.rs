@@ -60,13 +60,18 @@ impl TenantsFile {
         Self { path: path.into(), seen, next: Instant::now() + LOOK_EVERY }
     }
 
-    /// Reads the file again when it has changed. One that is wrong changes nothing.
-    pub(super) fn look(&mut self, qos: &Qos) {
+    /// Reads the file again when it has changed. One that is wrong changes nothing. Gives the time
+    /// until the next look.
+    pub(super) fn look(&mut self, qos: &Qos) -> Duration {
         let now = Instant::now();
-        if now < self.next {
-            return;
+        if now >= self.next {
+            self.next = now + LOOK_EVERY;
+            self.look_now(qos);
         }
-        self.next = now + LOOK_EVERY;
+        self.next - now
+    }
+
+    fn look_now(&mut self, qos: &Qos) {
         let stamp = stamp(&self.path);
         if stamp == self.seen {
             return;

@@ -1,7 +1,8 @@
 //! Where a worker puts its figures when somebody wants them. The worker never waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// One worker's board. Clones share it.
@@ -15,6 +16,8 @@ struct Shared<T> {
     /// The last that was told, and the wish that it was for.
     told: Mutex<(u64, Option<T>)>,
     is_new: Condvar,
+    /// What wakes the worker.
+    waker: OnceLock<Waker>,
 }
 
 impl<T> Clone for Board<T> {
@@ -26,28 +29,38 @@ impl<T> Clone for Board<T> {
 impl<T> Default for Board<T> {
     fn default() -> Self {
         let told = Mutex::new((0, None));
-        Self(Arc::new(Shared { wanted: AtomicU64::new(0), told, is_new: Condvar::new() }))
+        let (wanted, is_new, waker) = (AtomicU64::new(0), Condvar::new(), OnceLock::new());
+        Self(Arc::new(Shared { wanted, told, is_new, waker }))
     }
 }
 
 impl<T> Board<T> {
-    /// The worker's side, once a turn: puts its figures where somebody wants new ones.
-    pub(crate) fn tell_when_wanted(&self, last: &mut u64, make: impl FnOnce() -> T) {
+    /// The worker's side, once a turn: puts its figures where somebody wants new ones. False where
+    /// the next turn is to try again.
+    pub(crate) fn tell_when_wanted(&self, last: &mut u64, make: impl FnOnce() -> T) -> bool {
         let wanted = self.0.wanted.load(Ordering::Acquire);
         if wanted == *last {
-            return;
+            return true;
         }
-        // Whoever reads just now holds it for a moment: the next turn tries again.
-        if let Ok(mut told) = self.0.told.try_lock() {
-            *told = (wanted, Some(make()));
-            *last = wanted;
-            self.0.is_new.notify_all();
-        }
+        // Whoever reads just now holds it for a moment.
+        let Ok(mut told) = self.0.told.try_lock() else { return false };
+        *told = (wanted, Some(make()));
+        *last = wanted;
+        self.0.is_new.notify_all();
+        true
+    }
+
+    /// What wakes the worker when somebody wants new figures.
+    pub(crate) fn wakes(&self, worker: Waker) {
+        // A worker has one waker from its start to its end.
+        let _ = self.0.waker.set(worker);
     }
 
     /// Wants new figures; [`take`](Self::take) gets them.
     pub(crate) fn want(&self) -> u64 {
-        self.0.wanted.fetch_add(1, Ordering::AcqRel) + 1
+        let wish = self.0.wanted.fetch_add(1, Ordering::AcqRel) + 1;
+        self.0.waker.get().into_iter().for_each(Waker::wake_by_ref);
+        wish
     }
 
     /// The figures for a wish; none where the worker has not told them before `until`.
@@ -72,6 +85,16 @@ impl<T> Board<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wish_wakes_the_worker() {
+        let mut bell = towpath_wake::Bell::new().expect("two sockets");
+        let board = Board::<u32>::default();
+        board.wakes(bell.waker());
+        assert!(!bell.clear());
+        board.clone().want();
+        assert!(bell.clear());
+    }
 
     #[test]
     fn figures_come_for_a_wish_and_a_worker_that_is_stuck_gives_none() {

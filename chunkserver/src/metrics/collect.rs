@@ -14,7 +14,7 @@ use crate::service::{ScrubBoard, ScrubProgress, WorkerFigures};
 use crate::store::core::{DiskState, StoreThread};
 use crate::store::{Reply, Request, StoreStats};
 
-/// How long a part of the server may take for its figures: a worker sleeps 20 ms at most, and what
+/// How long a part of the server may take for its figures: a worker is woken for them, and what
 /// takes longer is stuck.
 const PART_WAIT: Duration = Duration::from_millis(500);
 

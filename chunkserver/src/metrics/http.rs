@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,9 +15,6 @@ const CONNECTIONS_MAX: usize = 8;
 
 /// Time of a connection from its beginning to its end; a scraper waits 10 s as a rule.
 const CONNECTION_MAX: Duration = Duration::from_secs(5);
-
-/// How soon a wish to stop is seen.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,19 +57,20 @@ struct Connection {
     reply: Option<(Vec<u8>, usize)>,
 }
 
-/// Serves until `is_over`. `answer` makes what a path gets; none where there is no such path.
+/// Serves until `is_over`, which is asked when `bell` is readable, too. `answer` makes what a path
+/// gets; none where there is no such path.
 ///
 /// # Errors
 /// The system does not give a wait for files.
 pub(crate) fn serve(
     listener: &TcpListener,
-    is_over: impl Fn() -> bool,
+    (bell, is_over): (BorrowedFd<'_>, impl Fn() -> bool),
     mut answer: impl FnMut(&str) -> Option<Answer>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let mut connections: Vec<Connection> = Vec::new();
     while !is_over() {
-        wait(listener, &connections)?;
+        wait(listener, bell, &connections)?;
         let now = Instant::now();
         while connections.len() < CONNECTIONS_MAX
             && let Ok((stream, _)) = listener.accept()
@@ -86,9 +85,14 @@ pub(crate) fn serve(
     Ok(())
 }
 
-/// Waits until some of it can go on.
-fn wait(listener: &TcpListener, connections: &[Connection]) -> io::Result<()> {
-    let mut files = Vec::with_capacity(1 + connections.len());
+/// Waits until some of it can go on, the time of a connection is over, or the bell has rung.
+fn wait(
+    listener: &TcpListener,
+    bell: BorrowedFd<'_>,
+    connections: &[Connection],
+) -> io::Result<()> {
+    let mut files = Vec::with_capacity(2 + connections.len());
+    files.push(PollFd::from_borrowed_fd(bell, PollFlags::IN));
     if connections.len() < CONNECTIONS_MAX {
         files.push(PollFd::new(listener, PollFlags::IN));
     }
@@ -96,8 +100,10 @@ fn wait(listener: &TcpListener, connections: &[Connection]) -> io::Result<()> {
         let for_what = if client.reply.is_some() { PollFlags::OUT } else { PollFlags::IN };
         PollFd::new(&client.stream, for_what)
     }));
-    let timeout = Timespec::try_from(LOOK_EVERY).map_err(io::Error::other)?;
-    match poll(&mut files, Some(&timeout)) {
+    let until = connections.iter().map(|client| client.until).min();
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let timeout = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    match poll(&mut files, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -185,7 +191,10 @@ fn asked(head: &[u8]) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+    use std::os::fd::AsFd as _;
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    use towpath_wake::Bell;
 
     use super::*;
 
@@ -228,12 +237,14 @@ mod tests {
     fn clients_that_say_nothing_keep_nobody_from_being_answered() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
-        let is_over = AtomicBool::new(false);
+        let (is_over, bell) = (AtomicBool::new(false), Bell::new().expect("two sockets"));
+        let waker = bell.waker();
         std::thread::scope(|scope| {
             let is_over = &is_over;
             scope.spawn(move || {
                 let answer = |_: &str| Some(Answer::plain("200 OK", &"x".repeat(1 << 20)));
-                serve(&listener, || is_over.load(Ordering::SeqCst), answer).expect("it serves");
+                let end = (bell.as_fd(), || is_over.load(Ordering::SeqCst));
+                serve(&listener, end, answer).expect("it serves");
             });
             let silent: Vec<_> = (0..CONNECTIONS_MAX - 1)
                 .map(|_| TcpStream::connect(address).expect("there is room"))
@@ -243,7 +254,9 @@ mod tests {
                 assert!(found.starts_with("HTTP/1.1 200") && found.len() > 1 << 20);
             }
             drop(silent);
+            // With nobody connected it sleeps until the bell rings.
             is_over.store(true, Ordering::SeqCst);
+            waker.wake();
         });
     }
 }

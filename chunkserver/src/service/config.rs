@@ -51,7 +51,7 @@ impl ServiceConfig {
         self
     }
 
-    /// How long to block at most, which is how soon a wish to stop is seen. Default 20 ms.
+    /// How long to block at most while something is under way. Default 20 ms.
     #[must_use]
     pub fn idle_wait(mut self, span: Nanos) -> Self {
         self.idle_wait = span;

@@ -313,6 +313,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// One turn, and after some time without work a short sleep: until packets come in, the store
     /// answers, or something is due.
     pub fn turn_or_wait(&mut self) {
+        self.turn_or_sleep(Nanos::ZERO);
+    }
+
+    /// The same; a server that has nothing under way sleeps for up to `most`. For an owner that
+    /// rings the [waker](Endpoint::waker) of the endpoint when it wants something.
+    pub fn turn_or_sleep(&mut self, most: Nanos) {
         if self.turn() {
             self.idle_since = None;
             return;
@@ -335,12 +341,19 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             let span = match (blind, entering) {
                 (true, _) => STORE_WAIT,
                 (false, true) => ENTRY_LOOK,
+                (false, false) if self.is_quiet() => self.config.idle_wait.max(most),
                 (false, false) => self.config.idle_wait,
             };
             let span = if self.waits_for_control { span.min(CONTROL_LOOK) } else { span };
             let due = self.tenants.next_due(now, self.waits_for_tokens);
             self.sleep(span.min(due.since(now)));
         }
+    }
+
+    /// Whether nothing is to be looked at before something comes, which ends a sleep.
+    fn is_quiet(&self) -> bool {
+        let idle = self.rpc.under_way() == 0 && self.staged.is_empty() && self.onward.is_idle();
+        idle && self.monitor.is_settled() && self.store_wakes && !self.closing
     }
 
     fn on_event(&mut self, event: Event) {

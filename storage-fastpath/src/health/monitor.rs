@@ -183,6 +183,14 @@ impl HealthMonitor {
         self.next_look
     }
 
+    /// Whether all links are good, and have been for so long that only what they do can change that.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let is_settled =
+            |of: &Watched| of.health.state == HealthState::Good && of.clean >= CLEAN_WINDOWS;
+        self.events.is_empty() && self.links.iter().flatten().all(is_settled)
+    }
+
     /// When that is due, notes the I/Os that are slow, as `note_slow` tells them, and looks at the
     /// links of an endpoint.
     pub fn look_when_due<D: Device<Memory = Region>>(

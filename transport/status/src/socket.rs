@@ -7,9 +7,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -48,6 +49,8 @@ pub enum SocketError {
 struct Flags {
     /// The owners from whom somebody waits for a status, a bit each.
     asked: AtomicU64,
+    /// What wakes those of them that sleep for longer.
+    wakers: Mutex<Vec<Waker>>,
     /// The socket goes away.
     stop: AtomicBool,
 }
@@ -61,6 +64,11 @@ pub struct StatusDesk {
 }
 
 impl StatusDesk {
+    /// Has the owner's `waker` woken when somebody asks. Without it the owner is to come by often.
+    pub fn wakes(&self, waker: Waker) {
+        self.flags.wakers.lock().unwrap_or_else(PoisonError::into_inner).push(waker);
+    }
+
     /// Hands `status` over when somebody asks, and otherwise looks at a flag. To be called once a
     /// turn by the owner of the endpoint; it does no input or output.
     #[inline]
@@ -135,6 +143,11 @@ impl StatusSocket {
         &self.path
     }
 
+    /// See [`StatusDesk::wakes`].
+    pub fn wakes(&self, waker: Waker) {
+        self.desk.iter().for_each(|desk| desk.wakes(waker.clone()));
+    }
+
     /// See [`StatusDesk::answer_when_asked`].
     #[inline]
     pub fn answer_when_asked(&mut self, status: impl FnOnce() -> ProcessStatus) {
@@ -198,7 +211,10 @@ impl Server {
     fn answer(&self) -> Answer {
         // What came too late for the one before is old.
         while self.answered.try_recv().is_ok() {}
-        self.flags.asked.store(u64::MAX >> (OWNERS_MAX - self.owners), Ordering::Release);
+        self.flags.asked.store(u64::MAX >> (OWNERS_MAX - self.owners), Ordering::SeqCst);
+        let wakers = self.flags.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        wakers.iter().for_each(Waker::wake_by_ref);
+        drop(wakers);
         let until = Instant::now() + OWNER_WAIT;
         let mut told = Vec::<(usize, ProcessStatus)>::new();
         while told.len() < self.owners && !self.flags.stop.load(Ordering::Acquire) {

@@ -110,6 +110,11 @@ impl Onward {
         !self.adding.is_empty()
     }
 
+    /// Whether nothing is passed on, and no link to a server is kept for that.
+    pub(super) fn is_idle(&self) -> bool {
+        self.peers.is_empty() && self.ready.is_empty() && self.adding.is_empty()
+    }
+
     /// Takes an event in; gives back what is for others too.
     pub(super) fn on_event<D: Device<Memory = Region>>(
         &mut self,

@@ -90,6 +90,11 @@ pub struct StoreDriver<W> {
 impl<W> Drop for StoreDriver<W> {
     fn drop(&mut self) {
         self.condition.say_ended();
+        // Who waits for nothing but answers hears of it.
+        for desk in &self.desks {
+            let alarm = desk.alarm.lock().unwrap_or_else(PoisonError::into_inner);
+            alarm.iter().for_each(Waker::wake_by_ref);
+        }
     }
 }
 
