@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Waker;
 use std::thread::{self, JoinHandle};
 use towpath_clock::Clock;
 use towpath_transport::{
@@ -15,13 +16,15 @@ use towpath_transport::{
     Rights, SendBuffers as _, SendOptions, SubmitError,
 };
 
-/// The longest sleep: after this the wish to stop is seen.
-const WAIT_MAX: Nanos = Nanos::from_millis(100);
+/// The longest sleep: packets and the wish to stop end it before.
+const WAIT_MAX: Nanos = Nanos::from_secs(1);
 
 /// Threads that serve links until they are dropped or stopped.
 #[derive(Debug)]
 pub struct LinkServer {
     is_stopped: Arc<AtomicBool>,
+    /// What ends the sleep of each thread.
+    wakers: Vec<Waker>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -64,8 +67,10 @@ impl LinkServer {
         clock: &Clock,
         polls: bool,
     ) -> io::Result<Self> {
-        let mut server = Self { is_stopped: Arc::default(), threads: Vec::new() };
+        let (wakers, threads) = (Vec::new(), Vec::new());
+        let mut server = Self { is_stopped: Arc::default(), wakers, threads };
         for (number, endpoint) in endpoints.into_iter().enumerate() {
+            server.wakers.extend(endpoint.waker());
             let worker = LinkWorker {
                 endpoint,
                 service: service.clone(),
@@ -92,6 +97,7 @@ impl LinkServer {
 
     fn end(&mut self) -> io::Result<()> {
         self.is_stopped.store(true, Relaxed);
+        self.wakers.iter().for_each(Waker::wake_by_ref);
         self.threads
             .drain(..)
             .try_for_each(|thread| thread.join().map_err(|_| io::Error::other("a thread panicked")))
