@@ -10,7 +10,7 @@ use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::qos::Tenancy;
 use towpath_fastpath::qos::wire::{QosReply, TenantReport};
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ErrorKind, ErrorReply, NewChunk, Output};
+use towpath_fastpath::{Clear, ErrorKind, ErrorReply, NewChunk, Output, Terms};
 use towpath_transport::{
     Class, Endpoint, EndpointConfig, Event, GrantId, Nanos, OpOptions, Place, RoceUdp,
 };
@@ -390,4 +390,31 @@ fn what_costs_more_than_a_period_has_is_refused_and_a_scrub_takes_smaller_steps(
     let Ok(Output::Scrub(found)) = client.wait(op) else { panic!("a scrub was due") };
     assert_eq!((found.slices, found.pass_done), (5, true));
     assert_eq!(of(&qos(&mut client), "scrub").requests, 2, "three slices, and two");
+}
+
+#[test]
+fn what_a_delete_leaves_to_be_freed_is_paid_by_who_deletes() {
+    let dir = tempfile::tempdir().expect("room for a directory");
+    let text = "[tenant.web]\nreserve = \"100K\"\n";
+    let server = Running::start(&with_tenants(dir.path(), PLENTY, text));
+    let (mut web, mut other) = (Client::connect(server.addr), Client::connect(server.addr));
+    assert_eq!(join(&mut web, "web"), Ok(()));
+    other.create(CHUNK, None).expect("a fresh name");
+    // A slice in each of forty blocks of 64.
+    for at in 0..40 {
+        other.write(CHUNK, at << 18, &pattern(4096, at)).expect("there is room");
+    }
+    let used = |client: &mut Client<RoceUdp>, name| {
+        let found = of(&qos(client), name);
+        found.used_reserved + found.used_pooled
+    };
+    assert_eq!((used(&mut other, "others"), used(&mut other, "web")), (1 + 40, 0));
+    let trim = Clear::Trim { offset: 0, byte_len: 10 << 18 };
+    let op = web.chunks.start_clear(&mut web.endpoint, Terms::default(), CHUNK, trim);
+    web.wait(op).expect("it is there");
+    assert_eq!(used(&mut web, "web"), 10);
+    web.delete(CHUNK).expect("it is there");
+    assert_eq!(used(&mut web, "web"), 10 + 30);
+    assert_eq!(used(&mut web, "others"), 41);
+    server.stop();
 }

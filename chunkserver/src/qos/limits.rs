@@ -15,6 +15,10 @@ pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// that waits for the server: what keeps a disk busy, and more than one careful client has.
 pub(super) const DEPTH: u32 = 32;
 
+/// Tokens of what a tenant owes that are paid in its turn, at most: as for one request of 256 KiB.
+/// Then others have their turns.
+pub(super) const PAID_AT_ONCE: u64 = 64;
+
 /// I/Os of a client that may be under way when a period ends, and are counted in the next: as many
 /// as a lane has posted. A [`Tenancy`](towpath_fastpath::qos::Tenancy) has no more.
 pub(super) const UNDER_WAY_MAX: u64 = LANE_OPS_POSTED as u64;

@@ -33,6 +33,8 @@ pub(super) struct Clients {
     pub(super) name: String,
     /// What each of their requests costs.
     pub(super) cost: u32,
+    /// What each of them turns out to cost beyond that, once it is done.
+    pub(super) more: u32,
     pub(super) asks: Asks,
     pub(super) waiting: usize,
     /// Tokens that were wanted and are less than a request.
@@ -72,7 +74,7 @@ impl Model {
     pub(super) fn add(&mut self, name: &str, cost: u32, asks: Asks) -> bool {
         let Some(id) = self.node.find(name) else { return false };
         let name = name.to_owned();
-        self.clients.push(Clients { id, name, cost, asks, waiting: 0, owed: 0.0 });
+        self.clients.push(Clients { id, name, cost, more: 0, asks, waiting: 0, owed: 0.0 });
         true
     }
 
@@ -95,6 +97,10 @@ impl Model {
         }
         while let Some((_, client, pass)) = self.queue.pop_front_if(|(at, ..)| *at <= now) {
             self.node.done(now, pass);
+            let Clients { id, more, .. } = self.clients[client];
+            if more > 0 {
+                self.node.owe(now, id, more.into());
+            }
             if let Some(done) = self.done.last_mut() {
                 done[client] += self.clients[client].cost;
             }
@@ -131,13 +137,13 @@ impl Model {
             let Some(client) = self.clients.iter().position(|c| c.id == order[next]) else {
                 return;
             };
-            let Clients { id, cost, .. } = self.clients[client];
+            let Clients { id, cost, more, .. } = self.clients[client];
             let Some(pass) = self.node.admit(self.now, id, cost) else {
                 next += 1;
                 continue;
             };
             self.clients[client].waiting -= 1;
-            let mean = u64::from(cost) * 1_000_000_000 / u64::from(self.rate.max(1));
+            let mean = u64::from(cost + more) * 1_000_000_000 / u64::from(self.rate.max(1));
             let service = mean / 2 + self.prng.below(mean + 1);
             self.free_at = self.free_at.max(self.now) + Nanos(service);
             self.queue.push_back((self.free_at, client, pass));

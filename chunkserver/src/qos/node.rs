@@ -111,6 +111,7 @@ impl Node {
         if now >= self.next_period {
             let is_idle = !self.was_used && self.tenants.iter().all(|t| t.seat().is_none());
             if is_idle {
+                self.forgive();
                 self.is_asleep = true;
                 return;
             }

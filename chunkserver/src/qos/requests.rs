@@ -3,6 +3,7 @@
 use towpath_qos::{Engine, Verdict};
 use towpath_transport::Time;
 
+use super::limits::PAID_AT_ONCE;
 use super::node::{Node, drive};
 use super::tenant::{Runner, Tenant, TenantId};
 
@@ -90,6 +91,85 @@ impl Node {
         // Who waits since an earlier period is somebody who wants something.
         self.wake(now);
         let index = self.resolve(id);
+        if !self.pay(now, index, PAID_AT_ONCE) {
+            return None;
+        }
+        let ticket = self.spend(now, index, cost)?;
+        self.tenants[index].stats.requests += 1;
+        Some(Pass { tenant: TenantId(index as u16), ticket })
+    }
+
+    /// Work is done that a request of a tenant has caused and that was not in its cost. It is paid
+    /// with what the tenant has left of its reservation, and the rest when it wants something: then
+    /// it has its turn for tokens of the pool.
+    pub(crate) fn owe(&mut self, now: Time, id: TenantId, cost: u64) {
+        self.wake(now);
+        let index = self.resolve(id);
+        let owed = self.tenants[index].owed.saturating_add(cost);
+        self.tenants[index].owed = owed;
+        let part = owed.min(self.payable(now, index).0);
+        if let Ok(part @ 1..) = u32::try_from(part) {
+            self.pay_part(now, index, part);
+        }
+    }
+
+    /// Pays what a tenant owes, as far as it can; whether that is all.
+    pub(crate) fn pays(&mut self, now: Time, id: TenantId) -> bool {
+        self.wake(now);
+        let index = self.resolve(id);
+        self.pay(now, index, u64::MAX)
+    }
+
+    /// Pays no more than `most` of what a tenant owes; whether that is all.
+    fn pay(&mut self, now: Time, index: usize, mut most: u64) -> bool {
+        while self.tenants[index].owed > 0 {
+            let (reserved, held) = self.payable(now, index);
+            // One that it has not asks the pool for more.
+            let part = (reserved + held).clamp(1, PAID_AT_ONCE);
+            let part = part.min(self.tenants[index].owed).min(most);
+            if part == 0 || !self.pay_part(now, index, part as u32) {
+                return false;
+            }
+            most -= part;
+        }
+        true
+    }
+
+    fn pay_part(&mut self, now: Time, index: usize, part: u32) -> bool {
+        if let Some(engine) = self.tenants[index].engine_mut() {
+            engine.arrived(now, 1, part);
+        }
+        let paid = self.spend(now, index, part);
+        let tenant = &mut self.tenants[index];
+        if paid.is_some() {
+            tenant.owed -= u64::from(part);
+        }
+        match (paid, tenant.engine_mut()) {
+            (Some(Some(ticket)), Some(engine)) => engine.done(now, ticket),
+            (None, Some(engine)) => engine.withdrawn(now, 1, part),
+            _ => {}
+        }
+        paid.is_some()
+    }
+
+    /// Tokens of its reservation and of the pool that a tenant has and may use within its limit.
+    fn payable(&self, now: Time, index: usize) -> (u64, u64) {
+        let tenant = &self.tenants[index];
+        let (reserved, held) = match &tenant.runner {
+            Runner::Server(engine) => (engine.usable(now).into(), engine.tokens().1.into()),
+            Runner::Client(_) => (self.reserved_left(tenant), 0),
+        };
+        let room = self.room_below_limit(TenantId(index as u16)).unwrap_or(u64::MAX);
+        (reserved.min(room), held.min(room.saturating_sub(reserved)))
+    }
+
+    /// Nobody asked for anything in a whole period: its tokens pay what is owed.
+    pub(super) fn forgive(&mut self) {
+        self.tenants.iter_mut().for_each(|tenant| tenant.owed = 0);
+    }
+
+    /// Takes tokens of a tenant; none where it has not so many.
+    fn spend(&mut self, now: Time, index: usize, cost: u32) -> Option<Option<towpath_qos::Ticket>> {
         let (ticket, reserved) = match self.tenants[index].runner {
             Runner::Server(_) => self.admit_by_engine(now, index, cost)?,
             Runner::Client(_) => (None, self.admit_by_ledger(index, cost)?),
@@ -98,14 +178,13 @@ impl Node {
         let pooled = cost - reserved.min(cost);
         tenant.stats.used_reserved += u64::from(cost - pooled);
         tenant.stats.used_pooled += u64::from(pooled);
-        tenant.stats.requests += 1;
         if pooled > 0 {
             let tag = tenant.pool_tag.max(self.pool_clock);
             self.pool_clock = tag;
             let weight = u64::from(tenant.share.weight.max(1));
             tenant.pool_tag = tag.saturating_add(u64::from(pooled) * TAG_SCALE / weight);
         }
-        Some(Pass { tenant: TenantId(index as u16), ticket })
+        Some(ticket)
     }
 
     /// With the tokens of its reservation that it took.

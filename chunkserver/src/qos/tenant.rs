@@ -96,6 +96,9 @@ pub(super) struct Tenant {
     pub(super) was_lost: bool,
     /// Where it stands among those that use the pool, in tokens by weight.
     pub(super) pool_tag: u64,
+    /// Tokens for work that its requests have caused and that was not known when they got leave. It
+    /// gets no further leave before they are paid.
+    pub(super) owed: u64,
     /// It is in the file no more.
     pub(super) is_removed: bool,
     pub(super) stats: TenantStats,
@@ -130,6 +133,7 @@ impl Tenant {
             was_whole_period: false,
             was_lost: false,
             pool_tag: 0,
+            owed: 0,
             is_removed: false,
             stats: TenantStats::default(),
         }

@@ -10,6 +10,8 @@ use super::node::{Mail, Node};
 use super::tenant::{Seat, TenantId, Work};
 use super::{JoinError, QosConfig, Shares};
 
+mod owed;
+
 const IOPS: u32 = 50_000;
 
 fn tenants(list: &[(&str, Share)]) -> Shares {

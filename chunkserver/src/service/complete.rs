@@ -74,7 +74,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     pub(super) fn on_completion(&mut self, completion: Completion<Piece, Buf>) {
-        let Completion { token, reply, flush_ns } = completion;
+        let Completion { token, reply, flush_ns, blocks_left } = completion;
         let Some((job, reply)) = self.job_of(token, reply) else { return };
         let now = self.endpoint.now();
         self.under_way.sub(&job);
@@ -85,6 +85,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         trace.answer(now, flush_ns);
         pass.iter().for_each(|pass| pass.end());
         self.tenants.done(tokens);
+        self.tenants.left_blocks(now, price, blocks_left);
         let place = ask.place().map(|place| (place.chunk, place.offset, place.byte_len));
         let chunk = place.map(|(chunk, ..)| chunk).unwrap_or_default();
         self.follow_put(responder.link(), chunk, (&reply, &ask));

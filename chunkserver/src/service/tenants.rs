@@ -38,6 +38,12 @@ pub(super) struct Price {
 }
 
 impl Price {
+    /// Tokens for the blocks that a change has left to be freed, beyond the first one: that is as
+    /// much work as the change itself.
+    fn of_blocks(&self, blocks: u64) -> u64 {
+        blocks.saturating_sub(1).saturating_mul(self.weight.into())
+    }
+
     /// Bytes that so many tokens pay for.
     pub(super) fn bytes(&self, tokens: u32) -> u64 {
         u64::from(tokens / u32::from(self.weight.max(1))) * u64::from(TOKEN_BYTES)
@@ -141,6 +147,17 @@ impl Tenants {
     pub(super) fn withdrawn(&self, now: Time, price: Price) {
         if let Some(qos) = self.qos().filter(|_| price.cost > 0) {
             qos.at(now, |node, now| node.withdrawn(now, price.tenant, price.cost));
+        }
+    }
+
+    /// A change has left so many blocks to be freed, which its tenant pays now that they are known.
+    pub(super) fn left_blocks(&self, now: Time, price: Price, blocks: u64) {
+        self.owe(now, price.tenant, price.of_blocks(blocks));
+    }
+
+    fn owe(&self, now: Time, tenant: TenantId, cost: u64) {
+        if let Some(qos) = self.qos().filter(|_| cost > 0) {
+            qos.at(now, |node, now| node.owe(now, tenant, cost));
         }
     }
 

@@ -235,6 +235,9 @@ pub struct Completion<W, R = W> {
     pub reply: Reply<W, R>,
     /// How long the flush took that made the change durable; zero where none was needed.
     pub flush_ns: u64,
+    /// Blocks of 64 slices beside each other that a delete or a clear takes slices of: they are
+    /// freed after the answer.
+    pub blocks_left: u64,
 }
 
 impl<W, R> Reply<W, R> {

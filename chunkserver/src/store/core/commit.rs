@@ -242,18 +242,23 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 parse_record(&group.bytes[at..], self.key).expect("it was encoded here");
             at += len;
             self.forget_member(&member);
-            match &member.failed {
-                None => self.apply(&record, &member),
+            let blocks_left = match &member.failed {
+                None => {
+                    let blocks_left = self.map.blocks_left_by(&record);
+                    self.apply(&record, &member);
+                    blocks_left
+                }
                 // Nothing names its pages.
                 Some(_) => {
                     let pages = member.change.pages();
                     pages.into_iter().for_each(|extent| self.space.release(extent));
+                    0
                 }
-            }
+            };
             if let Some(to) = member.to {
                 debug_assert_eq!(record.frame.sequence, member.version);
                 let ticket = Self::ticket(record.frame.sequence);
-                self.answer(Some(to), member.into_reply(Ok(ticket)));
+                self.answer_with(Some(to), member.into_reply(Ok(ticket)), blocks_left);
             }
         }
         let sealed = self.log.durable_sequence();

@@ -163,9 +163,19 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     pub(super) fn answer(&mut self, to: Option<Client>, reply: Reply<W, Buf>) {
+        self.answer_with(to, reply, 0);
+    }
+
+    /// The same of a change that leaves so many blocks to be freed.
+    pub(super) fn answer_with(
+        &mut self,
+        to: Option<Client>,
+        reply: Reply<W, Buf>,
+        blocks_left: u64,
+    ) {
         if let Some(Client { asker, token }) = to {
             let flush_ns = if reply.is_change() { self.io.flush_ns } else { 0 };
-            self.answers.push((asker, Completion { token, reply, flush_ns }));
+            self.answers.push((asker, Completion { token, reply, flush_ns, blocks_left }));
         }
     }
 

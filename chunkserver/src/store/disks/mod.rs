@@ -210,6 +210,7 @@ impl<W> Disks<W> {
                     token,
                     reply: Reply::Stats(self.sum()),
                     flush_ns: 0,
+                    blocks_left: 0,
                 });
                 return Ok(());
             }
@@ -320,7 +321,7 @@ impl<W> Disks<W> {
         disk: usize,
         completion: Completion<W, Buf>,
     ) -> Option<Completion<W, Buf>> {
-        let Completion { token, mut reply, flush_ns } = completion;
+        let Completion { token, mut reply, flush_ns, blocks_left } = completion;
         self.asked[disk] = self.asked[disk].saturating_sub(1);
         let place = self.under_way.get_mut(token as usize)?;
         match (&mut place.as_mut()?.kind, &mut reply) {
@@ -339,7 +340,7 @@ impl<W> Disks<W> {
         }
         *place = None;
         self.shared.name_disk(disk, &mut reply);
-        Some(Completion { token, reply, flush_ns })
+        Some(Completion { token, reply, flush_ns, blocks_left })
     }
 
     /// Disks whose threads have ended since the last look, one bit each. What they had and did not
@@ -365,7 +366,12 @@ impl<W> Disks<W> {
                             continue;
                         };
                         let (token, reply) = (token as u64, Reply::List(page));
-                        self.ready.push_back(Completion { token, reply, flush_ns: 0 });
+                        self.ready.push_back(Completion {
+                            token,
+                            reply,
+                            flush_ns: 0,
+                            blocks_left: 0,
+                        });
                     }
                     Kind::List(_) => continue,
                     _ if under_way.disk != disk => continue,

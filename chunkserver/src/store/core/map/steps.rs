@@ -5,9 +5,10 @@
 //! clear. The blocks are visited after that, a bounded number at a time, so that no change keeps
 //! others waiting. A replay visits them at once; no checkpoint begins before all are visited.
 
-use super::{BLOCK_SLICES, BLOCKS, Block, Chunk, Clearing, LOST_PAGE, Map, split};
+use super::{BLOCK_SLICES, BLOCKS, Block, Chunk, Clearing, LOST_PAGE, Map, blocks_of, split};
 use crate::store::clear::ClearBody;
 use crate::store::error::ApplyError;
+use crate::store::record::{Body, Record};
 use crate::store::slice::ChunkId;
 
 /// Blocks that a delete or a clear visits at once: most are that small, and a group of the most
@@ -19,6 +20,9 @@ const STEP_BLOCKS: usize = 256;
 
 /// Pages that a step frees, and at most one block's more: each may be a run of its own.
 const STEP_PAGES: usize = 2048;
+
+/// Blocks of a clear that are counted one by one: some 50 us.
+const COUNTED_BLOCKS: usize = 4096;
 
 impl Chunk {
     /// Whether a clear has taken a slice that its block still has.
@@ -59,6 +63,24 @@ impl Map {
     /// Whether blocks are still to be freed that deletes and clears left.
     pub(crate) fn has_steps(&self) -> bool {
         !self.doomed.is_empty() || !self.clearing.is_empty()
+    }
+
+    /// Blocks that a record would leave to be freed: those of a chunk that it deletes, and those in
+    /// a range that it clears. Of a range with very many it is what there may be at most.
+    pub(crate) fn blocks_left_by(&self, record: &Record<'_>) -> u64 {
+        let Some(chunk) = self.chunks.get(&record.chunk) else { return 0 };
+        let all = chunk.blocks.len() as u64;
+        match &record.body {
+            Body::Delete => all,
+            Body::Clear(ClearBody { first, count, .. }) if *count > 0 => {
+                let range = split(*first).0..=split(first + count - 1).0;
+                match chunk.blocks.range(range).take(COUNTED_BLOCKS).count() {
+                    COUNTED_BLOCKS => all.min(blocks_of(*first, *count)),
+                    found => found as u64,
+                }
+            }
+            _ => 0,
+        }
     }
 
     pub(super) fn at_once_blocks(&self) -> usize {

@@ -300,3 +300,34 @@ fn what_a_restart_finds_is_what_was_acknowledged_wherever_the_steps_were() {
         check_pages(&mut core, &expected);
     }
 }
+
+#[test]
+fn a_delete_and_a_clear_say_how_many_blocks_they_leave() {
+    let blocks = 10;
+    let (mut core, _) = scattered(blocks);
+    let mut left_by = |request| {
+        core.submit(Client { asker: 0, token: 0 }, request);
+        settle(&mut core);
+        let left: Vec<u64> = core.take_answers().map(|(_, answer)| answer.blocks_left).collect();
+        left
+    };
+    let trim = |offset, byte_len| Request::Clear {
+        chunk: ChunkId(1),
+        clear: Clear::Trim { offset, byte_len },
+        terms: Terms::default(),
+    };
+    assert_eq!(left_by(write_request(ChunkId(1), 0, &[9; 4096])), [0]);
+    assert_eq!(left_by(trim(3 * BLOCK_BYTES, 2 * BLOCK_BYTES)), [2]);
+    assert_eq!(left_by(trim(3 * BLOCK_BYTES, 2 * BLOCK_BYTES)), [0], "there is nothing any more");
+    assert_eq!(left_by(trim(100 * BLOCK_BYTES, BLOCK_BYTES)), [0]);
+    assert_eq!(left_by(trim(0, 8 * BLOCK_BYTES)), [blocks - 4]);
+    let delete = || Request::Delete { chunk: ChunkId(1), version: None };
+    assert_eq!(left_by(delete()), [2]);
+    assert_eq!(left_by(delete()), [0], "there is no such chunk");
+    let truncate = Request::Clear {
+        chunk: ChunkId(2),
+        clear: Clear::Truncate { byte_len: 0 },
+        terms: Terms::default(),
+    };
+    assert_eq!(left_by(truncate), [1], "ten slices beside each other");
+}
