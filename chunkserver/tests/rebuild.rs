@@ -35,9 +35,15 @@ struct Fleet {
 
 impl Fleet {
     fn new(count: usize) -> Self {
+        Self::keeping(count, 0)
+    }
+
+    /// Servers that keep reservations, of so many operations a second.
+    fn keeping(count: usize, qos_iops: u32) -> Self {
         let folders = tempfile::tempdir().expect("room for a folder");
         let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
-        let start = |number| Running::start(&server(&folders, number, anywhere));
+        let config = |number| DaemonConfig { qos_iops, ..server(&folders, number, anywhere) };
+        let start = |number| Running::start(&config(number));
         let running: Vec<Running> = (0..count).map(start).collect();
         let places = running.iter().map(|server| server.addr).collect();
         Self { folders, places, running: running.into_iter().map(Some).collect() }
@@ -417,6 +423,47 @@ fn a_server_that_is_not_as_the_plan_says_refuses_it_by_name_and_nothing_is_writt
     stripe.rebuild().expect("all are as it says");
     let read = stripe.clients[3].read(CHUNK, 4_096, RANGE as usize).wait().expect("it is there");
     assert!(read == stripe.data[0]);
+}
+
+/// Tokens that whoever named no tenant has used at each server. One is for a request that makes
+/// them pay what they owe.
+fn used(places: &[SocketAddr]) -> Vec<u64> {
+    let of = |place: &SocketAddr| {
+        let client = client(*place);
+        let refused = client.delete(ChunkId(0xdead)).wait();
+        assert!(refused.is_err(), "there is no such chunk");
+        let reply = client.qos().wait().expect("it keeps reservations");
+        let mut tenants = reply.tenants.iter().filter(|tenant| tenant.name == "others");
+        tenants.next().map_or(0, |others| others.used_reserved + others.used_pooled)
+    };
+    places.iter().map(of).collect()
+}
+
+/// More tokens than anybody uses here.
+const PLENTY: u32 = 10_000_000;
+
+#[test]
+fn who_has_a_range_made_anew_pays_for_what_is_read_and_for_what_is_made_of_it() {
+    let stripe = Stripe::on(Fleet::keeping(4, PLENTY), None);
+    let before = used(&stripe.fleet.places);
+    stripe.rebuild().expect("all is as the plan says");
+    let after = used(&stripe.fleet.places);
+    let cost = before.iter().zip(after).map(|(before, after)| after - before - 1);
+    let (cost, tokens) = (cost.collect::<Vec<_>>(), u64::from(RANGE) / 4096);
+    assert_eq!(cost, [2 * tokens, 2 * tokens, 2 * tokens, tokens], "three help, one writes");
+}
+
+#[test]
+fn data_parts_that_are_added_to_a_parity_part_are_paid_as_they_were_read() {
+    let fleet = Fleet::keeping(3, PLENTY);
+    let stripes = 4;
+    let bytes = pattern(2 * UNIT * stripes, 5);
+    put(&servers(), &fleet.places, "rs:2+1,triec", &bytes);
+    let mut used = used(&fleet.places);
+    used.sort_unstable();
+    // All three make, write and finish a part; the one with parity adds two to make its own.
+    assert_eq!(used[1], used[0]);
+    assert_eq!(used[2] - used[0], (bytes.len() / 4096) as u64, "{used:?}");
 }
 
 #[test]

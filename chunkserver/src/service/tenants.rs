@@ -155,6 +155,19 @@ impl Tenants {
         self.owe(now, price.tenant, price.of_blocks(blocks));
     }
 
+    /// So many bytes were added up for a link, which costs as much as to read them.
+    pub(super) fn added(&self, now: Time, link: LinkId, byte_len: u32) {
+        let Price { tenant, cost, .. } = self.price_of_read(link, byte_len);
+        self.owe(now, tenant, cost.into());
+    }
+
+    /// Whether the tenant of a link has paid for what was done for it.
+    pub(super) fn has_paid(&self, now: Time, link: LinkId) -> bool {
+        let Some(links) = &self.links else { return true };
+        let tenant = links.of(link);
+        links.qos().at(now, |node, now| node.pays(now, tenant))
+    }
+
     fn owe(&self, now: Time, tenant: TenantId, cost: u64) {
         if let Some(qos) = self.qos().filter(|_| cost > 0) {
             qos.at(now, |node, now| node.owe(now, tenant, cost));

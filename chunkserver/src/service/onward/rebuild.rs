@@ -154,6 +154,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         (buf, crcs): (Buf, Vec<u32>),
     ) {
         self.policy.spare.put_crcs(crcs);
+        let (now, link) = (self.endpoint.now(), self.open.link_of(request));
         let Some((rebuilding, _)) = self.open.rebuilding(request) else { return };
         let chunk = rebuilding.helper.chunk;
         let refused = match result {
@@ -164,6 +165,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             Ok(_) => {
                 self.stats.read_bytes += buf.len() as u64;
                 rebuilding.take_own(&buf);
+                // To read it has cost as much; this is for the sum that is made of it.
+                let byte_len = buf.len() as u32;
+                link.into_iter().for_each(|link| self.tenants.added(now, link, byte_len));
                 drop(buf);
                 return self.advance_rebuilding(request);
             }

@@ -3,7 +3,7 @@
 use towpath_fastpath::cap::Capability;
 use towpath_fastpath::server::{StorageRequest, shown_head};
 use towpath_fastpath::wire::WriteHeader;
-use towpath_fastpath::{Rebuild, Route};
+use towpath_fastpath::{ErrorReply, Rebuild, Route};
 use towpath_rpc::{Head, Piece, RequestKey, Responder};
 use towpath_transport::{Device, LinkId, Region, Time};
 
@@ -62,7 +62,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         if route.adds().is_some() {
             let room = self.read_bytes_max;
             let owner = (self.store.asker(), link.index());
-            let adding = Adding::new((self.store.sums(), owner), &route, (header, crcs), room);
+            // It asks again, as one does that finds no room for a sum.
+            let adding = match self.tenants.has_paid(self.endpoint.now(), link) {
+                true => Adding::new((self.store.sums(), owner), &route, (header, crcs), room),
+                false => Err(Answer::Error(ErrorReply::NoSums)),
+            };
             return self.note_begun(to, adding.map(What::Adding), None);
         }
         let (what, along) = match self.begin_along(link, route, (&header, &crcs), capability) {

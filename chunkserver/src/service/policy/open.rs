@@ -257,11 +257,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         };
         if let Some(adding) = self.open.adding(request) {
             let whole = self.endpoint.whole_bytes_max(link).unwrap_or(0) as usize;
+            let byte_len = piece.len() as u32;
             if let Err(answer) = adding.take(offset, piece, whole) {
                 self.stats.wire_corrupt += 1;
-                self.refuse_begun(request, answer);
+                return self.refuse_begun(request, answer);
             }
-            return;
+            return self.tenants.added(self.endpoint.now(), link, byte_len);
         }
         if let Some((rebuilding, _)) = self.open.rebuilding(request) {
             rebuilding.take(offset, piece);
