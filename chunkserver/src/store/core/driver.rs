@@ -280,7 +280,7 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         bytes_left: &mut u64,
     ) -> bool {
         for taken in 0..TURN_MAX {
-            if (may_be_held && !self.core.has_room(class)) || *bytes_left == 0 {
+            if (may_be_held && !self.core.has_room(class, self.desks.len())) || *bytes_left == 0 {
                 return taken > 0;
             }
             let desk = &mut self.desks[asker];

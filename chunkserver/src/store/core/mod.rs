@@ -101,8 +101,9 @@ pub const LOG_BYTES_MAX: u64 = LOG_PAGES_MAX * PAGE_BYTES as u64;
 /// Most bytes of slices of a store.
 pub const DATA_BYTES_MAX: u64 = DATA_PAGES_MAX as u64 * PAGE_BYTES as u64;
 
-/// Changes that wait for room: more than a group has would only wait longer.
-const HELD_MAX: usize = 256;
+/// Changes of a class that wait for others or for room, of each who asks: all that a worker of a
+/// server has with the store at a time, in which each link has its share.
+const HELD_MAX: usize = 1024;
 
 /// Pages of the map that are kept as they were for a checkpoint: 16 MiB. Groups wait then.
 const SAVED_PAGES_MAX: usize = 4096;

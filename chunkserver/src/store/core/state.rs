@@ -184,10 +184,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.answers.drain(..)
     }
 
-    /// Whether more changes of a class may be taken in: those that are held are not too many.
+    /// Whether more changes of a class may be taken in: those that are held are not too many for so
+    /// many who ask.
     #[must_use]
-    pub fn has_room(&self, class: Class) -> bool {
-        self.held_by[class.index()] < super::HELD_MAX
+    pub fn has_room(&self, class: Class, askers: usize) -> bool {
+        self.held_by[class.index()] < super::HELD_MAX * askers.max(1)
     }
 
     /// Whether nothing is under way, but for what waits for a checkpoint.

@@ -91,12 +91,12 @@ fn a_read_of_silver_waits_for_little_of_coppers_bytes() {
 fn a_class_that_has_no_room_to_gather_leaves_the_others_theirs() {
     let (medium, mut core) = rig(7, None);
     let mut token = 0;
-    while core.has_room(Copper) {
+    while core.has_room(Copper, 1) {
         let request = write_request(copper_chunk(token % 16), 0, &vec![3; LONG]);
         core.submit_as(Copper, Client { asker: 0, token }, request);
         token += 1;
     }
-    assert!(core.has_room(Gold) && core.has_room(Silver));
+    assert!(core.has_room(Gold, 1) && core.has_room(Silver, 1));
     let took = timed(&medium, &mut core, Gold, write_request(GOLD_CHUNK, 0, &[1; 4096]));
     assert!(took <= Nanos::from_micros(1400), "{took:?}");
     settle_long(&mut core);
@@ -110,7 +110,7 @@ fn copper_is_done_beside_a_gold_that_never_stops() {
     core.submit_as(Copper, Client { asker: 0, token: 0 }, request);
     let mut gold = 0;
     while !core.take_answers().any(|(asker, _)| asker == 0) {
-        while core.has_room(Gold) {
+        while core.has_room(Gold, 1) {
             gold += 1;
             let request = write_request(GOLD_CHUNK, 0, &[1; 4096]);
             core.submit_as(Gold, Client { asker: 1, token: gold }, request);

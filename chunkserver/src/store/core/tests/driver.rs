@@ -186,7 +186,7 @@ fn unfinished_is_removed(store: StoreThread<Vec<u8>>, mut driver: Driver) {
 
 #[test]
 fn changes_that_are_held_keep_no_reads_waiting() {
-    let config = DriverConfig { queue_max: 1024, ..DRIVER };
+    let config = DriverConfig { queue_max: 2048, ..DRIVER };
     let open = || open(&medium(7)).map(|core| (core, ())).map_err(io::Error::other);
     let (driver, mut stores, ()) = StoreDriver::open_here(1, config, open).expect("it opens");
     let (store, chunk) = (stores.pop().expect("one"), ChunkId(1));
@@ -197,7 +197,7 @@ fn changes_that_are_held_keep_no_reads_waiting() {
     };
     // Each waits for what is under way, and the disk does nothing meanwhile.
     send(&store, 2, write_request(chunk, 0, &[1; 4096]));
-    for token in 3..1000 {
+    for token in 3..2000 {
         send(&store, token, only_if(version, write_request(chunk, 0, &[2; 4096])));
     }
     let only = driver.as_mut().expect("it is here");
@@ -205,12 +205,12 @@ fn changes_that_are_held_keep_no_reads_waiting() {
         only.turn().expect("the disk is there");
     }
     assert!(store.has_queued(), "more wait than are held");
-    send(&store, 1000, Request::Stat { chunk });
+    send(&store, 2000, Request::Stat { chunk });
     only.turn().expect("the disk is there");
     let told = store.completions().try_recv().expect("it waits for nobody");
-    assert_eq!(told.token, 1000);
+    assert_eq!(told.token, 2000);
     // The one that was not meant for a version is made, and then one of the others is too late.
-    let fates: Vec<_> = (2..1000).map(|_| fate(&answer(&mut driver, &store).reply)).collect();
+    let fates: Vec<_> = (2..2000).map(|_| fate(&answer(&mut driver, &store).reply)).collect();
     assert_eq!(fates.iter().filter(|fate| **fate == Fate::Done).count(), 1);
 }
 

@@ -126,7 +126,7 @@ fn scatter(core: &mut Core, blocks: u64) {
             let request = write_request(ChunkId(chunk), offset, &[at as u8; 4096]);
             core.submit(Client { asker: 0, token: at }, request);
         }
-        while core.gathering.members.len() > 200 || !core.has_room(Class::default()) {
+        while core.gathering.members.len() > 200 || !core.has_room(Class::default(), 1) {
             core.turn(Some(Duration::from_secs(1))).expect("it speaks");
         }
     }

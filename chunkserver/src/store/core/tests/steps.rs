@@ -96,7 +96,7 @@ fn scattered(blocks: u64) -> (Core, Arc<Mutex<Notes>>) {
             let request = write_request(ChunkId(chunk), offset, &[at as u8; 4096]);
             core.submit(Client { asker: 0, token: at }, request);
         }
-        while !core.has_room(Class::default()) || core.gathering.members.len() > 200 {
+        while !core.has_room(Class::default(), 1) || core.gathering.members.len() > 200 {
             core.turn(Some(Duration::from_secs(1))).expect("the simulated disk always speaks");
         }
     }
