@@ -16,8 +16,8 @@ pub(super) const SCRUB_BUDGET_MAX: u64 = 1 << 20;
 pub(super) const SCRUB_BUDGET_DEFAULT: u64 = 1 << 14;
 
 /// Changes of a class that the store has from one worker: those of each link are its share
-/// (`towpath_base::share`). A link that is alone has a third, which is more than it has under way by
-/// default.
+/// (`towpath_base::share`). A link that is alone has a third, which is more than it has under way
+/// by default.
 pub(crate) const CHANGES_MAX: usize = 1024;
 
 /// How long the thread sleeps where the store has something and its answers do not end the sleep:

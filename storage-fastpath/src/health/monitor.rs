@@ -183,7 +183,8 @@ impl HealthMonitor {
         self.next_look
     }
 
-    /// Whether all links are good, and have been for so long that only what they do can change that.
+    /// Whether all links are good, and have been for so long that only what they do can change
+    /// that.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let is_settled =

@@ -171,8 +171,8 @@ impl Demand {
         let share = (u128::from(due) * u128::from(hidden.0)).div_ceil(whole) as u64;
         let arrived = u64::from(self.arrived);
         self.sum += arrived;
-        // A client that catches up asks for what was counted as unserved: that is no new demand. And
-        // one that has room for more, and does not ask, wanted no more than it asked for.
+        // A client that catches up asks for what was counted as unserved: that is no new demand.
+        // And one that has room for more, and does not ask, wanted no more than it asked for.
         self.unserved = match hidden {
             Nanos::ZERO => 0,
             _ => (self.unserved + share).saturating_sub(arrived),
