@@ -60,9 +60,12 @@ pub struct ClientConfig {
     capability: Option<Grant>,
 }
 
-/// Whom changes of carrier are told, with the server of the link.
+/// Is told a change of carrier, with the server of the link.
+type RideListener = dyn Fn(SocketAddr, &Ride) + Send + Sync;
+
+/// Whom changes of carrier are told.
 #[derive(Clone)]
-pub(crate) struct OnRide(pub(crate) Arc<dyn Fn(SocketAddr, &Ride) + Send + Sync>);
+pub(crate) struct OnRide(pub(crate) Arc<RideListener>);
 
 impl fmt::Debug for OnRide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
