@@ -16,6 +16,7 @@ mod paths;
 mod piggyback;
 mod ports;
 mod presence;
+mod queues;
 mod renewals;
 mod runs;
 mod spurious;

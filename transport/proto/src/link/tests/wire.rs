@@ -33,6 +33,9 @@ pub(super) type Trace = Vec<(Time, usize, PathId, [u8; HEADER_BYTES])>;
 
 pub(super) const DELAY: u64 = 5_000;
 
+/// What paths with queues are longer beside.
+const QUEUED_DELAY: u64 = 45_000;
+
 pub(super) struct Wire {
     pub(super) now: Time,
     pub(super) ends: [End; 2],
@@ -56,6 +59,11 @@ pub(super) struct Wire {
     /// What is sent is later by up to so many ns, each by itself. A SEND of several packets comes
     /// out of order then, and UC drops it, four times in five.
     pub(super) jitter: u64,
+    /// What a byte to the second end takes on each path, in ns; zero where there is no queue.
+    pub(super) byte_ns: [u64; PATHS_MAX],
+    /// When each of these queues is empty, and for how long chunks have waited there: the sum, and
+    /// how many.
+    pub(super) queues: [(u64, u64, u64); PATHS_MAX],
     /// Queue pairs that have failed are made anew where a driver is asked to.
     pub(super) renews: bool,
     /// Until then an end has no processor: nobody takes in what has come.
@@ -132,6 +140,8 @@ impl Wire {
             ports: [first_ports(); 2],
             bears: usize::MAX,
             jitter: 0,
+            byte_ns: [0; PATHS_MAX],
+            queues: [(0, 0, 0); PATHS_MAX],
             renews: false,
             away_until: [Time::ZERO; 2],
             moves: Vec::new(),
@@ -191,9 +201,24 @@ impl Wire {
         let late = self.prng.chance(self.faults.late);
         let delay = if late { DELAY + self.prng.below(20_000_000) } else { DELAY };
         let delay = if self.jitter > 0 { delay + self.prng.below(self.jitter) } else { delay };
+        let delay = delay + self.queue(to, &frame);
         let frame =
             if self.prng.chance(self.faults.corrupt) { self.corrupted(frame) } else { frame };
         self.put(to, frame, delay);
+    }
+
+    /// How long a frame waits in the queue of its path, and takes to leave it.
+    fn queue(&mut self, to: usize, frame: &Frame) -> u64 {
+        let Frame::Chunk { path, payload, .. } = frame else { return 0 };
+        let index = usize::from(path.0);
+        if to == 0 || self.byte_ns[index] == 0 {
+            return 0;
+        }
+        let (free_at, waited, count) = &mut self.queues[index];
+        let begins_at = self.now.0.max(*free_at);
+        *free_at = begins_at + (payload.len() + HEADER_BYTES) as u64 * self.byte_ns[index];
+        (*waited, *count) = (*waited + begins_at - self.now.0, *count + 1);
+        *free_at - self.now.0 + QUEUED_DELAY
     }
 
     pub(super) fn corrupted(&mut self, mut frame: Frame) -> Frame {
