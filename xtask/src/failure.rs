@@ -31,6 +31,11 @@ pub(crate) enum Failure {
         "`{command}` printed no JSON object with a number `{metric}`; its output was:\n{output}"
     )]
     NoMetric { command: String, metric: String, output: String },
+    #[error(
+        "{count} figure(s) stand too far above {record}, or are not in it; where that is worth it, \
+         run `cargo xtask instructions --record` and say in the commit what it buys"
+    )]
+    Instructions { count: usize, record: &'static str },
     #[error("there is no step `{name}` of the virtual machine's suite; there are: {known}")]
     NoSuchGuestStep { name: String, known: String },
     #[error("{0} failure(s) in the virtual machine; the logs stand above")]

@@ -15,6 +15,8 @@ mod failure;
 mod finding;
 mod fuzz;
 mod install_c;
+mod instructions;
+mod lines;
 mod loom;
 mod metric;
 mod miri;
@@ -57,6 +59,10 @@ enum Command {
     Pgo(pgo::Args),
     /// Build the library for C and install it, with its headers and its man page.
     InstallC(install_c::Args),
+    /// Count the instructions of a message and compare them with the record.
+    Instructions(instructions::Args),
+    /// Count lines of code, fields, methods and circles of imports.
+    Lines(lines::Args),
     /// Run the fuzz targets with the seeded driver.
     Fuzz(fuzz::Args),
     /// Do the sans-IO crates really link without std?
@@ -84,6 +90,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Pgo(args) => pgo::run(&args),
         Command::InstallC(args) => install_c::run(&args),
+        Command::Instructions(args) => instructions::run(&args),
+        Command::Lines(args) => lines::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::NoStd => no_std::run(),
         Command::Loom => loom::run(),

@@ -1,5 +1,6 @@
 //! Rust source with its comments and literals blanked out, and its tests found.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// The text of a Rust file in which only code is left.
@@ -14,7 +15,7 @@ pub(crate) struct Code {
 impl Code {
     /// Reads a file; `path` tells whether it is a test as a whole.
     pub(crate) fn read(path: &str, text: &str) -> Self {
-        let text = blank(text, false);
+        let text = blank(text, |_| false);
         let whole = is_test_path(path) || text.contains("#![cfg(test)]");
         let whole_range = 0..text.len();
         let tests = if whole { vec![whole_range] } else { test_ranges(&text) };
@@ -45,6 +46,21 @@ impl Code {
             declared.split_whitespace().skip_while(|word| *word != "mod").nth(1)
         });
         names.map(|name| format!("{folder}/{name}")).collect()
+    }
+
+    /// Lines of code in the file, whose text is given again: not blank, more than a comment, and not
+    /// for tests only. A line of a string counts.
+    pub(crate) fn lines(&self, text: &str) -> usize {
+        let code = blank(text, |first| first != b'/');
+        let mut start = 0;
+        let is_code = |line: &&str| {
+            let from = start;
+            start += line.len();
+            line.bytes()
+                .zip(from..)
+                .any(|(byte, at)| !byte.is_ascii_whitespace() && !self.is_test(at))
+        };
+        code.split_inclusive('\n').filter(is_code).count()
     }
 
     /// The offsets at which `pattern` stands as whole words.
@@ -81,37 +97,64 @@ fn is_test_path(path: &str) -> bool {
             .any(|part| ["tests", "benches", "examples"].contains(&part))
 }
 
-/// The ranges of the items that carry `#[cfg(test)]`.
+/// The modules of all these files, by path and text, that are compiled for tests only
+/// ([`Code::test_modules`]).
+pub(crate) fn test_modules<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> HashSet<String> {
+    files.flat_map(|(path, text)| Code::read(path, text).test_modules(path)).collect()
+}
+
+/// Whether a file is one of these modules, or below one.
+pub(crate) fn is_in_module(path: &str, modules: &HashSet<String>) -> bool {
+    let stem = path.strip_suffix(".rs").unwrap_or(path);
+    let mut ends = stem.match_indices('/').map(|(at, _)| at).chain([stem.len()]);
+    ends.any(|end| modules.contains(&stem[..end]))
+}
+
+/// The ranges of what carries `#[cfg(test)]` or `#[cfg(all(test, ..))]`.
 fn test_ranges(code: &str) -> Vec<Range<usize>> {
-    let mut ranges = Vec::new();
-    for (at, mark) in code.match_indices("#[cfg(test)]") {
-        let rest = &code[at + mark.len()..];
-        let Some(open) = rest.find(['{', ';']) else { continue };
-        let mut depth = 0_usize;
-        let mut end = code.len();
-        for (i, byte) in rest.bytes().enumerate().skip(open) {
-            match byte {
-                b'{' => depth += 1,
-                b'}' => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                end = at + mark.len() + i + 1;
-                break;
-            }
+    let marks = ["#[cfg(test)]", "#[cfg(all(test,"].into_iter();
+    let starts = marks.flat_map(|mark| code.match_indices(mark)).map(|(at, _)| at);
+    starts.map(|at| at..at + item_len(&code[at..])).collect()
+}
+
+/// The length of the item, field, variant or statement that the code begins with, its attributes
+/// included: to its semicolon or closing brace, or to the comma of what is no item.
+fn item_len(code: &str) -> usize {
+    const WITH_COMMAS: [&str; 8] =
+        ["enum", "fn", "impl", "struct", "trait", "type", "union", "use"];
+    let (mut brackets, mut angles, mut is_item) = (0_usize, 0_usize, false);
+    let mut before = ' ';
+    let mut word_start = 0;
+    for (at, c) in code.char_indices() {
+        let is_word = c.is_ascii_alphanumeric() || c == '_';
+        if !is_word {
+            is_item |= brackets == 0 && WITH_COMMAS.contains(&&code[word_start..at]);
+            word_start = at + 1;
         }
-        ranges.push(at..end);
+        match c {
+            '{' | '(' | '[' => brackets += 1,
+            '}' | ')' | ']' if brackets == 0 => return at,
+            '}' if brackets == 1 => return at + 1,
+            '}' | ')' | ']' => brackets -= 1,
+            '<' => angles += 1,
+            '>' if before != '-' && before != '=' => angles = angles.saturating_sub(1),
+            ';' if brackets == 0 => return at + 1,
+            ',' if brackets == 0 && angles == 0 && !is_item => return at + 1,
+            _ => {}
+        }
+        before = c;
     }
-    ranges
+    code.len()
 }
 
 /// The text with its literals blanked out and its comments kept.
 pub(crate) fn without_literals(text: &str) -> String {
-    blank(text, true)
+    blank(text, |first| first == b'/')
 }
 
-/// Replaces strings and characters by spaces, and comments unless they are kept.
-fn blank(text: &str, keep_comments: bool) -> String {
+/// Replaces comments and literals by spaces, but for those whose first byte is to be kept: comments
+/// begin with a slash.
+fn blank(text: &str, is_kept: impl Fn(u8) -> bool) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
     let mut at = 0;
@@ -121,7 +164,7 @@ fn blank(text: &str, keep_comments: bool) -> String {
             at += 1;
             continue;
         }
-        let kept = keep_comments && bytes[at] == b'/';
+        let kept = is_kept(bytes[at]);
         for byte in out[at..end].iter_mut().filter(|byte| **byte != b'\n' && !kept) {
             *byte = b' ';
         }
@@ -226,7 +269,7 @@ mod tests {
     use super::*;
 
     fn left(text: &str) -> String {
-        blank(text, false).split_whitespace().collect::<Vec<_>>().join(" ")
+        blank(text, |_| false).split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -255,8 +298,8 @@ mod tests {
     #[test]
     fn lengths_and_lines_are_kept() {
         let text = "a\n\"b\nc\" d\n";
-        assert_eq!(blank(text, false).len(), text.len());
-        assert_eq!(line_of(text, blank(text, false).find('d').unwrap()), 3);
+        assert_eq!(blank(text, |_| false).len(), text.len());
+        assert_eq!(line_of(text, blank(text, |_| false).find('d').unwrap()), 3);
     }
 
     #[test]
@@ -275,5 +318,34 @@ mod tests {
         assert!(!code.is_test(at("fn c")));
         assert!(Code::read("src/a/tests.rs", text).is_test(at("fn c")));
         assert!(Code::read("tests/src/lib.rs", text).is_test(at("fn c")));
+    }
+
+    #[test]
+    fn fields_and_statements_for_tests_end_where_they_end() {
+        let text = "struct A {\n    #[cfg(test)]\n    x: B<C, D>,\n    y: u8,\n}\n\
+                    fn a() {\n    #[cfg(test)]\n    { one(); }\n    two();\n    f(#[cfg(test)] z);\n    \
+                    three();\n}\n#[cfg(all(test, not(loom)))]\nmod t { fn u() {} }\n\
+                    #[cfg(test)]\nfn g<E, F>(e: E, f: F) where E: X, F: Y { four(); }\n\
+                    #[cfg(any(test, loom))]\nfn five() {}\n";
+        let code = Code::read("src/a.rs", text);
+        for name in ["x:", "D>", "one", "z)", "fn u", "fn g", "four"] {
+            assert!(code.is_test(text.find(name).unwrap()), "{name}");
+        }
+        for name in ["y:", "two", "three", "five"] {
+            assert!(!code.is_test(text.find(name).unwrap()), "{name}");
+        }
+    }
+
+    #[test]
+    fn lines_count_without_blanks_comments_and_tests_but_with_those_of_strings() {
+        let lines = |text: &str| Code::read("src/a.rs", text).lines(text);
+        assert_eq!(lines("//! A.\n\nfn a() {} // b\n\n    /// C.\nfn c() {}\n"), 2);
+        assert_eq!(lines("/* a /* b\n*/ still\n*/ fn a() {}\n/* b */\n"), 1);
+        assert_eq!(lines("const A: &str = \"// no comment\n/* nor this\n\";\nfn a() {}\n"), 4);
+        assert_eq!(lines("const A: &str = r#\"\n\" // still \"\n\"#;\n// a\n"), 3);
+        assert_eq!(lines("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n"), 2);
+        let whole = "fn a() {}\n";
+        assert_eq!(Code::read("src/a/tests.rs", whole).lines(whole), 0);
+        assert_eq!(Code::read("tests/a.rs", whole).lines(whole), 0);
     }
 }

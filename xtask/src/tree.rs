@@ -1,7 +1,8 @@
 //! The files of the repository, read once.
 
 use crate::failure::Failure;
-use std::collections::BTreeSet;
+use crate::source::test_modules;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;
 
@@ -66,6 +67,11 @@ impl Tree {
     /// The Rust sources.
     pub(crate) fn rust(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
+    }
+
+    /// The modules in files of their own that are compiled for tests only, as paths without `.rs`.
+    pub(crate) fn test_modules(&self) -> HashSet<String> {
+        test_modules(self.rust().map(|file| (file.path.as_str(), file.text.as_str())))
     }
 
     /// The documents.

@@ -1,5 +1,6 @@
 //! `cargo xtask arrows`: every crate uses only the crates that the table lets it use.
 
+pub(crate) mod folders;
 mod table;
 
 use crate::failure::Failure;

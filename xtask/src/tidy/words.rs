@@ -1,9 +1,8 @@
 //! Words that must not stand in a file, each with what to write in its place.
 
 use crate::finding::Finding;
-use crate::source::{Code, find_words, line_of};
+use crate::source::{Code, find_words, is_in_module, line_of};
 use crate::tree::{File, Tree};
-use std::collections::HashSet;
 
 /// The crates that read no clock, do no I/O and have one order of events.
 const SANS_IO: [&str; 6] = [
@@ -70,9 +69,7 @@ const PLACES: &[Ban] = &[
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let declared =
-        tree.rust().flat_map(|file| Code::read(&file.path, &file.text).test_modules(&file.path));
-    let test_modules: HashSet<String> = declared.collect();
+    let test_modules = tree.test_modules();
     for file in tree.rust().filter(|file| !is_in_module(&file.path, &test_modules)) {
         let is_below = |folder: &&str| file.path.starts_with(folder);
         if SANS_IO.iter().any(&is_below) {
@@ -107,13 +104,6 @@ fn check_code(file: &File, findings: &mut Vec<Finding>) {
     for ban in IN_CODE {
         findings.extend(code.find(ban.word).map(|at| refuse(file, at, ban)));
     }
-}
-
-/// Whether a file is one of these modules, or below one.
-fn is_in_module(path: &str, modules: &HashSet<String>) -> bool {
-    let stem = path.strip_suffix(".rs").unwrap_or(path);
-    let mut ends = stem.match_indices('/').map(|(at, _)| at).chain([stem.len()]);
-    ends.any(|end| modules.contains(&stem[..end]))
 }
 
 fn check_outside_tests(file: &File, bans: &[Ban], findings: &mut Vec<Finding>) {
