@@ -48,7 +48,7 @@ impl Code {
         names.map(|name| format!("{folder}/{name}")).collect()
     }
 
-    /// Lines of code in the file, whose text is given again: not blank, more than a comment, and not
+    /// Lines of code in the file, whose text is given again: neither blank nor a comment nor
     /// for tests only. A line of a string counts.
     pub(crate) fn lines(&self, text: &str) -> usize {
         let code = blank(text, |first| first != b'/');
@@ -323,7 +323,8 @@ mod tests {
     #[test]
     fn fields_and_statements_for_tests_end_where_they_end() {
         let text = "struct A {\n    #[cfg(test)]\n    x: B<C, D>,\n    y: u8,\n}\n\
-                    fn a() {\n    #[cfg(test)]\n    { one(); }\n    two();\n    f(#[cfg(test)] z);\n    \
+                    fn a() {\n    #[cfg(test)]\n    { one(); }\n    two();\n    f(#[cfg(test)] \
+                    z);\n    \
                     three();\n}\n#[cfg(all(test, not(loom)))]\nmod t { fn u() {} }\n\
                     #[cfg(test)]\nfn g<E, F>(e: E, f: F) where E: X, F: Y { four(); }\n\
                     #[cfg(any(test, loom))]\nfn five() {}\n";

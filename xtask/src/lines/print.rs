@@ -47,7 +47,8 @@ fn shown(of: &str, circle: &Circle) -> String {
     text
 }
 
-/// `{"now": SIZE, "base": SIZE or null, "difference": {"lines": .., "crates": {NAME: ..}} or null}`.
+/// `{"now": SIZE, "base": SIZE, "difference": {"lines": .., "crates": {NAME: ..}}}`; the last two
+/// are null without a revision.
 pub(super) fn to_json(now: &Size, base: Option<&Size>) -> Value {
     let difference = base.map(|base| {
         let of = |name: &String| {
@@ -77,9 +78,8 @@ fn size_json(size: &Size) -> Value {
     });
     let files = size.files.iter().take(LISTED);
     let files = files.map(|(path, lines)| json!({ "path": path, "lines": lines }));
-    let pair = |(a, b, there, back): &(String, String, usize, usize)| json!({ "a": a, "b": b, "a_names_b": there, "b_names_a": back });
     let circles = size.circles.iter().map(|(of, circle)| {
-        let pairs: Vec<Value> = circle.pairs.iter().map(pair).collect();
+        let pairs: Vec<Value> = circle.pairs.iter().map(pair_json).collect();
         json!({ "crate": of, "modules": circle.modules, "pairs": pairs })
     });
     json!({
@@ -89,6 +89,11 @@ fn size_json(size: &Size) -> Value {
         "files": files.collect::<Vec<_>>(),
         "circles": circles.collect::<Vec<_>>(),
     })
+}
+
+fn pair_json(pair: &(String, String, usize, usize)) -> Value {
+    let (a, b, there, back) = pair;
+    json!({ "a": a, "b": b, "a_names_b": there, "b_names_a": back })
 }
 
 /// All crates of both, in order.

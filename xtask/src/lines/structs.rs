@@ -209,7 +209,8 @@ mod tests {
 
     #[test]
     fn methods_of_all_impls_are_counted_and_inner_functions_are_not() {
-        let a = "struct A { a: u8 }\nimpl<T> A where T: Fn(u8) {\n    fn a(f: impl Fn()) { fn inner() \
+        let a = "struct A { a: u8 }\nimpl<T> A where T: Fn(u8) {\n    fn a(f: impl Fn()) { fn \
+                 inner() \
                  {} }\n    const fn b(f: fn(u8)) {}\n    #[cfg(test)]\n    fn c() {}\n}\n\
                  impl From<B<u8>> for A { fn from() {} }\nfn free() -> impl Iterator {}\n";
         let b = "// impl A { fn x() {} }\nimpl<'a> crate::a::A<'a> { fn d() {} }\n";
