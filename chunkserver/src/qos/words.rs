@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-use towpath_qos::{Slot, Words};
+use towpath_qos::{Epoch, PoolWord, Slot, Words};
 use towpath_transport::{MemoryError, SharedMemory};
 
 /// Bytes of a word.
@@ -30,7 +30,10 @@ impl WordTable {
     /// [`MemoryError`]: there is no memory.
     pub fn new(clients: usize) -> Result<Self, MemoryError> {
         let memory = SharedMemory::new(REPORTS_AT + clients * WORD_BYTES)?;
-        Ok(Self { memory, clients })
+        let mut table = Self { memory, clients };
+        // A word of zeros is a debt: no tokens are in the pool before the first period.
+        table.overwrite_pool(PoolWord { epoch: Epoch(0), tokens: 0 }.pack());
+        Ok(table)
     }
 
     /// The memory, to grant parts of it.
@@ -98,6 +101,13 @@ impl Words for WordTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pool_is_empty_before_the_first_period() {
+        let mut table = WordTable::new(1).expect("memory for a test");
+        let word = PoolWord::unpack(table.pool());
+        assert_eq!(word, PoolWord { epoch: Epoch(0), tokens: 0 });
+    }
 
     #[test]
     fn each_client_has_a_word_of_its_own_and_the_pool_is_apart() {

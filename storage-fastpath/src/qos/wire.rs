@@ -70,7 +70,8 @@ pub struct QosReply {
     /// All reservations together.
     #[prost(uint64, tag = "7")]
     pub reserved: u64,
-    /// Tokens in the pool now; negative: engines asked for more than there were.
+    /// Tokens in the pool now; negative: engines asked for more than there were. It says nothing
+    /// before the first period (`periods` is 0).
     #[prost(sint64, tag = "8")]
     pub pool: i64,
     /// Tokens that were put into the pool within periods, since the server started.

@@ -22,8 +22,8 @@ pub(super) struct QosReport {
     profiled_one: u64,
     estimate: u64,
     reserved: u64,
-    /// Tokens in the pool now.
-    pool: i64,
+    /// Tokens in the pool now; none before the first period.
+    pool: Option<i64>,
     converted: u64,
     careful: bool,
     overcommitted: bool,
@@ -119,7 +119,7 @@ impl From<QosReply> for QosReport {
             profiled_one: second(reply.profiled_one.into()),
             estimate: second(reply.estimate.into()),
             reserved: second(reply.reserved),
-            pool: reply.pool,
+            pool: (reply.periods > 0).then_some(reply.pool),
             converted: reply.converted,
             careful: reply.is_careful,
             overcommitted: reply.is_overcommitted,
@@ -197,15 +197,15 @@ impl QosReport {
     }
 
     pub(super) fn text(&self) -> String {
+        let pool = self.pool.map_or_else(|| "-".into(), |pool| pool.to_string());
         let mut text = format!(
             "Capacity: {}/s estimated, {}/s configured (operations of 4 KiB)\n\
              Reserved: {}/s, {}/s left\n\
-             Pool: {} tokens now, {} returned to it since the start\n",
+             Pool: {pool} tokens now, {} returned to it since the start\n",
             show_count(self.estimate),
             show_count(self.profiled),
             show_count(self.reserved),
             show_count(self.estimate.saturating_sub(self.reserved)),
-            self.pool,
             show_count(self.converted),
         );
         if let Some(last) = self.last_periods.last() {
@@ -252,4 +252,25 @@ fn row(tenant: &Tenant) -> [String; 11] {
         show_count(tenant.overrun),
         show_count(tenant.requests),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_is_shown_from_the_first_period_on() {
+        // What a server of an earlier version says before its first period.
+        let pool = -(1_i64 << 47);
+        let before = QosReply { period_ns: 1_000_000_000, pool, ..QosReply::default() };
+        for (periods, pool, text, json) in [
+            (0, pool, "Pool: - tokens", "\"pool\":null,"),
+            (1, -5, "Pool: -5 tokens", "\"pool\":-5,"),
+        ] {
+            let report = QosReport::from(QosReply { periods, pool, ..before.clone() });
+            assert!(report.text().contains(text), "{}", report.text());
+            let shown = serde_json::to_string(&report).expect("it is an object");
+            assert!(shown.contains(json), "{shown}");
+        }
+    }
 }
