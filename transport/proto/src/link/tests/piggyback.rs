@@ -106,7 +106,7 @@ fn an_ack_that_waits_counts_when_the_peer_is_heard_on_a_worse_carrier() {
         while link.poll_transmit(Time::ZERO).is_some() {}
         let number = send(&mut link, 7);
         // Half the time after which a silent carrier is left, and a little.
-        let now = Time::ZERO + Nanos::from_millis(130);
+        let now = Time::ZERO + Nanos::from_millis(260);
         let mut give_there = |header: &ChunkHeader, path: u8, payload: &[u8]| {
             let mut bytes = [0; HEADER_BYTES];
             header.emit(&mut bytes);
