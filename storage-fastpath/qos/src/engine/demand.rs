@@ -203,7 +203,7 @@ mod tests {
         (0..64).for_each(|_| demand.went(now, 1));
         let mut sum = 0;
         for &count in done {
-            now = now + TICK;
+            now += TICK;
             for _ in 0..count {
                 demand.done(now);
                 demand.arrived(now, 1, 1);
