@@ -52,8 +52,8 @@ pub use interference::{Interference, InterferenceConfig, InterferenceCounts, LEV
 pub use ledger::{Entry, Ledger, Verdict};
 pub use messages::{FromMonitor, MessageError, NOTICE_BYTES, Notice, PeriodStart, START_BYTES};
 pub use monitor::{
-    Capacity, ClientReport, Look, Monitor, MonitorConfig, PeriodEnd, Seen, Slot, WINDOW_ALL,
-    Waiting, Words,
+    Capacity, ClientReport, Look, Monitor, MonitorConfig, PeriodEnd, Slot, WINDOW_ALL, Waiting,
+    Words,
 };
 pub use rules::{Conversion, Decay, Estimation, Rules};
 pub use words::{Epoch, PoolWord, Report, Taken};

@@ -63,13 +63,6 @@ pub const CAREFUL_END_TICKS: u64 = 2;
 /// tick old, which is one in a thousand.
 pub const USED_UP_DIVISOR: u64 = 200;
 
-/// Parts of a period of which each tells how fast the server is: engines and monitor may leave it
-/// without work in some of them.
-pub const PARTS: usize = 10;
-
-/// Of fewer parts the median says nothing.
-pub const PARTS_MIN: usize = 5;
-
 /// How often the increment of an estimate that is used up again and again is doubled: to eight per
 /// cent of what was profiled, so that a seventh that comes back is found in four periods.
 pub const RISES_MAX: u32 = 3;

@@ -94,23 +94,3 @@ fn the_estimate_is_within_three_percent_five_periods_after_a_change() {
         }
     }
 }
-
-/// Experiment 2B: two clients want half of what they have reserved, and do not say so. What is lost
-/// until others have their tokens is no loss of the server's.
-#[test]
-fn time_for_which_the_server_has_no_work_is_no_loss_of_capacity() {
-    let reservations = zipf(ALL / 10 * 9);
-    let rest = (reservations[0] + reservations[1]) / 2 / 8;
-    let client = |(place, &reservation): (usize, &u32)| {
-        let more = reservation + ALL / 10 + rest;
-        ClientPlan::new(reservation, if place < 2 { reservation / 2 } else { more }, Pattern::Loop)
-    };
-    let clients = reservations.iter().enumerate().map(client).collect();
-    let outcome = run(&Plan { clients, truth: Vec::new(), ..plan(&reservations, true, 1, 100) });
-    for end in &outcome.ends {
-        let off = f64::from(end.estimate) / f64::from(ALL) - 1.0;
-        assert!(off.abs() < 0.01, "{off}: {:?}", outcome.ends);
-    }
-    let done = outcome.mean_total(2) / f64::from(ALL);
-    assert!(done > 0.98, "{done}");
-}

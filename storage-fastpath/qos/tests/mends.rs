@@ -5,8 +5,8 @@ mod model;
 use model::{ClientPlan, Outcome, Pattern, Plan, run, zipf};
 use towpath_base::{Nanos, Time};
 use towpath_qos::{
-    Action, Capacities, Capacity, Conversion, Decay, Engine, Epoch, Estimation, Monitor,
-    MonitorConfig, PeriodStart, PoolWord, Report, Rules, Seen, Share, Slot, Waiting, Words,
+    Action, Capacities, Conversion, Decay, Engine, Epoch, Estimation, Monitor, MonitorConfig,
+    PeriodStart, PoolWord, Report, Rules, Share, Slot, Waiting, Words,
 };
 
 const ALL: u32 = 157_000;
@@ -354,23 +354,19 @@ fn periods_without_demand_tell_nothing_of_capacity() {
     // Beside: what Algorithm 1 makes of periods that lie just above its lower bound.
     let config = MonitorConfig::new(Capacities { all: ALL, one: ONE });
     let published = config.rules(Rules { estimation: Estimation::Published, ..Rules::OURS });
-    let mut capacity = Capacity::new(&published);
-    let done = |completed: u32| Seen { completed: completed.into(), ..Seen::default() };
-    capacity.learn(&published, done(ALL - published.deviation * 2), Waiting::Few);
+    let mut capacity = towpath_qos::Capacity::new(&published);
+    capacity.learn(&published, u64::from(ALL - published.deviation * 2), Waiting::Few, false);
     assert!(capacity.estimate() < ALL - published.deviation);
     // And of a real loss beyond it: nothing at all.
-    let mut capacity = Capacity::new(&published);
-    capacity.learn(&published, done(ALL / 2), Waiting::Several);
+    let mut capacity = towpath_qos::Capacity::new(&published);
+    capacity.learn(&published, u64::from(ALL / 2), Waiting::Several, false);
     assert_eq!(capacity.estimate(), ALL);
     let ours = MonitorConfig::new(Capacities { all: ALL, one: ONE });
-    let mut capacity = Capacity::new(&ours);
+    let mut capacity = towpath_qos::Capacity::new(&ours);
     // One by itself may wait for its own host.
-    capacity.learn(&ours, done(ALL / 2), Waiting::One);
+    capacity.learn(&ours, u64::from(ALL / 2), Waiting::One, false);
     assert_eq!(capacity.estimate(), ALL);
-    // The server had no work for a part of the period, and was as fast as ever in the others.
-    capacity.learn(&ours, Seen { pace: ALL.into(), ..done(ALL / 2) }, Waiting::Several);
-    assert_eq!(capacity.estimate(), ALL);
-    capacity.learn(&ours, done(ALL / 2), Waiting::Several);
+    capacity.learn(&ours, u64::from(ALL / 2), Waiting::Several, false);
     assert_eq!(capacity.estimate(), ALL / 2);
 }
 

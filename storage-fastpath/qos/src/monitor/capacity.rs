@@ -17,18 +17,6 @@ pub enum Waiting {
     Several,
 }
 
-/// What was seen of a period.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
-    /// What was completed in it.
-    pub completed: u64,
-    /// What would have been if all of it had been as its median part; nothing where that is not
-    /// known.
-    pub pace: u64,
-    /// Engines kept to an even use from its beginning.
-    pub was_careful: bool,
-}
-
 /// The estimate, and what it is made of.
 #[derive(Clone, Debug)]
 pub struct Capacity {
@@ -70,20 +58,21 @@ impl Capacity {
         even::used(self.tokens, ticks, config.period).max(self.tokens / USED_UP_DIVISOR as u32)
     }
 
-    /// A period is over, in which so many clients wanted more.
-    pub fn learn(&mut self, config: &MonitorConfig, seen: Seen, waiting: Waiting) {
-        let completed = u32::try_from(seen.completed).unwrap_or(u32::MAX);
+    /// A period is over that completed so much, in which so many clients wanted more;
+    /// `was_careful` says that engines kept to an even use from its beginning.
+    pub fn learn(
+        &mut self,
+        config: &MonitorConfig,
+        completed: u64,
+        waiting: Waiting,
+        was_careful: bool,
+    ) {
+        let completed = u32::try_from(completed).unwrap_or(u32::MAX);
         match config.rules.estimation {
             Estimation::Published => self.learn_as_published(config, completed),
             // The clients did not ask for more: nothing is known of what there was.
             Estimation::Sampled if waiting == Waiting::Few => {}
-            Estimation::Sampled => {
-                // A server that clients and pool left idle for some of the period is as fast as it
-                // was in most of it.
-                let pace = u32::try_from(seen.pace).unwrap_or(u32::MAX);
-                let completed = completed.max(pace.min(self.tokens));
-                self.learn_sampled(config, (completed, pace), waiting, seen.was_careful);
-            }
+            Estimation::Sampled => self.learn_sampled(config, completed, waiting, was_careful),
         }
     }
 
@@ -106,13 +95,13 @@ impl Capacity {
     fn learn_sampled(
         &mut self,
         config: &MonitorConfig,
-        (completed, pace): (u32, u32),
+        completed: u32,
         waiting: Waiting,
         was_careful: bool,
     ) {
         if completed >= self.tokens - self.slack(config, was_careful) {
             self.estimate = self.estimate.max(completed);
-            self.try_more(config, completed, pace);
+            self.try_more(config, completed);
             return;
         }
         self.rises = 0;
@@ -129,9 +118,8 @@ impl Capacity {
     }
 
     /// Twice as much more each time, so that much that has come back is found soon; one increment
-    /// where the server was seen to do no more than this. A server that was seen to be faster than
-    /// the tokens by that is as fast as it was seen to be, and no more is tried.
-    fn try_more(&mut self, config: &MonitorConfig, completed: u32, pace: u32) {
+    /// where the server was seen to do no more than this.
+    fn try_more(&mut self, config: &MonitorConfig, completed: u32) {
         let is_known = |at: u32| completed <= at.saturating_add(config.increment / 2);
         let step = match self.failed_at.filter(|&at| is_known(at)) {
             Some(_) => config.increment,
@@ -141,9 +129,7 @@ impl Capacity {
                 config.increment.saturating_mul(1 << self.rises.min(RISES_MAX))
             }
         };
-        let from = self.tokens.max(completed);
-        let most = if pace >= from.saturating_add(config.increment) { pace } else { u32::MAX };
-        self.tokens = from.saturating_add(step).min(most);
+        self.tokens = self.tokens.max(completed).saturating_add(step);
         self.rises += 1;
     }
 

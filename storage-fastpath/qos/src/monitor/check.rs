@@ -4,7 +4,7 @@
 use super::capacity::Waiting;
 use super::{Look, Monitor, Slot, Words};
 use crate::even;
-use crate::limits::{BEHIND_TICKS, PARTS, PARTS_MIN};
+use crate::limits::BEHIND_TICKS;
 use crate::messages::Notice;
 use crate::words::{PoolWord, Report};
 use towpath_base::{Nanos, Time};
@@ -21,7 +21,6 @@ impl Monitor {
         if self.is_reporting && !asks {
             self.hear(words);
         }
-        self.count_part();
         let passed = self.passed(now);
         look.behind = self.behind(passed);
         let turns = look.behind > 0 && !self.is_careful && self.config.rules.reserved_first;
@@ -76,36 +75,6 @@ impl Monitor {
             let report = Report::unpack(word, epoch, shift);
             client.hear(word, report);
         }
-    }
-
-    /// Looks of a part of the period: no part of them has one report more than another.
-    fn part_looks(&self) -> usize {
-        let ticks = (self.config.period.0 / self.config.tick.0.max(1)) as usize;
-        let every = (self.report_every().0 / self.config.tick.0.max(1)) as usize;
-        (ticks / PARTS).max(1).next_multiple_of(every.max(1))
-    }
-
-    /// Notes what was done in a part of the period when it is over.
-    fn count_part(&mut self) {
-        if !self.looks.is_multiple_of(self.part_looks()) {
-            return;
-        }
-        let done = self.done();
-        self.parts.push(done.saturating_sub(self.part_done));
-        self.part_done = done;
-    }
-
-    /// What the server would have done in a period that was like the median of its parts; nothing
-    /// where these are too few to tell.
-    pub(super) fn pace(&self) -> u64 {
-        let mut parts = self.parts.clone();
-        parts.sort_unstable();
-        let span = self.config.tick.0.max(1).saturating_mul(self.part_looks() as u64);
-        let median = parts.get(parts.len() / 2).copied().filter(|_| parts.len() >= PARTS_MIN);
-        let pace = median.map_or(0, |done| {
-            u128::from(done) * u128::from(self.config.period.0) / u128::from(span)
-        });
-        u64::try_from(pace).unwrap_or(u64::MAX)
     }
 
     /// How many clients that have enough to do lag an even use of their reservation.

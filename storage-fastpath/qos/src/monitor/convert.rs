@@ -94,7 +94,7 @@ impl Monitor {
     }
 
     /// What was done in this period, by those that have left as well.
-    pub(super) fn done(&self) -> u64 {
+    fn done(&self) -> u64 {
         self.done_by_gone + self.live().map(|client| u64::from(client.last.done)).sum::<u64>()
     }
 

@@ -1,6 +1,6 @@
 //! Periods begin: tokens are made, and those that are reserved are pushed (step T1).
 
-use super::capacity::{Seen, Waiting};
+use super::capacity::Waiting;
 use super::{Monitor, Slot, Words};
 use crate::limits::{BATCH_CLIENTS, CAREFUL_PERIODS, SATURATED_PERCENT};
 use crate::messages::PeriodStart;
@@ -45,8 +45,6 @@ impl Monitor {
         let tokens = if self.is_careful { self.released(now, tokens, 0) } else { tokens };
         words.overwrite_pool(PoolWord { epoch: self.epoch, tokens }.pack());
         (self.pool_set, self.pool_taken, self.looks) = (tokens, 0, 0);
-        self.parts.clear();
-        self.part_done = 0;
         self.taken_then.clear();
         self.taken_then.push(0);
         let looks = (self.report_every().0 / self.config.tick.0.max(1)) as u32;
@@ -132,8 +130,7 @@ impl Monitor {
                 }
             };
             let was_careful = self.began_careful;
-            let seen = Seen { completed: completed + untold, pace: self.pace(), was_careful };
-            self.capacity.learn(&self.config, seen, waiting);
+            self.capacity.learn(&self.config, completed + untold, waiting, was_careful);
         }
         self.set_careful_periods();
         PeriodEnd {

@@ -19,7 +19,7 @@ mod convert;
 mod dispatch;
 mod goals;
 
-pub use capacity::{Capacity, Seen, Waiting};
+pub use capacity::{Capacity, Waiting};
 pub use clients::{ClientReport, Slot};
 pub use dispatch::PeriodEnd;
 pub use goals::WINDOW_ALL;
@@ -139,9 +139,6 @@ pub struct Monitor {
     is_full: bool,
     /// What those have done in this period that have left since.
     done_by_gone: u64,
-    /// What was done in each part of the period that is over, and before the part under way.
-    parts: Vec<u64>,
-    part_done: u64,
     spoilt: u64,
     converted: u64,
 }
@@ -173,8 +170,6 @@ impl Monitor {
             began_careful: false,
             is_full: false,
             done_by_gone: 0,
-            parts: Vec::new(),
-            part_done: 0,
             spoilt: 0,
             converted: 0,
         }

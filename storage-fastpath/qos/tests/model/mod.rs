@@ -16,9 +16,6 @@ use towpath_qos::{
 pub enum Pattern {
     /// All at the start.
     Burst,
-    /// As much as may be under way at a time, from the start, until it has what it wants: how much
-    /// that is nobody else knows.
-    Loop,
     /// Evenly.
     Constant,
 }
@@ -122,8 +119,6 @@ struct Client {
     engine: Engine,
     /// What is wanted and has not gone.
     waiting: u32,
-    /// What was not asked for yet in this period.
-    unasked: u32,
     under_way: u32,
     /// I/Os that wait at the client's device, and how many it has before the server.
     queued: VecDeque<u32>,
@@ -205,7 +200,6 @@ pub fn run(plan: &Plan) -> Outcome {
             slot: monitor.join(client.share).expect("it fits"),
             engine: engine(plan),
             waiting: 0,
-            unasked: 0,
             under_way: 0,
             queued: VecDeque::new(),
             posted: 0,
@@ -343,13 +337,6 @@ impl Model {
                     self.want(client, demand);
                     self.at(self.now, What::Wake(client));
                 }
-                Pattern::Loop => {
-                    let before = self.clients[client].waiting;
-                    self.clients[client].engine.withdrawn(self.now, before, before);
-                    (self.clients[client].waiting, self.clients[client].unasked) = (0, demand);
-                    self.ask(client);
-                    self.at(self.now, What::Wake(client));
-                }
                 Pattern::Constant => {
                     for number in 0..u64::from(demand) {
                         let after = self.plan.period.0 * number / u64::from(demand);
@@ -367,16 +354,6 @@ impl Model {
         let of = &mut self.clients[client];
         of.engine.arrived(now, count, count);
         of.waiting += count;
-    }
-
-    /// Asks for as much as may be under way.
-    fn ask(&mut self, client: usize) {
-        let of = &mut self.clients[client];
-        let count = of.unasked.min(DEPTH.saturating_sub(of.under_way + of.waiting));
-        of.unasked -= count;
-        if count > 0 {
-            self.want(client, count);
-        }
     }
 
     fn tick(&mut self) {
@@ -488,7 +465,6 @@ impl Model {
         }
         let period = self.outcome.done.len() - 1;
         self.outcome.done[period][client] += 1;
-        self.ask(client);
         self.work(client);
     }
 }
