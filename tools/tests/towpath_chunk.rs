@@ -127,11 +127,14 @@ fn the_paths_of_a_running_server_are_shown_while_a_client_uses_them() {
     let links = report["links"].as_array().expect("a list");
     let link = links.last().expect("the client's");
     assert!(link["health"].is_string() && link["slow"] == 0, "{report}");
+    let mut sent = 0;
     for path in link["paths"].as_array().expect("a list") {
         assert_eq!(path["state"], "good", "{report}");
-        assert!(path["qp_num"].is_u64() && path["sent"].is_u64(), "{report}");
+        assert!(path["qp_num"].is_u64(), "{report}");
+        sent += path["sent"].as_u64().expect("a count");
     }
-    assert!(link["paths"][0]["sent"].as_u64() > Some(0), "{report}");
+    // Of few answers a path may have carried none.
+    assert!(sent > 0, "{report}");
     let text = succeeds(&mut bench.run(&["paths", "store"]));
     assert!(text.starts_with("towpath-chunkserver, process "), "{text}");
     assert!(text.contains(" to 127.0.0.1:") && text.contains("good"), "{text}");

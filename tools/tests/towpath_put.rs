@@ -44,7 +44,8 @@ fn an_interrupted_put_takes_its_chunk_away_again_and_says_what_was_stored() {
     let written = || json(&mut bench.run(&["info", "--json"]))["write_bytes"].as_u64();
     for signal in ["INT", "TERM", "HUP"] {
         let before = written().expect("a count");
-        let mut put = bench.run(&["put", "endless"]);
+        // One small write at a time, or the store is full before the signal comes.
+        let mut put = bench.run(&["put", "endless", "--depth", "1", "--op-size", "4K"]);
         let put = put.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         while written() < Some(before + (1 << 20)) {}
         let kill = format!("kill -{signal} {}", put.id());
