@@ -240,6 +240,13 @@ pub struct Completion<W, R = W> {
     pub blocks_left: u64,
 }
 
+impl<W, R> Completion<W, R> {
+    /// An answer that no change has to wait for.
+    pub(crate) fn at_once(token: u64, reply: Reply<W, R>) -> Self {
+        Self { token, reply, flush_ns: 0, blocks_left: 0 }
+    }
+}
+
 impl<W, R> Reply<W, R> {
     /// Whether it says that a change is durable.
     pub(super) fn is_change(&self) -> bool {

@@ -46,16 +46,22 @@ fn what_is_owed_stays_while_others_want_something_and_is_paid_when_nobody_does()
     assert!(model.node.pays(model.now, id));
 }
 
-#[test]
-fn what_is_owed_is_paid_within_a_limit_however_low() {
-    let list = [("low", share(0, Some(30), 1))];
+/// Twelve periods of a tenant beside others, which owes so many tokens and always wants one more.
+fn while_it_pays(name: &str, of: Share, owed: u64) -> Model {
+    let list = [(name, of)];
     let mut model = world(config(&list), &[("others", 1, 500)]);
-    let id = model.node.find("low").expect("it is a tenant");
+    let id = model.node.find(name).expect("it is a tenant");
     model.run(3);
-    model.node.owe(model.now, id, 6);
-    assert!(model.add("low", 1, Asks::Always(1)));
+    model.node.owe(model.now, id, owed);
+    assert!(model.add(name, 1, Asks::Always(1)));
     model.done.clear();
     model.run(12);
+    model
+}
+
+#[test]
+fn what_is_owed_is_paid_within_a_limit_however_low() {
+    let model = while_it_pays("low", share(0, Some(30), 1), 6);
     // Three tokens a period. Three of those that it owes may be paid before the first request.
     let done = model.of("low");
     let all: u32 = done.iter().sum();
@@ -64,14 +70,7 @@ fn what_is_owed_is_paid_within_a_limit_however_low() {
 
 #[test]
 fn what_is_owed_is_paid_with_the_few_tokens_of_a_small_reservation() {
-    let list = [("small", share(100, None, 1))];
-    let mut model = world(config(&list), &[("others", 1, 500)]);
-    let id = model.node.find("small").expect("it is a tenant");
-    model.run(3);
-    model.node.owe(model.now, id, 40);
-    assert!(model.add("small", 1, Asks::Always(1)));
-    model.done.clear();
-    model.run(12);
+    let model = while_it_pays("small", share(100, None, 1), 40);
     // Ten tokens a period, which others cannot have.
     let done: u32 = model.of("small").iter().sum();
     assert!(done >= 40, "of 120 tokens 40 are for what is owed: {done}");

@@ -206,12 +206,7 @@ impl<W> Disks<W> {
         let disk = match self.route(class, target)? {
             Route::One(disk) => disk,
             Route::Here => {
-                self.ready.push_back(Completion {
-                    token,
-                    reply: Reply::Stats(self.sum()),
-                    flush_ns: 0,
-                    blocks_left: 0,
-                });
+                self.ready.push_back(Completion::at_once(token, Reply::Stats(self.sum())));
                 return Ok(());
             }
             Route::All => return self.send_list(class, token, &request),
@@ -365,13 +360,8 @@ impl<W> Disks<W> {
                         let Some(page) = listing.add(disk, &[], &self.shared.directory) else {
                             continue;
                         };
-                        let (token, reply) = (token as u64, Reply::List(page));
-                        self.ready.push_back(Completion {
-                            token,
-                            reply,
-                            flush_ns: 0,
-                            blocks_left: 0,
-                        });
+                        let reply = Reply::List(page);
+                        self.ready.push_back(Completion::at_once(token as u64, reply));
                     }
                     Kind::List(_) => continue,
                     _ if under_way.disk != disk => continue,

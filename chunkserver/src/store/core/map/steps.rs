@@ -68,18 +68,19 @@ impl Map {
     /// Blocks that a record would leave to be freed: those of a chunk that it deletes, and those in
     /// a range that it clears. Of a range with very many it is what there may be at most.
     pub(crate) fn blocks_left_by(&self, record: &Record<'_>) -> u64 {
+        // Writes, which are most records, ask the map nothing.
+        let cleared = match &record.body {
+            Body::Delete => None,
+            Body::Clear(ClearBody { first, count, .. }) if *count > 0 => Some((*first, *count)),
+            _ => return 0,
+        };
         let Some(chunk) = self.chunks.get(&record.chunk) else { return 0 };
         let all = chunk.blocks.len() as u64;
-        match &record.body {
-            Body::Delete => all,
-            Body::Clear(ClearBody { first, count, .. }) if *count > 0 => {
-                let range = split(*first).0..=split(first + count - 1).0;
-                match chunk.blocks.range(range).take(COUNTED_BLOCKS).count() {
-                    COUNTED_BLOCKS => all.min(blocks_of(*first, *count)),
-                    found => found as u64,
-                }
-            }
-            _ => 0,
+        let Some((first, count)) = cleared else { return all };
+        let range = split(first).0..=split(first + count - 1).0;
+        match chunk.blocks.range(range).take(COUNTED_BLOCKS).count() {
+            COUNTED_BLOCKS => all.min(blocks_of(first, count)),
+            found => found as u64,
         }
     }
 
@@ -91,7 +92,7 @@ impl Map {
         AT_ONCE_BLOCKS
     }
 
-    pub(crate) fn step_blocks(&self) -> usize {
+    fn step_blocks(&self) -> usize {
         #[cfg(test)]
         if self.has_small_steps {
             return 1;
@@ -148,7 +149,7 @@ impl Map {
         }
     }
 
-    /// Takes slices of a chunk away that a clear of that version takes.
+    /// Makes holes of the slices in the range of a clear, which has that version.
     pub(super) fn begin_clear(&mut self, id: ChunkId, version: u64, clear: &ClearBody) {
         let (first, end) = (clear.first, clear.first + clear.count);
         let Some(chunk) = self.chunks.get_mut(&id).filter(|_| clear.count > 0) else { return };
