@@ -15,11 +15,16 @@ const EVENTS_AT_A_TIME: usize = 32;
 /// use std::io::Write;
 /// let (near, mut far) = std::os::unix::net::UnixStream::pair()?;
 /// let watch = towpath_wake::Watch::new()?;
-/// watch.add(&near)?;
-/// assert!(!watch.take());
+/// watch.add(&near, 7)?;
+/// let taken = || {
+///     let mut numbers = Vec::new();
+///     watch.take(|number| numbers.push(number));
+///     numbers
+/// };
+/// assert_eq!(taken(), []);
 /// far.write_all(b"new")?;
-/// assert!(watch.take());
-/// assert!(!watch.take(), "it is as unread as before, but not new");
+/// assert_eq!(taken(), [7]);
+/// assert_eq!(taken(), [], "it is as unread as before, but not new");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
@@ -36,35 +41,19 @@ impl Watch {
         Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
-    /// Adds a file, until it is closed. What it has already is new, and each thing that comes is
-    /// told of once: who is told reads until there is no more, or comes back unasked.
+    /// Adds a file, until it is closed, by a number of the caller's choice. What it has already is
+    /// new, and each thing that comes is told of once: who is told reads until there is no more, or
+    /// comes back unasked.
     ///
     /// # Errors
     /// It is watched already, or the system has no room.
-    pub fn add(&self, file: &impl AsFd) -> io::Result<()> {
-        self.add_numbered(file, 0)
-    }
-
-    /// The same for a file that [`take_each`](Self::take_each) tells of by this number; those that
-    /// [`add`](Self::add) adds have number 0.
-    ///
-    /// # Errors
-    /// As [`add`](Self::add).
-    pub fn add_numbered(&self, file: &impl AsFd, number: u64) -> io::Result<()> {
+    pub fn add(&self, file: &impl AsFd, number: u64) -> io::Result<()> {
         let events = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.epoll, file, EventData::new_u64(number), events)?)
     }
 
-    /// Whether there was anything new since the last time.
-    #[must_use]
-    pub fn take(&self) -> bool {
-        let mut found = false;
-        self.take_each(|_| found = true);
-        found
-    }
-
     /// Calls `tell` with the number of each file that has had anything new since the last time.
-    pub fn take_each(&self, mut tell: impl FnMut(u64)) {
+    pub fn take(&self, mut tell: impl FnMut(u64)) {
         let at_once = Timespec::default();
         let none = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [none; EVENTS_AT_A_TIME];
@@ -96,29 +85,35 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::{UnixListener, UnixStream};
 
+    fn has_news(watch: &Watch) -> bool {
+        let mut found = false;
+        watch.take(|_| found = true);
+        found
+    }
+
     #[test]
     fn bytes_ends_and_connections_are_new_once_and_closed_files_are_forgotten() {
         let watch = Watch::new().expect("a file");
         let dir = tempfile::tempdir().expect("room for a directory");
         let path = dir.path().join("socket");
         let listener = UnixListener::bind(&path).expect("a fresh path");
-        watch.add(&listener).expect("room");
-        assert!(watch.add(&listener).is_err(), "it is watched already");
-        assert!(!watch.take());
+        watch.add(&listener, 0).expect("room");
+        assert!(watch.add(&listener, 0).is_err(), "it is watched already");
+        assert!(!has_news(&watch));
         let mut far = UnixStream::connect(&path).expect("it listens");
-        assert!(watch.take());
+        assert!(has_news(&watch));
         let (mut near, _) = listener.accept().expect("a connection");
-        watch.add(&near).expect("room");
-        assert!(!watch.take());
+        watch.add(&near, 0).expect("room");
+        assert!(!has_news(&watch));
         far.write_all(b"a").expect("room");
-        assert!(watch.take());
+        assert!(has_news(&watch));
         far.write_all(b"b").expect("room");
-        assert!(watch.take(), "more is new, although what came before was not read");
+        assert!(has_news(&watch), "more is new, although what came before was not read");
         near.read_exact(&mut [0; 2]).expect("two bytes");
         drop(far);
-        assert!(watch.take());
+        assert!(has_news(&watch));
         drop(near);
-        assert!(!watch.take());
+        assert!(!has_news(&watch));
     }
 
     #[test]
@@ -127,10 +122,10 @@ mod tests {
         let pairs: Vec<_> =
             (0..3 * EVENTS_AT_A_TIME).map(|_| UnixStream::pair().expect("two sockets")).collect();
         for (near, far) in &pairs {
-            watch.add(near).expect("room");
+            watch.add(near, 0).expect("room");
             (&mut &*far).write_all(b"a").expect("room");
         }
-        assert!(watch.take());
-        assert!(!watch.take());
+        assert!(has_news(&watch));
+        assert!(!has_news(&watch));
     }
 }

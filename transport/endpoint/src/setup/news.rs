@@ -60,7 +60,7 @@ impl News {
         }
         self.next_look = now + Nanos(NEWS_POLL_NS);
         let mut has_news = false;
-        watch.take_each(|number| match number.checked_sub(1) {
+        watch.take(|number| match number.checked_sub(1) {
             Some(index) => streams.push(index as u16),
             None => has_news = true,
         });
@@ -100,7 +100,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let is_added = match &news.source {
             Source::Watch(watch) => {
-                watch.add_numbered(socket, stream.map_or(0, |link| u64::from(link) + 1)).is_ok()
+                watch.add(socket, stream.map_or(0, |link| u64::from(link) + 1)).is_ok()
             }
             Source::Unknown | Source::Clock => true,
         };
