@@ -11,8 +11,9 @@ use crate::state::parts_by_layout;
 /// How often it is looked whether servers are there.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
-/// A server that owes a read for this long is told of.
-const QUIET_TOLD: Duration = Duration::from_secs(3);
+/// A server that owes an answer for this long is told of, though its link is up: the link of a host
+/// that stands still goes down only after 10 s of silence.
+pub(crate) const QUIET_TOLD: Duration = Duration::from_secs(3);
 
 /// Since when nothing was read.
 pub(crate) struct Quiet {

@@ -17,6 +17,7 @@ use crate::policy::Policy;
 use crate::race::Race;
 use crate::servers::Servers;
 use crate::stripes::Stripe;
+use crate::wait::QUIET_TOLD;
 
 /// Stripes that are written at a time.
 const AHEAD: usize = 4;
@@ -38,10 +39,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A server that is away for this long is told of. Servers then pass nothing on any more, because
 /// one of them cannot.
 const AWAY_TOLD: Duration = Duration::from_secs(1);
-
-/// A server that owes an answer for this long is told of as well, though its link is up: the link
-/// of a host that stands still goes down only after 10 s of silence.
-const QUIET_TOLD: Duration = Duration::from_secs(3);
 
 /// How long writes that servers were passing on, and that were made in another way since, are
 /// waited for at the end: where their servers answer they have ended long before.

@@ -1,6 +1,5 @@
 //! What to do while nothing happens.
 
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use towpath_status::say;
@@ -14,7 +13,7 @@ const SPIN: Duration = Duration::from_micros(50);
 /// Blocking at a time, so that Ctrl-C is seen soon.
 const BLOCK_MAX: Nanos = Nanos::from_millis(20);
 
-/// A server that owes an answer for this long is told of.
+/// After so long without an answer the user is told that the server is silent.
 const SILENCE_TOLD: Nanos = Nanos::from_secs(3);
 
 /// What to do while nothing happens.
@@ -69,8 +68,7 @@ impl<D: Device<Memory = Region>> Pace<D> for WallClock {
     fn idle(&mut self, endpoint: &mut Endpoint<D>, due: Time) -> Result<(), Interrupted> {
         self.interrupt.check()?;
         for ride in endpoint.rides().after(self.rides) {
-            // A message that nobody can read is no reason to stop.
-            let _ = writeln!(std::io::stderr(), "towpath: the link {ride}");
+            say(format_args!("towpath: the link {ride}"));
         }
         self.rides = endpoint.rides().count();
         let now = Instant::now();
