@@ -60,10 +60,10 @@ pub struct ClientConfig {
     capability: Option<Grant>,
 }
 
-/// Is told a change of carrier, with the server of the link.
+/// Called with the server of a link and the change of its carrier.
 type RideListener = dyn Fn(SocketAddr, &Ride) + Send + Sync;
 
-/// Whom changes of carrier are told.
+/// The listener for changes of carrier.
 #[derive(Clone)]
 pub(crate) struct OnRide(pub(crate) Arc<RideListener>);
 

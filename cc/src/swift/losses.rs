@@ -29,8 +29,8 @@ impl Losses {
         Self { packets: 0.0, lost: 0.0, counts_from: now, before: None, random: 0.0 }
     }
 
-    /// Packets were acknowledged, or are of chunks that were lost; `lost` of them are lost. True
-    /// where so many losses are congestion.
+    /// Counts packets that were acknowledged or belong to lost chunks; `lost` of them are lost.
+    /// Returns whether so many losses are congestion.
     pub(super) fn note(&mut self, now: Time, packets: f64, lost: f64) -> bool {
         if now < self.counts_from {
             return false;

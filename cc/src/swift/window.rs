@@ -61,7 +61,7 @@ impl DelayWindow {
         self.packets
     }
 
-    /// A packet is so many packets from now on.
+    /// Packets have another length from now on: one of before is `by` of them.
     pub(super) fn scale(&mut self, by: f64) {
         self.packets *= by;
         self.steps.packets_max *= by;

@@ -65,7 +65,7 @@ pub(crate) struct Replays {
     floor_ms: u64,
 }
 
-/// Less room than this is not worth a look at all sources: the oldest of all holders are forgotten.
+/// Where less room than this would come free, the oldest sources of all holders are forgotten.
 const FREED_MIN: usize = SOURCES_MAX / 1_024;
 
 impl Replays {

@@ -53,7 +53,7 @@ pub(super) struct Worker<D: Device<Memory = Region>> {
     prng: Prng,
     depth: usize,
     timeout: Nanos,
-    /// Whom changes of carrier are told, and how many were.
+    /// The listener for changes of carrier, and how many it was told.
     on_ride: Option<OnRide>,
     rides: u64,
     /// Since when no link has taken requests; none while one does.
