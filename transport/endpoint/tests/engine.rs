@@ -167,7 +167,8 @@ fn what_the_thread_serves_until_the_last_moment_is_counted() {
         });
         let mut served = None;
         while served.is_none() {
-            if adds.swap(0, Ordering::Relaxed) > 200 {
+            if adds.load(Ordering::Relaxed) > 200 {
+                adds.store(0, Ordering::Relaxed);
                 lives += 1;
                 let qp_num = server.lane(link).and_then(|lane| lane.qp_num);
                 match qp_num.filter(|_| lives < LIVES) {
