@@ -185,6 +185,18 @@ fn wait_for(done: &AtomicU64, count: u64) {
     }
 }
 
+/// Kills the server so many times, each time when so many operations more are done and both
+/// links of the client are there again: a kill before that breaks only one of them.
+fn kill(server: &mut Mortal, client: &Client, done: &AtomicU64, (kills, each): (u64, u64)) {
+    for kill in 1..=kills {
+        wait_for(done, kill * each);
+        while client.stats().links_made < 2 * kill {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        server.kill();
+    }
+}
+
 /// Has six threads change a chunk each for so many rounds, while `trouble` does what it does.
 fn chains(
     client: &Client,
@@ -275,10 +287,7 @@ fn a_server_that_is_killed_again_and_again_costs_no_acknowledged_write_and_no_re
         }
         let (putting, of_putting) = (client.clone(), &done);
         let put = scope.spawn(move || put_on(&putting, of_putting, 1_200));
-        for kill in 1..=5 {
-            wait_for(&done, kill * 200);
-            server.kill();
-        }
+        kill(&mut server, &client, &done, (5, 200));
         assert!(put.join().expect("it ends") > 5, "chunks were made meanwhile");
     });
     let stats = client.stats();
@@ -331,12 +340,7 @@ fn chain(client: &Client, chunk: ChunkId, rounds: u64, seed: u64, done: &AtomicU
 fn a_change_for_a_version_is_made_once_however_often_its_server_is_killed() {
     let mut server = Mortal::start();
     let client = connect(server.addr(), ClientConfig::new().links(2).depth(8));
-    chains(&client, (100, 150, 31), |done| {
-        for kill in 1..=6 {
-            wait_for(done, kill * 120);
-            server.kill();
-        }
-    });
+    chains(&client, (100, 150, 31), |done| kill(&mut server, &client, done, (6, 120)));
     let stats = client.stats();
     assert!(stats.links_made >= 2 * 6 && stats.repeated > 0 && stats.open == 0, "{stats:?}");
     client.close();
