@@ -45,7 +45,11 @@ fn an_interrupted_put_takes_its_chunk_away_again_and_says_what_was_stored() {
     for signal in ["INT", "TERM", "HUP"] {
         let before = written().expect("a count");
         // One small write at a time, or the store is full before the signal comes.
-        let mut put = bench.run(&["put", "endless", "--depth", "1", "--op-size", "4K"]);
+        let plain = bench.run(&["put", "endless", "--depth", "1", "--op-size", "4K"]);
+        // Whoever runs this test may do so under nohup.
+        let mut put = Command::new("env");
+        put.arg("--default-signal=HUP").arg(plain.get_program()).args(plain.get_args());
+        put.current_dir(bench.path("")).env("TOWPATH_SERVER", &bench.server);
         let put = put.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         while written() < Some(before + (1 << 20)) {}
         let kill = format!("kill -{signal} {}", put.id());
