@@ -185,8 +185,8 @@ fn wait_for(done: &AtomicU64, count: u64) {
     }
 }
 
-/// Kills the server so many times, each time when so many operations more are done and both
-/// links of the client are there again: a kill before that breaks only one of them.
+/// Kills the server `kills` times. Before each kill it waits for `each` more operations, and for
+/// both links of the client: an earlier kill would break only one of them.
 fn kill(server: &mut Mortal, client: &Client, done: &AtomicU64, (kills, each): (u64, u64)) {
     for kill in 1..=kills {
         wait_for(done, kill * each);

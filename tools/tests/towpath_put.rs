@@ -46,7 +46,7 @@ fn an_interrupted_put_takes_its_chunk_away_again_and_says_what_was_stored() {
         let before = written().expect("a count");
         // One small write at a time, or the store is full before the signal comes.
         let plain = bench.run(&["put", "endless", "--depth", "1", "--op-size", "4K"]);
-        // Whoever runs this test may do so under nohup.
+        // Under nohup this test inherits an ignored SIGHUP; the put must not.
         let mut put = Command::new("env");
         put.arg("--default-signal=HUP").arg(plain.get_program()).args(plain.get_args());
         put.current_dir(bench.path("")).env("TOWPATH_SERVER", &bench.server);

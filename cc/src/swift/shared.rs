@@ -165,7 +165,7 @@ impl SharedWindow {
         self.packets
     }
 
-    /// Packets have another length from now on: one of before is `by` of them.
+    /// Counts in packets of another length from now on: each old packet is `by` new ones.
     pub(super) fn scale(&mut self, by: f64) {
         self.packets *= by;
         self.packets_max *= by;
@@ -323,8 +323,8 @@ impl SharedWindow {
         self.increase * by_time.max(steady).max(1.0)
     }
 
-    /// Chunks are lost that were sent in `sent` packets. One packet of each counts as lost: where
-    /// packets are lost at random, one of them costs the whole chunk.
+    /// Takes in that chunks of `sent` packets in all are lost. One packet of each counts as lost,
+    /// because a single lost packet costs the whole chunk.
     pub(super) fn on_loss(&mut self, now: Time, srtt: Nanos, (sent, lost): (f64, f64)) {
         let is_congestion = self.losses.note(now, sent, lost);
         if is_congestion || self.keeper == Keeper::Others && self.is_late {

@@ -61,7 +61,7 @@ impl DelayWindow {
         self.packets
     }
 
-    /// Packets have another length from now on: one of before is `by` of them.
+    /// Counts in packets of another length from now on: each old packet is `by` new ones.
     pub(super) fn scale(&mut self, by: f64) {
         self.packets *= by;
         self.steps.packets_max *= by;

@@ -65,7 +65,7 @@ pub(crate) struct Replays {
     floor_ms: u64,
 }
 
-/// Where less room than this would come free, the oldest sources of all holders are forgotten.
+/// When a pass would free less room than this, it forgets the oldest sources of all holders.
 const FREED_MIN: usize = SOURCES_MAX / 1_024;
 
 impl Replays {

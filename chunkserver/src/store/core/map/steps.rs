@@ -149,7 +149,7 @@ impl Map {
         }
     }
 
-    /// Makes holes of the slices in the range of a clear, which has that version.
+    /// Begins a clear, which has this version. `clear_some` makes holes of the slices in its range.
     pub(super) fn begin_clear(&mut self, id: ChunkId, version: u64, clear: &ClearBody) {
         let (first, end) = (clear.first, clear.first + clear.count);
         let Some(chunk) = self.chunks.get_mut(&id).filter(|_| clear.count > 0) else { return };
