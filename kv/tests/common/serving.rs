@@ -3,6 +3,7 @@
 use super::clients::SOON;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use towpath_clock::Clock;
 use towpath_kv::client::{ChannelTransport, SharedLink, TcpTransport, Waiting};
 use towpath_kv::serve::{
@@ -55,7 +56,9 @@ pub fn serve_links_as(
     addr: SocketAddr,
 ) -> (LinkServer, SocketAddr) {
     const THREADS: usize = 2;
-    let workers = Workers::new(THREADS, Placing::InTurn, 7);
+    let next = AtomicUsize::new(0);
+    let in_turn = Placing::By(Arc::new(move |_, _| next.fetch_add(1, Ordering::Relaxed)));
+    let workers = Workers::new(THREADS, in_turn, 7);
     let devices = roce_udp_group(UdpConfig::new(LOCAL), &config, THREADS).expect("a free port");
     let endpoints = devices.into_iter().enumerate().map(|(number, device)| {
         Endpoint::new(device, config.clone().of_worker(&workers, number)).expect("memory")

@@ -27,7 +27,9 @@ impl Asks {
     ) -> Option<Self> {
         let ConnectError::Refused { refusal, .. } = error else { return None };
         match *refusal {
-            Refusal::Paths { most } if !config.has_paths && usize::from(most) < self.paths => {
+            Refusal::Paths { most }
+                if !config.carriers.has_paths && usize::from(most) < self.paths =>
+            {
                 Some(Self { paths: most.into(), ..self })
             }
             Refusal::Fallback { rc, tcp } => {
@@ -35,11 +37,12 @@ impl Asks {
                 (fallback < self.fallback).then_some(Self { fallback, ..self })
             }
             // An older server does not say that its links do not fall back to RC.
-            Refusal::Limits if !config.has_fallback && self.fallback > Fallback::Tcp => {
+            Refusal::Limits if !config.carriers.has_fallback && self.fallback > Fallback::Tcp => {
                 Some(Self { fallback: Fallback::Tcp, ..self })
             }
             Refusal::Carrier { wanted } => {
-                let is_free = config.carrier == CarrierChoice::Auto && wanted != self.carrier;
+                let is_free =
+                    config.carriers.choice == CarrierChoice::Auto && wanted != self.carrier;
                 (is_free && has(wanted, verbs)).then_some(Self { carrier: wanted, ..self })
             }
             _ => None,

@@ -5,7 +5,6 @@ mod rule;
 pub(crate) use rule::carrier_for;
 pub use rule::{CarrierRule, CarrierRuleError, Prefix, PrefixError};
 
-use crate::error::EndpointError;
 use std::fmt;
 use std::str::FromStr;
 use towpath_proto::wire::Hello;
@@ -163,16 +162,15 @@ const RC_TIMEOUT: u8 = 13;
 const RC_TIMEOUT_ALONE: u8 = 18;
 
 impl CarrierChoice {
-    /// What it comes to on a device.
-    pub(crate) fn settle(self, verbs: &VerbSet) -> Result<Carrier, EndpointError> {
+    /// What it comes to on a device; the carrier itself where the device lacks it.
+    pub(crate) fn settle(self, verbs: &VerbSet) -> Result<Carrier, Carrier> {
         let wanted = match self {
             Self::Auto if !verbs.uc => Carrier::Rc,
             Self::Auto | Self::Uc => Carrier::Uc,
             Self::Rc => Carrier::Rc,
             Self::Tcp => Carrier::Tcp,
         };
-        let has_it = has(wanted, verbs);
-        if has_it { Ok(wanted) } else { Err(EndpointError::NoCarrier { wanted }) }
+        if has(wanted, verbs) { Ok(wanted) } else { Err(wanted) }
     }
 }
 

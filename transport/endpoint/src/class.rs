@@ -1,6 +1,6 @@
 //! Classes of links: which are taken, the DSCPs of their packets, and what arrives under others.
 
-use towpath_proto::Class;
+use towpath_proto::{Class, ClassOrder};
 use towpath_verbs::{dscp_of, tclass_of};
 
 /// A DSCP has six bits.
@@ -14,6 +14,8 @@ pub(crate) struct ClassConfig {
     /// By [`Class::index`].
     pub(crate) dscps: [u8; Class::COUNT],
     pub(crate) taken: [bool; Class::COUNT],
+    /// In which order links of several classes post work.
+    pub(crate) order: ClassOrder,
 }
 
 impl Default for ClassConfig {
@@ -22,6 +24,7 @@ impl Default for ClassConfig {
             own: Class::default(),
             dscps: Class::ALL.map(Class::dscp_default),
             taken: [true; Class::COUNT],
+            order: ClassOrder::default(),
         }
     }
 }

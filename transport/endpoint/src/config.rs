@@ -1,15 +1,15 @@
 //! What can be chosen for an endpoint.
 
+mod carriers;
 mod lanes;
 mod profiles;
 mod sizes;
 
-pub(crate) use sizes::Receiving;
+pub(crate) use carriers::Carriers;
+pub(crate) use sizes::{Receiving, Sizes};
 
-use crate::carrier::{CarrierChoice, CarrierRule, Fallback};
 use crate::class::ClassConfig;
-use crate::limits::{PATHS_DEFAULT, RECEIVE_BUFFERS_MAX, SPARE_ONE_IN, WHOLE_BYTES_MAX};
-use crate::plan::Plan;
+use crate::limits::{SPARE_ONE_IN, WHOLE_BYTES_MAX};
 use crate::workers::{Worker, Workers};
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -17,12 +17,10 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
-use towpath_proto::limits::{
-    CHUNK_BYTES_MAX, CREDIT_OUTSTANDING_MAX, NUMBER_WINDOW, PATHS_MAX, QUOTA_CHUNKS_MIN,
-};
+use towpath_proto::limits::{CREDIT_OUTSTANDING_MAX, NUMBER_WINDOW, QUOTA_CHUNKS_MIN};
 use towpath_proto::wire::AppProtocol;
 use towpath_proto::{Class, ClassOrder, LinkConfig, Scheduling, Side};
-use towpath_verbs::{DeviceCaps, Mtu, RcAttr};
+use towpath_verbs::DeviceCaps;
 
 type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 
@@ -44,88 +42,70 @@ type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 /// sent.
 #[derive(Clone)]
 pub struct EndpointConfig {
-    pub(crate) chunk_bytes_max: u32,
-    pub(crate) quota_chunks: u32,
-    pub(crate) credit_total: u32,
-    pub(crate) receives_ready: u32,
-    pub(crate) receive_buffers_max: usize,
-    pub(crate) slack: usize,
-    pub(crate) whole_bytes_max: u32,
-    streams: Option<bool>,
-    pieces_as_they_come: bool,
-    pub(crate) memory_quiet: Nanos,
-    pub(crate) links_max: usize,
-    pub(crate) paths: usize,
-    /// The owner has chosen `paths`.
-    pub(crate) has_paths: bool,
-    pub(crate) send_queue_depth: u32,
-    pub(crate) ahead_bytes: Option<u64>,
-    pub(crate) scheduling: Scheduling,
-    pub(crate) send_pools: Vec<(usize, usize)>,
-    pub(crate) progress_budget: usize,
-    pub(crate) connect_timeout: Nanos,
-    pub(crate) spin: Nanos,
+    pub(crate) sizes: Sizes,
+    pub(crate) carriers: Carriers,
     pub(crate) class: ClassConfig,
-    pub(crate) class_order: ClassOrder,
-    pub(crate) mtu_max: Option<Mtu>,
-    pub(crate) carrier: CarrierChoice,
-    pub(crate) carrier_rules: Vec<CarrierRule>,
-    pub(crate) lanes_by_messages: bool,
-    pub(crate) fallback: Fallback,
-    /// The owner has chosen `fallback`.
-    pub(crate) has_fallback: bool,
-    pub(crate) blacklist_span: Nanos,
-    rc: Option<RcAttr>,
+    messages: Messages,
+    pub(crate) timing: Timing,
+    pub(crate) send_pools: Vec<(usize, usize)>,
+    pub(crate) ahead_bytes: Option<u64>,
     pub(crate) shared_receiving: bool,
+    pub(crate) lanes_by_messages: bool,
+    pub(crate) blacklist_span: Nanos,
     pub(crate) seed: u64,
-    pub(crate) controller: ControllerConfig,
-    pub(crate) payload_crc: Option<bool>,
     pub(crate) app: AppProtocol,
     pub(crate) worker: Option<Worker>,
+    controller: ControllerConfig,
     tune: Option<Tune>,
+}
+
+/// How messages are taken and sent.
+#[derive(Clone, Debug)]
+struct Messages {
+    whole_bytes_max: u32,
+    streams: Option<bool>,
+    pieces_as_they_come: bool,
+    scheduling: Scheduling,
+    payload_crc: Option<bool>,
+}
+
+/// How long things may take.
+#[derive(Clone, Debug)]
+pub(crate) struct Timing {
+    pub(crate) memory_quiet: Nanos,
+    pub(crate) connect_timeout: Nanos,
+    pub(crate) spin: Nanos,
 }
 
 impl Default for EndpointConfig {
     fn default() -> Self {
         Self {
-            chunk_bytes_max: CHUNK_BYTES_MAX,
-            quota_chunks: 128,
-            credit_total: 4096,
-            receives_ready: 512,
-            receive_buffers_max: RECEIVE_BUFFERS_MAX,
-            slack: 16,
-            whole_bytes_max: WHOLE_BYTES_MAX,
-            streams: None,
-            pieces_as_they_come: false,
-            memory_quiet: Nanos::from_secs(1),
-            links_max: 32,
-            paths: PATHS_DEFAULT,
-            has_paths: false,
-            send_queue_depth: 512,
-            ahead_bytes: None,
-            scheduling: Scheduling::default(),
-            send_pools: vec![(256, 4096), (4096, 2048), (64 << 10, 256), (1 << 20, 32)],
-            progress_budget: 64,
-            connect_timeout: Nanos::from_secs(5),
-            spin: Nanos::from_micros(50),
+            sizes: Sizes::default(),
+            carriers: Carriers::default(),
             class: ClassConfig::default(),
-            class_order: ClassOrder::default(),
-            mtu_max: None,
-            carrier: CarrierChoice::default(),
-            carrier_rules: Vec::new(),
-            lanes_by_messages: false,
-            fallback: Fallback::default(),
-            has_fallback: false,
-            blacklist_span: Nanos::from_secs(1),
-            rc: None,
+            messages: Messages {
+                whole_bytes_max: WHOLE_BYTES_MAX,
+                streams: None,
+                pieces_as_they_come: false,
+                scheduling: Scheduling::default(),
+                payload_crc: None,
+            },
+            timing: Timing {
+                memory_quiet: Nanos::from_secs(1),
+                connect_timeout: Nanos::from_secs(5),
+                spin: Nanos::from_micros(50),
+            },
+            send_pools: vec![(256, 4096), (4096, 2048), (64 << 10, 256), (1 << 20, 32)],
+            ahead_bytes: None,
             shared_receiving: true,
+            lanes_by_messages: false,
+            blacklist_span: Nanos::from_secs(1),
             // std keys each RandomState from the system's randomness: a source of it without a
             // dependency. These ids guard against accidents, not against attackers.
             seed: RandomState::new().hash_one(0u64),
-            controller: ControllerConfig::default(),
-            payload_crc: None,
             app: AppProtocol::default(),
             worker: None,
+            controller: ControllerConfig::default(),
             tune: None,
         }
     }
@@ -143,7 +123,7 @@ impl EndpointConfig {
     /// send holds.
     #[must_use]
     pub fn chunk_bytes_max(mut self, bytes: u32) -> Self {
-        self.chunk_bytes_max = bytes.clamp(64, 1 << 24);
+        self.sizes.chunk_bytes_max = bytes.clamp(64, 1 << 24);
         self
     }
 
@@ -151,7 +131,7 @@ impl EndpointConfig {
     /// takes one for each 60 KiB or so. Default 128, at least 8.
     #[must_use]
     pub fn quota_chunks(mut self, chunks: u32) -> Self {
-        self.quota_chunks = chunks.clamp(QUOTA_CHUNKS_MIN, CREDIT_OUTSTANDING_MAX - 1);
+        self.sizes.quota_chunks = chunks.clamp(QUOTA_CHUNKS_MIN, CREDIT_OUTSTANDING_MAX - 1);
         self
     }
 
@@ -162,7 +142,7 @@ impl EndpointConfig {
     /// short as that.
     #[must_use]
     pub fn whole_bytes_max(mut self, bytes: u32) -> Self {
-        self.whole_bytes_max = bytes.max(1);
+        self.messages.whole_bytes_max = bytes.max(1);
         self
     }
 
@@ -174,7 +154,7 @@ impl EndpointConfig {
     /// [`EndpointHandle`](crate::EndpointHandle) does not.
     #[must_use]
     pub fn streams(mut self, on: bool) -> Self {
-        self.streams = Some(on);
+        self.messages.streams = Some(on);
         self
     }
 
@@ -184,13 +164,13 @@ impl EndpointConfig {
     /// [`Event::Message`](crate::Event::Message) all the same: a reader needs both. Default no.
     #[must_use]
     pub fn pieces_as_they_come(mut self, on: bool) -> Self {
-        self.pieces_as_they_come = on;
+        self.messages.pieces_as_they_come = on;
         self
     }
 
     /// For handles, whose users must ask for streams.
     pub(crate) fn without_streams_unless_asked(mut self) -> Self {
-        self.streams.get_or_insert(false);
+        self.messages.streams.get_or_insert(false);
         self
     }
 
@@ -200,7 +180,7 @@ impl EndpointConfig {
     /// until that much is held; see [`receives_ready`](Self::receives_ready).
     #[must_use]
     pub fn credit_total(mut self, chunks: u32) -> Self {
-        self.credit_total = chunks.max(2);
+        self.sizes.credit_total = chunks.max(2);
         self
     }
 
@@ -209,14 +189,31 @@ impl EndpointConfig {
     /// application holds are replaced by others. Default 512; no more than `credit_total` counts.
     #[must_use]
     pub fn receives_ready(mut self, chunks: u32) -> Self {
-        self.receives_ready = chunks.clamp(2, NUMBER_WINDOW as u32);
+        self.sizes.receives_ready = chunks.clamp(2, NUMBER_WINDOW as u32);
+        self
+    }
+
+    /// The most receive buffers that all links and applications together hold, beside those that
+    /// are posted. Default 131,072, which is 7.5 GiB at 60 KiB each; at least two for each of
+    /// [`links_max`](Self::links_max).
+    ///
+    /// Where links could hold more (`links_max` x `credit_total`) on a device whose receives are
+    /// shared and replaced, the first half is for whoever comes first. Once that is held, a link
+    /// takes in chunks of data only while it holds fewer than its share: the other half, divided
+    /// by `links_max`. Of what else comes, parts of pieces that have their buffers are taken; the
+    /// rest is dropped, counted in [`over_share`](crate::EndpointStats::over_share), and sent
+    /// again. So that a link can always take in a message, its share should be as many as its
+    /// longest message has pieces.
+    #[must_use]
+    pub fn receive_buffers_max(mut self, buffers: usize) -> Self {
+        self.sizes.receive_buffers_max = buffers;
         self
     }
 
     /// Receive buffers beyond what must be there. Default 16.
     #[must_use]
     pub fn receive_slack(mut self, buffers: usize) -> Self {
-        self.slack = buffers;
+        self.sizes.slack = buffers;
         self
     }
 
@@ -226,38 +223,22 @@ impl EndpointConfig {
     /// pays for its pages once. 64 free buffers keep theirs.
     #[must_use]
     pub fn memory_quiet(mut self, span: impl Into<Nanos>) -> Self {
-        self.memory_quiet = span.into().max(Nanos::from_millis(1));
+        self.timing.memory_quiet = span.into().max(Nanos::from_millis(1));
         self
     }
 
-    /// The most links; fewer where the device's queues hold fewer ([`Plan`]). Default
+    /// The most links; fewer where the device's queues hold fewer ([`Plan`](crate::Plan)). Default
     /// 32.
     #[must_use]
     pub fn links_max(mut self, links: usize) -> Self {
-        self.links_max = links.clamp(1, 1 << 14);
-        self
-    }
-
-    /// Paths of each link, 1 to 16. Default 4, but no more than the device has source ports, and
-    /// fewer where its queues would not hold [`links_max`](Self::links_max) links otherwise. The
-    /// connecting side asks for this number; the listening side accepts links with this number or
-    /// fewer, and refuses others. A client that did not choose a number connects again with what
-    /// the refusal allows. (HELLOs that are exchanged by other means,
-    /// [`Endpoint::offer`](crate::Endpoint::offer), must agree; the default is 1 there.) Where
-    /// the device cannot change the source port of a queue pair, one path in four is kept in
-    /// reserve until it is needed; for another number see [`LinkConfig::spare_paths`] and
-    /// [`tune_links`](Self::tune_links).
-    #[must_use]
-    pub fn paths(mut self, paths: usize) -> Self {
-        self.paths = paths.clamp(1, PATHS_MAX);
-        self.has_paths = true;
+        self.sizes.links_max = links.clamp(1, 1 << 14);
         self
     }
 
     /// Work requests in the send queue of a path. Default 512.
     #[must_use]
     pub fn send_queue_depth(mut self, wrs: u32) -> Self {
-        self.send_queue_depth = wrs.clamp(1, 1 << 15);
+        self.sizes.send_queue_depth = wrs.clamp(1, 1 << 15);
         self
     }
 
@@ -276,7 +257,7 @@ impl EndpointConfig {
     /// How the channels of a link share it. Default: round robin.
     #[must_use]
     pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
-        self.scheduling = scheduling;
+        self.messages.scheduling = scheduling;
         self
     }
 
@@ -294,14 +275,14 @@ impl EndpointConfig {
     /// reserve.
     #[must_use]
     pub fn progress_budget(mut self, packets: usize) -> Self {
-        self.progress_budget = packets.clamp(1, 1 << 14);
+        self.sizes.progress_budget = packets.clamp(1, 1 << 14);
         self
     }
 
     /// How long a connection may take to be set up, either way. Default 5 s.
     #[must_use]
     pub fn connect_timeout(mut self, span: impl Into<Nanos>) -> Self {
-        self.connect_timeout = span.into();
+        self.timing.connect_timeout = span.into();
         self
     }
 
@@ -323,62 +304,7 @@ impl EndpointConfig {
     /// How long the worker of a handle polls without work before it blocks. Default 50 us.
     #[must_use]
     pub fn spin(mut self, span: impl Into<Nanos>) -> Self {
-        self.spin = span.into();
-        self
-    }
-
-    /// The path MTU to ask for. A peer that has a smaller one gets that; the smaller of both is
-    /// used both ways. Default: the largest that the interface and the way to the peer carry, which
-    /// is 4,096 on loopback and with jumbo frames, and 1,024 on Ethernet with its usual 1,500.
-    ///
-    /// An MTU that the interface does not carry is refused when the endpoint is made
-    /// ([`EndpointError::Mtu`](crate::EndpointError::Mtu)), and one that the way to a peer does not
-    /// carry when that is connected to ([`LinkError::PathMtu`](crate::LinkError::PathMtu)). A peer
-    /// that connects gets what the way to it carries.
-    #[must_use]
-    pub fn mtu_max(mut self, mtu: Mtu) -> Self {
-        self.mtu_max = Some(mtu);
-        self
-    }
-
-    /// What carries the paths of links. Default: UC where the device has it, else RC. Both ends
-    /// must come to the same; one whose choice is `Auto` follows the other. Over TCP a link has one
-    /// path, whatever [`paths`](Self::paths) says.
-    #[must_use]
-    pub fn carrier(mut self, choice: CarrierChoice) -> Self {
-        self.carrier = choice;
-        self
-    }
-
-    /// What carries links to peers in these ranges of addresses, in place of
-    /// [`carrier`](Self::carrier): RC within a pod, say. Of several ranges that have a peer the
-    /// longest prefix counts. The address is the one that is connected to, or that a peer connects
-    /// from. One end needs such rules: the other one, where its choice is
-    /// [`CarrierChoice::Auto`], does as it is told. Default none.
-    ///
-    /// ```
-    /// # use towpath_transport::EndpointConfig;
-    /// let rules = ["10.1.0.0/16=rc".parse()?];
-    /// let config = EndpointConfig::new().carrier_rules(&rules);
-    /// # Ok::<(), towpath_transport::CarrierRuleError>(())
-    /// ```
-    #[must_use]
-    pub fn carrier_rules(mut self, rules: &[CarrierRule]) -> Self {
-        self.carrier_rules = rules.to_vec();
-        self
-    }
-
-    /// What links fall back to. Default: all that the device has ([`Fallback`]), but nothing where
-    /// it [delivers what was sent](DeviceCaps::delivers_intact) and where HELLOs are exchanged by
-    /// other means ([`Endpoint::offer`](crate::Endpoint::offer)). A link falls back to what both
-    /// ends have; RC takes a queue pair for each link. Where the device's queues would not hold
-    /// [`links_max`](Self::links_max) links, the default is TCP alone.
-    /// When a carrier is left and taken again is set by
-    /// [`LinkConfig::fallback`] through [`tune_links`](Self::tune_links).
-    #[must_use]
-    pub fn fallback(mut self, fallback: Fallback) -> Self {
-        self.fallback = fallback;
-        self.has_fallback = true;
+        self.timing.spin = span.into();
         self
     }
 
@@ -388,44 +314,6 @@ impl EndpointConfig {
     pub fn blacklist_span(mut self, span: impl Into<Nanos>) -> Self {
         self.blacklist_span = span.into();
         self
-    }
-
-    /// How RC queue pairs insist, where there are any. The defaults:
-    ///
-    /// | | | because |
-    /// |---|---|---|
-    /// | `timeout` | 18 (1.1 s); 13 (34 ms) with a [`fallback`](Self::fallback) | see below |
-    /// | `retry_cnt` | 7 | the most that there is |
-    /// | `rnr_retry` | 7 (for ever) | the link says how long a peer may be silent |
-    /// | `min_rnr_timer` | 6 (80 us) | a turn of a loop |
-    /// | `max_rd_atomic`, `max_dest_rd_atomic` | 1 | links post neither READs nor atomics |
-    ///
-    /// A queue pair that has sent so often in vain is in error, after 8.6 s or 0.3 s. With another
-    /// carrier to go to that is soon enough for an I/O to be back within a second. Without one it
-    /// is the end of the link, though the peer may only have had no processor; so it takes about as
-    /// long as [`LinkConfig::peer_timeout`] lets a peer be silent. The price: where the network
-    /// loses packets, and with one the answer that tells of the loss, all waits for `timeout`; and
-    /// of several paths one that is dark holds on to what was posted there for as long.
-    ///
-    /// A value out of range is refused by the device when a link is made.
-    #[must_use]
-    pub fn rc(mut self, rc: RcAttr) -> Self {
-        self.rc = Some(rc);
-        self
-    }
-
-    /// The same for `timeout` alone, 0 to 31: an acknowledgement may take 4.096 us times two to
-    /// this power.
-    #[must_use]
-    pub fn rc_timeout(mut self, power: u8) -> Self {
-        let timeout = power.min(31);
-        self.rc = Some(RcAttr { timeout, ..self.rc_of(Fallback::None) });
-        self
-    }
-
-    /// How the RC queue pairs of a link insist that has this to go to.
-    pub(crate) fn rc_of(&self, fallback: Fallback) -> RcAttr {
-        self.rc.unwrap_or_else(|| crate::carrier::rc_default(fallback))
     }
 
     /// The class of links that are made without naming one. Default: Silver.
@@ -446,7 +334,7 @@ impl EndpointConfig {
     /// priority, under which Copper gets what Gold and Silver leave, and may starve.
     #[must_use]
     pub fn class_order(mut self, order: ClassOrder) -> Self {
-        self.class_order = order;
+        self.class.order = order;
         self
     }
 
@@ -486,13 +374,13 @@ impl EndpointConfig {
     /// check misses goes unseen unless the application checks.
     #[must_use]
     pub fn payload_crc(mut self, on: bool) -> Self {
-        self.payload_crc = Some(on);
+        self.messages.payload_crc = Some(on);
         self
     }
 
     /// Whether payloads carry a CRC32C on a device with these capabilities.
     pub(crate) fn checks_payloads(&self, caps: &DeviceCaps) -> bool {
-        self.payload_crc.unwrap_or(!caps.delivers_intact)
+        self.messages.payload_crc.unwrap_or(!caps.delivers_intact)
     }
 
     /// Makes the endpoint number `index` of several that are one to their peers. Its own random
@@ -514,11 +402,6 @@ impl EndpointConfig {
         self
     }
 
-    /// What the device makes of what was left open.
-    pub(crate) fn settle(&mut self, plan: &Plan) {
-        (self.links_max, self.paths, self.fallback) = (plan.links_max, plan.paths, plan.fallback);
-    }
-
     /// For a link with so many paths on its first carrier.
     pub(crate) fn link_config(&self, side: Side, caps: &DeviceCaps, paths: usize) -> LinkConfig {
         let is_pinned = caps.source_ports > 1 && !caps.source_port_live;
@@ -537,23 +420,25 @@ impl EndpointConfig {
         let config = config
             .controller(self.controller)
             .payload_crc(self.checks_payloads(caps))
-            .scheduling(self.scheduling)
-            .quota_chunks(self.quota_chunks)
-            .credit_total(self.credit_total)
-            .chunk_bytes_max(self.chunk_bytes_max)
-            .whole_bytes_max(self.whole_bytes_max);
-        config.streams(self.streams != Some(false)).pieces_as_they_come(self.pieces_as_they_come)
+            .scheduling(self.messages.scheduling)
+            .quota_chunks(self.sizes.quota_chunks)
+            .credit_total(self.sizes.credit_total)
+            .chunk_bytes_max(self.sizes.chunk_bytes_max)
+            .whole_bytes_max(self.messages.whole_bytes_max);
+        config
+            .streams(self.messages.streams != Some(false))
+            .pieces_as_they_come(self.messages.pieces_as_they_come)
     }
 }
 
 impl fmt::Debug for EndpointConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EndpointConfig")
-            .field("chunk_bytes_max", &self.chunk_bytes_max)
-            .field("quota_chunks", &self.quota_chunks)
-            .field("credit_total", &self.credit_total)
-            .field("links_max", &self.links_max)
-            .field("paths", &self.paths)
+            .field("chunk_bytes_max", &self.sizes.chunk_bytes_max)
+            .field("quota_chunks", &self.sizes.quota_chunks)
+            .field("credit_total", &self.sizes.credit_total)
+            .field("links_max", &self.sizes.links_max)
+            .field("paths", &self.sizes.paths)
             .finish_non_exhaustive()
     }
 }

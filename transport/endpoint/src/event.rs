@@ -1,55 +1,16 @@
 //! What an endpoint tells its application.
 
 use crate::error::{AcceptError, ConnectError};
-use crate::lane::OpId;
+use crate::ids::{ConnectId, LinkId, OpId, SendId, StreamId};
 use crate::message::{Chunk, Message};
 use crate::payload::Payload;
 use std::net::SocketAddr;
 use towpath_memory::Buf;
 use towpath_proto::{
-    Carrier, CarrierReason, ChannelId, Class, CloseReason, DownReason, Grant, GrantId, IncomingKey,
-    MtuReason, OpOutcome, Outcome, PathId, PathSignal, PathState, SendKey,
+    Carrier, CarrierReason, ChannelId, Class, CloseReason, DownReason, Grant, GrantId, MtuReason,
+    OpOutcome, Outcome, PathId, PathSignal, PathState,
 };
 use towpath_verbs::{AsyncEvent, Mtu};
-
-/// A link of an endpoint. Never reused for another one while anyone could still name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LinkId {
-    pub(crate) index: u16,
-    pub(crate) life: u32,
-}
-
-impl LinkId {
-    /// A small dense index, for tables of the application's own; unique among the links that are
-    /// up.
-    #[must_use]
-    pub fn index(self) -> usize {
-        usize::from(self.index)
-    }
-}
-
-/// A message being sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SendId {
-    pub(crate) link: LinkId,
-    pub(crate) key: SendKey,
-}
-
-impl SendId {
-    /// Its link.
-    #[must_use]
-    pub fn link(self) -> LinkId {
-        self.link
-    }
-}
-
-/// A streamed message being received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StreamId(pub(crate) IncomingKey);
-
-/// An outgoing connection that is being set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ConnectId(pub(crate) u64);
 
 /// Who is at the other end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! What was supplied of a message that is sent before all of its bytes are there.
 
-use crate::payload::PageCrcs;
-use crate::sends::KnownCrcs;
+use crate::page_crcs::{KnownCrcs, PageCrcs};
 use std::collections::BTreeMap;
 use towpath_memory::{Segment, Shared};
 use towpath_proto::SupplyError;

@@ -1,29 +1,15 @@
 //! One-sided operations of a link: what its lane has at the device, and what callers name.
 
 use crate::control::NO_QP;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::lane_talk::{LaneTalk, OwnGrant};
 use std::time::Duration;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};
-use towpath_memory::{Berth, Buf, MemoryError, Pool, RegionId};
+use towpath_memory::{Berth, Buf, MemoryError, Pool, RegionId, SharedMemory};
+use towpath_proto::wire::LaneRequest;
 use towpath_proto::{GrantId, OpCounts, OpError, OpKey, OpKind};
 use towpath_verbs::{CqNum, Device, PdNum, QpNum, QpState, Served, VerbError};
-
-/// A one-sided operation under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OpId {
-    pub(crate) link: LinkId,
-    pub(crate) key: OpKey,
-}
-
-impl OpId {
-    /// Its link.
-    #[must_use]
-    pub fn link(self) -> LinkId {
-        self.link
-    }
-}
 
 /// Which bytes of a peer's memory a one-sided operation is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,6 +239,16 @@ impl LaneQp {
             served += device.served(self.qp_num)?;
         }
         Some(served)
+    }
+
+    /// Where a request of the peer leads, if it is allowed.
+    pub(crate) fn reach(&self, request: &LaneRequest) -> Option<(&SharedMemory, usize)> {
+        let grant = self.grants.iter().find(|grant| grant.id == request.grant)?;
+        let OwnGrant { memory, range, rights, .. } = grant;
+        let end = u64::from(request.offset) + u64::from(request.length);
+        let fits = end <= range.len() as u64;
+        (rights.allow(request.kind) && fits)
+            .then(|| (memory, range.start + request.offset as usize))
     }
 
     /// The peer did something by a message.

@@ -1,6 +1,5 @@
 //! What a lane has under way where its operations go by messages.
 
-use crate::lane::LaneQp;
 use crate::message::Message;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -113,17 +112,5 @@ impl LaneTalk {
             front.asked += asked.request.length;
         }
         self.asked.push_back(asked);
-    }
-}
-
-impl LaneQp {
-    /// Where a request of the peer leads, if it is allowed.
-    pub(crate) fn reach(&self, request: &LaneRequest) -> Option<(&SharedMemory, usize)> {
-        let grant = self.grants.iter().find(|grant| grant.id == request.grant)?;
-        let OwnGrant { memory, range, rights, .. } = grant;
-        let end = u64::from(request.offset) + u64::from(request.length);
-        let fits = end <= range.len() as u64;
-        (rights.allow(request.kind) && fits)
-            .then(|| (memory, range.start + request.offset as usize))
     }
 }

@@ -275,6 +275,7 @@ mod filler;
 mod growing;
 mod handle;
 mod held;
+mod ids;
 mod lane;
 mod lane_talk;
 mod limits;
@@ -283,6 +284,7 @@ mod links;
 mod mem;
 mod message;
 mod order;
+mod page_crcs;
 mod park;
 mod payload;
 mod plan;
@@ -314,19 +316,21 @@ pub use endpoint::{
     PoolHolder, PoolKind, PoolReport,
 };
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
-pub use event::{ConnectId, Event, LinkId, Peer, SendId, StreamId};
+pub use event::{Event, Peer};
 pub use growing::{SupplyFault, SupplyRejected};
 pub use handle::{
     ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, EndpointWorker, Fate,
     GrantChange, Incoming, LinkHandle, OpDone, OpTicket, Opening, Reconnect, ReconnectError,
     RecvError, SentMessage, Settled, Ticket, WaitError, WaitSet,
 };
-pub use lane::{LaneError, LaneReport, OpId, OpOptions, Place, RejectedOp};
+pub use ids::{ConnectId, LinkId, OpId, SendId, StreamId};
+pub use lane::{LaneError, LaneReport, OpOptions, Place, RejectedOp};
 pub use limits::{LANE_OPS_POSTED, LANE_READS_MAX};
 #[cfg(feature = "mem")]
 pub use mem::{MemEnd, MemPairError, mem_pair};
 pub use message::{Chunk, Message};
-pub use payload::{PageCrcs, Payload, Rejected, SendOptions, SubmitError};
+pub use page_crcs::PageCrcs;
+pub use payload::{Payload, Rejected, SendOptions, SubmitError};
 pub use plan::{Clock, Plan, SourcePorts};
 pub use pools::{AllocError, LinkBuffers, SendBuffers};
 pub use rides::{Ride, Rides};

@@ -3,7 +3,7 @@
 use crate::config::EndpointConfig;
 use crate::endpoint::{Endpoint, join};
 use crate::error::{EndpointError, LinkError};
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use towpath_device_mem::MemDevice;
 
 /// An endpoint at one end of a wire within the process, and its link to the other end.

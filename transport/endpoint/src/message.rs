@@ -1,8 +1,8 @@
 //! What was received: buffers that the application owns until it gives them back.
 
 use crate::bell::Bell;
-use crate::event::LinkId;
 use crate::held::Held;
+use crate::ids::LinkId;
 use crate::payload::Payload;
 use crossbeam_queue::SegQueue;
 use smallvec::SmallVec;

@@ -1,12 +1,15 @@
 //! What is sent: up to four segments, each a buffer of the message or one that others share.
 
-use crate::sends::Segments;
+use crate::page_crcs::PageCrcs;
 use smallvec::{SmallVec, smallvec};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_memory::{Buf, Frozen, Segment};
 use towpath_proto::limits::SEGMENTS_MAX;
 use towpath_proto::{ChannelId, SendError};
+
+/// The segments of one message; more than two are kept apart.
+pub(crate) type Segments = SmallVec<[Segment; 2]>;
 
 /// A message to send: 1 to 4 segments, each a whole buffer of at least one byte.
 ///
@@ -88,28 +91,6 @@ impl Payload {
     /// ends.
     pub fn into_bufs(self) -> impl Iterator<Item = Buf> {
         self.segments.into_iter().filter_map(|segment| segment.into_buf().ok())
-    }
-}
-
-/// CRC32C of each whole page of 4 KiB of a segment, from its first byte on, as far as they are
-/// known: often of none.
-///
-/// One pointer, because most messages have none. The pages of 64 KiB take one allocation.
-#[derive(Clone, Debug, Default)]
-pub struct PageCrcs(Option<Box<SmallVec<[u32; 16]>>>);
-
-impl PageCrcs {
-    /// In the order of the pages.
-    #[inline]
-    pub(crate) fn as_slice(&self) -> &[u32] {
-        self.0.as_deref().map_or(&[], |crcs| &crcs[..])
-    }
-}
-
-impl FromIterator<u32> for PageCrcs {
-    fn from_iter<I: IntoIterator<Item = u32>>(crcs: I) -> Self {
-        let mut crcs = crcs.into_iter().peekable();
-        Self(crcs.peek().is_some().then(|| Box::new(crcs.collect())))
     }
 }
 

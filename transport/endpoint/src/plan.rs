@@ -1,7 +1,7 @@
 //! What an endpoint does on a device: decided by capabilities alone, never by a name.
 
-use crate::carrier::Fallback;
-use crate::config::{EndpointConfig, Receiving};
+use crate::carrier::{CarrierChoice, Fallback};
+use crate::config::{Carriers, EndpointConfig, Receiving, Sizes};
 use crate::error::EndpointError;
 use crate::limits::{AHEAD_BYTES, SENT_AT_ONCE_BYTES, TURN_CHUNKS};
 use towpath_base::Nanos;
@@ -84,8 +84,11 @@ impl Plan {
         config: &EndpointConfig,
     ) -> Result<Self, EndpointError> {
         let verbs = caps.verbs;
-        let carrier = config.carrier.settle(&verbs)?;
-        let rules = config.carrier_rules.iter().map(|rule| rule.carrier.settle(&verbs));
+        let settle = |choice: CarrierChoice| {
+            choice.settle(&verbs).map_err(|wanted| EndpointError::NoCarrier { wanted })
+        };
+        let carrier = settle(config.carriers.choice)?;
+        let rules = config.carriers.rules.iter().map(|rule| settle(rule.carrier));
         let others = rules.collect::<Result<Vec<_>, _>>()?;
         let has_uc = carrier == Carrier::Uc || others.contains(&Carrier::Uc);
         let sound = !has_uc || verbs.uc_srq_survives_loss;
@@ -96,7 +99,7 @@ impl Plan {
             true => Receiving::Shared,
         };
         let fitting = fit(caps, limits, config, receiving)?;
-        let mtu = config.mtu_max.unwrap_or(caps.mtu_max);
+        let mtu = config.carriers.mtu_max.unwrap_or(caps.mtu_max);
         if mtu > caps.mtu_max {
             return Err(EndpointError::Mtu {
                 asked: mtu,
@@ -117,15 +120,15 @@ impl Plan {
             shared_receiving,
             receiving,
             mtu,
-            chunk_bytes_min: packet.min(config.chunk_bytes_max),
-            chunk_bytes_max: config.chunk_bytes_max,
+            chunk_bytes_min: packet.min(config.sizes.chunk_bytes_max),
+            chunk_bytes_max: config.sizes.chunk_bytes_max,
             clock: if caps.timestamps { Clock::Device } else { Clock::Software },
             delay_noise: caps.delay_noise,
             payload_crc: config.checks_payloads(caps),
             ahead_bytes: config.ahead_bytes_on(caps),
             source_ports,
             window_bytes: caps.rx_buffer_bytes,
-            spin: config.spin,
+            spin: config.timing.spin,
         })
     }
 }
@@ -134,7 +137,7 @@ impl EndpointConfig {
     /// See [`ahead_bytes`](Self::ahead_bytes).
     fn ahead_bytes_on(&self, caps: &DeviceCaps) -> u64 {
         let bytes_max = if caps.sends_at_once { SENT_AT_ONCE_BYTES } else { AHEAD_BYTES };
-        let turn_bytes = TURN_CHUNKS * u64::from(self.chunk_bytes_max);
+        let turn_bytes = TURN_CHUNKS * u64::from(self.sizes.chunk_bytes_max);
         self.ahead_bytes.unwrap_or(turn_bytes.clamp(AHEAD_BYTES, bytes_max))
     }
 
@@ -151,29 +154,39 @@ impl EndpointConfig {
     }
 }
 
-/// The configuration with as many links as were asked for, or as fit. What the owner has not chosen
-/// gives way first: RC to fall back to, then paths.
+impl Plan {
+    /// Puts into a configuration what the device makes of what was left open.
+    pub(crate) fn settle(&self, config: &mut EndpointConfig) {
+        let sizes = &mut config.sizes;
+        (sizes.links_max, sizes.paths, sizes.fallback) =
+            (self.links_max, self.paths, self.fallback);
+    }
+}
+
+/// The sizes with as many links as were asked for, or as fit. What the owner has not chosen gives
+/// way first: RC to fall back to, then paths.
 fn fit(
     caps: &DeviceCaps,
     limits: QueueLimits,
     config: &EndpointConfig,
     receiving: Receiving,
-) -> Result<EndpointConfig, EndpointError> {
-    let mut less = config.clone();
-    if !less.has_paths {
+) -> Result<Sizes, EndpointError> {
+    let Carriers { has_paths, has_fallback, .. } = config.carriers;
+    let mut less = config.sizes;
+    if !has_paths {
         less.paths = less.paths.min(usize::from(caps.source_ports.max(1)));
     }
-    if !less.has_fallback && caps.delivers_intact {
+    if !has_fallback && caps.delivers_intact {
         less.fallback = Fallback::None;
     }
     less.fallback = less.fallback.on(&caps.verbs);
     loop {
         match check_depths(caps, limits, &less, receiving) {
             Ok(()) => return Ok(less),
-            Err(_) if !less.has_fallback && less.fallback > Fallback::Tcp => {
+            Err(_) if !has_fallback && less.fallback > Fallback::Tcp => {
                 less.fallback = Fallback::Tcp;
             }
-            Err(_) if !less.has_paths && less.paths > 1 => less.paths /= 2,
+            Err(_) if !has_paths && less.paths > 1 => less.paths /= 2,
             Err(error) if less.links_max <= 1 => return Err(error),
             Err(_) => less.links_max -= 1,
         }
@@ -184,22 +197,21 @@ fn fit(
 fn check_depths(
     caps: &DeviceCaps,
     limits: QueueLimits,
-    config: &EndpointConfig,
+    sizes: &Sizes,
     receiving: Receiving,
 ) -> Result<(), EndpointError> {
     let receives = match receiving {
-        Receiving::PerPath => config.receives_of_path_max(),
-        shared => config.receives_of_class(shared),
+        Receiving::PerPath => sizes.receives_of_path_max(),
+        shared => sizes.receives_of_class(shared),
     };
-    let (completions, control_completions) = config.completions_max(receiving);
-    let qps = config.links_max * (config.qp_paths_max() + 1);
-    let message = config.chunk_bytes_max as usize + HEADER_BYTES;
+    let (completions, control_completions) = sizes.completions_max(receiving);
+    let message = sizes.chunk_bytes_max as usize + HEADER_BYTES;
     for (what, wanted, limit) in [
         ("the receive queue", receives, limits.wr_max as usize),
-        ("the send queue", config.path_sends(), limits.wr_max as usize),
+        ("the send queue", sizes.path_sends(), limits.wr_max as usize),
         ("the completion queue", completions, limits.cqe_max as usize),
         ("the completion queue of acks", control_completions, limits.cqe_max as usize),
-        ("the number of queue pairs", qps, caps.qp_max as usize),
+        ("the number of queue pairs", sizes.qps_max(), caps.qp_max as usize),
         ("a chunk with its header", message, caps.message_bytes_max as usize),
     ] {
         if wanted > limit {
@@ -287,7 +299,7 @@ mod tests {
             let plan = Plan::new(caps, limits, config).expect("it fits");
             (plan.links_max, plan.paths, plan.fallback)
         };
-        let (config, links) = (EndpointConfig::new(), EndpointConfig::new().links_max);
+        let (config, links) = (EndpointConfig::new(), EndpointConfig::new().sizes.links_max);
         assert_eq!(of(&caps(), LIMITS, &config), (links, 4, Fallback::RcThenTcp));
         let pairs = |count: usize| DeviceCaps { qp_max: (links * count) as u32, ..caps() };
         assert_eq!(of(&pairs(5), LIMITS, &config), (links, 4, Fallback::Tcp));
@@ -307,12 +319,13 @@ mod tests {
     fn as_many_links_are_there_as_the_queues_hold() {
         let config = EndpointConfig::new().paths(1).fallback(Fallback::None);
         let of = |limits| Plan::new(&caps(), limits, &config).expect("some fit").links_max;
-        assert_eq!(of(LIMITS), config.links_max);
+        assert_eq!(of(LIMITS), config.sizes.links_max);
         let shallow = QueueLimits { cqe_max: 32_767, ..LIMITS };
         let fewer = of(shallow);
-        assert!((2..config.links_max).contains(&fewer), "{fewer}");
-        let (completions, _) = config.clone().links_max(fewer).completions_max(Receiving::PerPath);
-        let (more, _) = config.links_max(fewer + 1).completions_max(Receiving::PerPath);
+        assert!((2..config.sizes.links_max).contains(&fewer), "{fewer}");
+        let (completions, _) =
+            config.clone().links_max(fewer).sizes.completions_max(Receiving::PerPath);
+        let (more, _) = config.links_max(fewer + 1).sizes.completions_max(Receiving::PerPath);
         assert!(completions <= 32_767 && more > 32_767);
     }
 

@@ -1,6 +1,6 @@
 //! Buffers to send from: pools of a few sizes.
 
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::park;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};

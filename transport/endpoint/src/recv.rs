@@ -1,8 +1,8 @@
 //! Receive buffers: a header slot and a buffer for the body each, by slot number.
 
 use crate::bell::Bell;
-use crate::event::LinkId;
 use crate::held::Held;
+use crate::ids::LinkId;
 use crate::message::{Chunk, Loan, Returned, Returns};
 use crate::spare::Spare;
 use crate::wr_id::WrId;

@@ -1,6 +1,6 @@
 //! Which carriers the links of an endpoint went to, when and why.
 
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::limits::RIDES_MAX;
 use std::collections::VecDeque;
 use std::fmt;

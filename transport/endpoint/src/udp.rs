@@ -45,9 +45,8 @@ fn engine_udp(
 }
 
 fn on_link(link: UdpLink, config: &EndpointConfig) -> RoceUdp {
-    // Those of paths, of acks and of lanes.
-    let qps = config.links_max * (config.qp_paths_max() + 1) + config.links_max.min(LANES_MAX);
-    let qps = qps as u32;
+    let sizes = &config.sizes;
+    let qps = (sizes.qps_max() + sizes.links_max.min(LANES_MAX)) as u32;
     RoceDevice::new(link, RoceConfig::default().seed(config.seed).qp_max(qps.max(64)))
 }
 

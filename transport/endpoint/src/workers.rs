@@ -26,8 +26,6 @@ pub enum Placing {
     /// The one with the fewest links; of several the first.
     #[default]
     LeastLinks,
-    /// One after the other.
-    InTurn,
     /// One of those that serve its class, with the fewest links of them. Workers are dealt out to
     /// Gold, Silver and Copper in turn; of two workers the second one has Silver and Copper, and a
     /// single one has all. So a class that keeps its workers busy costs a more urgent one only
@@ -42,7 +40,6 @@ impl fmt::Debug for Placing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::LeastLinks => "LeastLinks",
-            Self::InTurn => "InTurn",
             Self::ByClass => "ByClass",
             Self::By(_) => "By",
         })
@@ -104,7 +101,6 @@ pub struct Workers {
 struct Shared {
     instance: u64,
     placing: Placing,
-    in_turn: AtomicUsize,
     desks: Box<[Desk]>,
 }
 
@@ -120,7 +116,7 @@ impl Workers {
         };
         let desks = (0..count.max(1)).map(desk).collect();
         let instance = Prng::new(seed).next_u64();
-        Self { shared: Arc::new(Shared { instance, placing, in_turn: AtomicUsize::new(0), desks }) }
+        Self { shared: Arc::new(Shared { instance, placing, desks }) }
     }
 
     /// How many.
@@ -155,7 +151,6 @@ impl Workers {
     fn choose(&self, hello: &Hello) -> usize {
         let index = match &self.shared.placing {
             Placing::LeastLinks => self.least_loaded(),
-            Placing::InTurn => self.shared.in_turn.fetch_add(1, Ordering::Relaxed),
             Placing::ByClass => {
                 let (first, step) = self.of_class(hello.class);
                 self.least_loaded_of(first, step)

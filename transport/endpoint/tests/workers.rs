@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use towpath_base::{Nanos, Prng};
 use towpath_device_roce::udp::Steering;
@@ -233,7 +234,9 @@ fn links_are_placed_as_the_caller_says_and_their_places_are_given_back() {
         // Each client's HELLO says another limit; what is over is taken modulo three.
         (hello.chunk_bytes_max / 1024) as usize
     }));
-    for (placing, expected) in [(by_window, [1, 3, 1]), (Placing::InTurn, [2, 2, 1])] {
+    let next = AtomicUsize::new(0);
+    let in_turn = Placing::By(Arc::new(move |_, _| next.fetch_add(1, Ordering::Relaxed)));
+    for (placing, expected) in [(by_window, [1, 3, 1]), (in_turn, [2, 2, 1])] {
         let mut server = Side::new(UdpConfig::new(V4), 3, placing, 21);
         let addr = server.endpoints[1].listen(any_port()).expect("a free port");
         let mut clients: Vec<_> = [9, 10, 7, 13, 8]

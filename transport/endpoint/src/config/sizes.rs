@@ -1,19 +1,20 @@
 //! How many buffers, receives and completions follow from what was chosen.
 //!
 //! What a link needs follows from `paths`, those of its own paths that have a queue pair: a link
-//! that a peer asked for may have fewer than [`EndpointConfig::paths`]. One that rides on its
+//! that a peer asked for may have fewer than [`Sizes::paths`]. One that rides on its
 //! set-up connection alone counts as having one. What the endpoint makes once for all covers
 //! links of any number.
 
-use super::EndpointConfig;
 use crate::carrier::Fallback;
 use crate::limits::{
     CONTROL_RECVS, CONTROL_SENDS, LANE_CHANNELS, LANES_MAX, PARTIAL_PER_PATH, PATH_CHUNKS_MIN,
-    PROBES_PER_PATH, RECEIVES_REPLENISHED,
+    PATHS_DEFAULT, PROBES_PER_PATH, RECEIVE_BUFFERS_MAX, RECEIVES_REPLENISHED,
 };
 use std::iter::repeat_n;
 use towpath_proto::Class;
-use towpath_proto::limits::{CONTROL_OUTSTANDING_MAX, LANE_QUOTA_CHUNKS, NUMBER_WINDOW, PATHS_MAX};
+use towpath_proto::limits::{
+    CHUNK_BYTES_MAX, CONTROL_OUTSTANDING_MAX, LANE_QUOTA_CHUNKS, NUMBER_WINDOW, PATHS_MAX,
+};
 
 /// How receives are posted, which the device's capabilities decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +34,50 @@ impl Receiving {
     }
 }
 
-impl EndpointConfig {
+/// What sizes follow from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) links_max: usize,
+    pub(crate) paths: usize,
+    pub(crate) fallback: Fallback,
+    pub(crate) chunk_bytes_max: u32,
+    pub(crate) quota_chunks: u32,
+    pub(crate) credit_total: u32,
+    pub(crate) receives_ready: u32,
+    pub(crate) receive_buffers_max: usize,
+    pub(crate) slack: usize,
+    pub(crate) progress_budget: usize,
+    pub(crate) send_queue_depth: u32,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            links_max: 32,
+            paths: PATHS_DEFAULT,
+            fallback: Fallback::default(),
+            chunk_bytes_max: CHUNK_BYTES_MAX,
+            quota_chunks: 128,
+            credit_total: 4096,
+            receives_ready: 512,
+            receive_buffers_max: RECEIVE_BUFFERS_MAX,
+            slack: 16,
+            progress_budget: 64,
+            send_queue_depth: 512,
+        }
+    }
+}
+
+impl Sizes {
     /// Paths of a link that have a queue pair, at most.
     pub(crate) fn qp_paths_max(&self) -> usize {
         let below = if self.fallback == Fallback::RcThenTcp { 1 } else { 0 };
         (self.paths + below).min(PATHS_MAX)
+    }
+
+    /// The most queue pairs of links: those of paths, and one for acks each.
+    pub(crate) fn qps_max(&self) -> usize {
+        self.links_max * (self.qp_paths_max() + 1)
     }
 
     /// The largest of a size over all numbers of paths that a link may have.
@@ -164,23 +204,6 @@ impl EndpointConfig {
         }
     }
 
-    /// The most receive buffers that all links and applications together hold, beside those that
-    /// are posted. Default 131,072, which is 7.5 GiB at 60 KiB each; at least two for each of
-    /// [`links_max`](Self::links_max).
-    ///
-    /// Where links could hold more (`links_max` x `credit_total`) on a device whose receives are
-    /// shared and replaced, the first half is for whoever comes first. Once that is held, a link
-    /// takes in chunks of data only while it holds fewer than its share: the other half, divided
-    /// by `links_max`. Of what else comes, parts of pieces that have their buffers are taken; the
-    /// rest is dropped, counted in [`over_share`](crate::EndpointStats::over_share), and sent
-    /// again. So that a link can always take in a message, its share should be as many as its
-    /// longest message has pieces.
-    #[must_use]
-    pub fn receive_buffers_max(mut self, buffers: usize) -> Self {
-        self.receive_buffers_max = buffers;
-        self
-    }
-
     /// What links could hold, and what they may.
     fn held_wanted_and_max(&self) -> (usize, usize) {
         let wanted = self.links_max * self.credit_total as usize;
@@ -226,7 +249,7 @@ mod tests {
 
     #[test]
     fn where_nothing_arrives_but_in_a_poll_thousands_of_links_share_what_one_poll_takes_in() {
-        let config = EndpointConfig::new().paths(4);
+        let config = Sizes { paths: 4, ..Sizes::default() };
         for links in [1, 8, 30, 100, 4096] {
             let posted = |receiving| config.receives_of_links(receiving, repeat_n(4, links));
             let (all, some) = (posted(Receiving::Shared), posted(Receiving::Replenished));
@@ -246,7 +269,7 @@ mod tests {
     #[test]
     fn the_limits_of_many_links_hold_what_is_posted_and_a_bounded_number_of_held_buffers() {
         for links in [1, 32, 4096] {
-            let config = EndpointConfig::new().links_max(links);
+            let config = Sizes { links_max: links, ..Sizes::default() };
             for receiving in [Receiving::PerPath, Receiving::Shared, Receiving::Replenished] {
                 let held = config.slots_max(receiving) - config.receives_max(receiving);
                 let of_lanes = links.min(LANES_MAX) * 2 * LANE_QUOTA_CHUNKS as usize;

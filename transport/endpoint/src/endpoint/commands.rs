@@ -3,7 +3,8 @@
 use super::Endpoint;
 use crate::class::ClassReport;
 use crate::error::ChannelError;
-use crate::event::{LinkId, Peer, SendId};
+use crate::event::Peer;
+use crate::ids::{LinkId, SendId};
 use crate::links::{Conn, Phase};
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};

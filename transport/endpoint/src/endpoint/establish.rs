@@ -5,7 +5,8 @@ use super::offer::PendingLink;
 use crate::away::Away;
 use crate::carrier::Fallback;
 use crate::error::LinkError;
-use crate::event::{LinkId, Peer};
+use crate::event::Peer;
+use crate::ids::LinkId;
 use crate::limits::WINDOW_UNBOUNDED_BYTES;
 use crate::links::Phase;
 use crate::tcp::ByteStream;
@@ -136,7 +137,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let pair = |(mine, theirs): (&HelloPath, &HelloPath)| (mine.generation, theirs.generation);
         let params = PeerParams {
             mtu,
-            chunk_bytes_max: peer.chunk_bytes_max.min(self.config.chunk_bytes_max),
+            chunk_bytes_max: peer.chunk_bytes_max.min(self.config.sizes.chunk_bytes_max),
             charge_bytes: peer.charge_bytes,
             window_bytes: peer.window_bytes,
             path_chunks: peer.path_chunks,

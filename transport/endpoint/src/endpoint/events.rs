@@ -2,7 +2,8 @@
 
 use super::Endpoint;
 use crate::blacklist::{ListedFor, was_lost};
-use crate::event::{Event, LinkId, SendId, StreamId};
+use crate::event::Event;
+use crate::ids::{LinkId, SendId, StreamId};
 use crate::message::{Chunk, Message};
 use crate::payload::Payload;
 use crate::recv::RecvTable;

@@ -258,7 +258,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return;
         }
         for conn in self.links.iter().filter(|conn| conn.phase == Phase::Up) {
-            let per_path = self.config.receives_per_path(conn.qp_paths());
+            let per_path = self.config.sizes.receives_per_path(conn.qp_paths());
             for path in conn.paths.iter().filter(|path| !path.has_failed) {
                 let held = if conn.qp_paths() == 1 { conn.held } else { 0 };
                 debug_assert!(

@@ -2,9 +2,10 @@
 
 use super::Endpoint;
 use super::commands::lkey_of;
-use crate::event::{LinkId, SendId};
 use crate::growing::{SupplyFault, SupplyRejected};
-use crate::payload::{PageCrcs, Payload, Rejected, SendOptions};
+use crate::ids::{LinkId, SendId};
+use crate::page_crcs::PageCrcs;
+use crate::payload::{Payload, Rejected, SendOptions};
 use towpath_memory::{Region, Segment};
 use towpath_proto::{ChannelId, SupplyError};
 use towpath_verbs::Device;

@@ -2,7 +2,7 @@
 
 use super::{Endpoint, join};
 use crate::config::EndpointConfig;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_sim::{LinkConfig, VirtualLink, World};
 

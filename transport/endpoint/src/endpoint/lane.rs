@@ -3,8 +3,10 @@
 
 use super::Endpoint;
 use crate::control::NO_QP;
-use crate::event::{Event, LinkId};
-use crate::lane::{Landing, LaneError, LaneQp, LaneReport, OpId, OpOptions, Place, RejectedOp};
+use crate::event::Event;
+use crate::ids::LinkId;
+use crate::ids::OpId;
+use crate::lane::{Landing, LaneError, LaneQp, LaneReport, OpOptions, Place, RejectedOp};
 use crate::lane_talk::OwnGrant;
 use crate::links::Phase;
 use std::ops::Range;

@@ -2,7 +2,7 @@
 //! (docs/protocol.md section 11).
 
 use super::Endpoint;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::lane::LaneQp;
 use crate::lane_talk::Asked;
 use crate::limits::{LANE_ANSWER_WAIT, LANE_BUFS, LANE_OPS_POSTED, LANE_REQUESTS_MAX};
@@ -103,7 +103,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             let made = Pool::with_accounts(
                 LANE_MESSAGE_BYTES_MAX as usize,
                 LANE_BUFS,
-                self.config.links_max,
+                self.config.sizes.links_max,
             );
             let pool = made.inspect_err(|error| tracing::warn!(%error, "no buffers for lanes"));
             let pool = pool.ok()?;

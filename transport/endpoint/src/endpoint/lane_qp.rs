@@ -5,7 +5,7 @@ use super::lane::WORD_BYTES;
 use super::teardown::DRAIN_POLLS;
 use super::{Endpoint, is_error};
 use crate::control::NO_QP;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::lane::{LaneError, LaneQp};
 use crate::limits::{LANE_OPS_POSTED, LANE_RC, LANES_MAX, REGIONS_MAX};
 use crate::links::{Conn, Phase};
@@ -22,7 +22,7 @@ use towpath_verbs::{
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Links that may have a lane.
     fn lanes_max(&self) -> usize {
-        LANES_MAX.min(self.config.links_max)
+        LANES_MAX.min(self.config.sizes.links_max)
     }
 
     /// Makes what a lane needs before there is a queue pair: a domain, and words.

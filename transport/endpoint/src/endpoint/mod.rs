@@ -212,11 +212,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             error => error,
         })?;
-        config.settle(&plan);
-        let (completions, control_completions) = config.completions_max(plan.receiving);
+        plan.settle(&mut config);
+        let (completions, control_completions) = config.sizes.completions_max(plan.receiving);
         let control_cq = device.create_cq(control_completions as u32)?;
         let cq = device.create_cq(completions as u32)?;
-        let receives = config.receives_of_class(plan.receiving) as u32;
+        let receives = config.sizes.receives_of_class(plan.receiving) as u32;
         let shared = plan.shared_receiving.then(|| SharedQueues::new(receives));
         let worker = config.worker.as_ref();
         let mut prng = Prng::new(worker.map_or(config.seed, |worker| worker.seed(config.seed)));
@@ -224,15 +224,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let member = worker.map(|worker| Member::new(worker, device.waker()));
         let filler = Filler::on(&mut device, plan.mtu)?;
         let bell = Arc::new(Bell::new(device.waker()));
-        let slots_max = config.slots_max(plan.receiving);
+        let slots_max = config.sizes.slots_max(plan.receiving);
         let mut endpoint = Self {
-            links: Links::new(config.links_max),
+            links: Links::new(config.sizes.links_max),
             recv: RecvTable::new(
                 slots_max,
-                config.chunk_bytes_max,
-                (Arc::clone(&bell), config.memory_quiet),
+                config.sizes.chunk_bytes_max,
+                (Arc::clone(&bell), config.timing.memory_quiet),
             ),
-            pools: SendPools::new(&config.send_pools, config.links_max)?,
+            pools: SendPools::new(&config.send_pools, config.sizes.links_max)?,
             wanted: Wanted::new(Arc::clone(&bell)),
             bell,
             regions: Vec::new(),
@@ -240,9 +240,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             control_cq,
             shared,
             filler,
-            order: Order::new(config.class_order, plan.ahead_bytes),
-            batches: Batches::new(config.qp_paths_max()),
-            setup: Setup::new(config.connect_timeout),
+            order: Order::new(config.class.order, plan.ahead_bytes),
+            batches: Batches::new(config.sizes.qp_paths_max()),
+            setup: Setup::new(config.timing.connect_timeout),
             member,
             streams: Streams::default(),
             blacklist: Blacklist::new(config.blacklist_span),

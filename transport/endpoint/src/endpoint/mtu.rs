@@ -7,7 +7,7 @@
 
 use super::Endpoint;
 use crate::error::LinkError;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::limits::{MTU_HINT_INTERVAL, MTU_HINT_PEERS_MAX};
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +28,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// What the side that connects tells a peer at `dest`. An MTU that was asked for is told as it
     /// is, or not at all.
     pub(super) fn mtu_to_ask_for(&self, dest: SocketAddr) -> Result<Mtu, LinkError> {
-        match self.config.mtu_max {
+        match self.config.carriers.mtu_max {
             Some(asked) => self.check_way(dest, asked).map(|()| asked),
             None => Ok(self.mtu_towards(dest)),
         }

@@ -6,10 +6,10 @@ use crate::asks::Asks;
 use crate::carrier::{CarrierChoice, Fallback, carrier_for, has, qp_type};
 use crate::class::ClassReport;
 use crate::company::Company;
-use crate::config::EndpointConfig;
+use crate::config::Sizes;
 use crate::control::{Control, NO_QP};
 use crate::error::LinkError;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::limits::{COMPANY, CONTROL_RECVS, CONTROL_SENDS};
 use crate::links::{Conn, Path, Phase};
 use crate::recv::Home;
@@ -71,21 +71,23 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// nobody asks again with less there.
     pub(super) fn asks_by_other_means(&self) -> Asks {
         let config = &self.config;
-        let paths = if config.has_paths { config.paths } else { 1 };
-        let fallback = if config.has_fallback { config.fallback } else { Fallback::None };
+        let paths = if config.carriers.has_paths { config.sizes.paths } else { 1 };
+        let fallback =
+            if config.carriers.has_fallback { config.sizes.fallback } else { Fallback::None };
         Asks { carrier: self.plan.carrier, paths, fallback }
     }
 
     /// What a link to a peer asks for at first.
     pub(crate) fn asks(&self, peer: IpAddr) -> Asks {
-        let EndpointConfig { paths, fallback, .. } = self.config;
+        let Sizes { paths, fallback, .. } = self.config.sizes;
         Asks { carrier: self.carrier_to(peer).0, paths, fallback }
     }
 
     /// What carries links to a peer, and whether the peer may choose something else.
     fn carrier_to(&self, peer: IpAddr) -> (Carrier, bool) {
         let verbs = &self.device.caps().verbs;
-        let choice = carrier_for(&self.config.carrier_rules, peer).unwrap_or(self.config.carrier);
+        let choice =
+            carrier_for(&self.config.carriers.rules, peer).unwrap_or(self.config.carriers.choice);
         // A rule that the device cannot keep is refused when the endpoint is made.
         let carrier = choice.settle(verbs).unwrap_or(self.plan.carrier);
         (carrier, choice == CarrierChoice::Auto)
@@ -135,14 +137,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return Err(LinkError::Carrier { theirs: wanted, ours: carrier });
         }
         let fallback = Fallback::of(peer);
-        if fallback > self.config.fallback {
-            let ours = self.config.fallback;
+        if fallback > self.config.sizes.fallback {
+            let ours = self.config.sizes.fallback;
             return Err(LinkError::Fallback { theirs: fallback, ours });
         }
         let below = fallback.below(carrier);
         let paths = peer.paths.len().saturating_sub(below.len()).max(1);
-        if paths > self.config.paths {
-            return Err(LinkError::TooManyPaths { wanted: paths, most: self.config.paths });
+        if paths > self.config.sizes.paths {
+            return Err(LinkError::TooManyPaths { wanted: paths, most: self.config.sizes.paths });
         }
         let mtu = self.mtu_towards(peer.addr);
         self.offer_over(peer.class, carrier, paths, below, mtu)
@@ -158,7 +160,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     ) -> Result<(Hello, PendingLink), LinkError> {
         // Buffers before new memory.
         self.take_released();
-        let links_max = self.config.links_max;
+        let links_max = self.config.sizes.links_max;
         let id = self.links.vacant().ok_or(LinkError::Full { links_max })?;
         let (control, pool) = Control::new()?;
         let report = ClassReport::new(class, self.config.class.dscp(class));
@@ -216,10 +218,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             addr: self.device.local_addr(),
             mtu,
             cuts_each_send: self.device.caps().cuts_each_send,
-            chunk_bytes_max: self.config.chunk_bytes_max,
+            chunk_bytes_max: self.config.sizes.chunk_bytes_max,
             charge_bytes: self.device.caps().rx_charge_bytes,
             window_bytes: self.window_bytes(self.links.up_count() + 1),
-            path_chunks: self.config.path_chunks(qp_paths.max(1), self.plan.receiving),
+            path_chunks: self.config.sizes.path_chunks(qp_paths.max(1), self.plan.receiving),
             control: self.describe(control_qp, carrier),
             paths,
             app: self.config.app,
@@ -263,7 +265,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if paths == 0 {
             return Ok(());
         }
-        let (mut slots, pool) = TxSlots::new(paths * self.config.send_queue_depth as usize)?;
+        let (mut slots, pool) = TxSlots::new(paths * self.config.sizes.send_queue_depth as usize)?;
         slots.set_lkey(self.register_for(id, pool.region())?);
         let (mut company, pool) = Company::new(COMPANY)?;
         company.set_lkey(self.register_for(id, pool.region())?);
@@ -283,7 +285,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             carrier,
             qp_num,
             source_port: 0,
-            tx: TxQueue::new(self.config.send_queue_depth),
+            tx: TxQueue::new(self.config.sizes.send_queue_depth),
             posted: 0,
             repost: Vec::new(),
             batch: None,
@@ -301,9 +303,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         qp_type: QpType,
         paths: usize,
     ) -> Result<QpNum, VerbError> {
-        let mut init = QpInit::new(qp_type, self.cq)
-            .max_send_sge(self.device.caps().send_sge_max)
-            .depth(self.config.path_sends() as u32, self.config.receives_per_path(paths) as u32);
+        let mut init =
+            QpInit::new(qp_type, self.cq).max_send_sge(self.device.caps().send_sge_max).depth(
+                self.config.sizes.path_sends() as u32,
+                self.config.sizes.receives_per_path(paths) as u32,
+            );
         if let Some(shared) = &mut self.shared {
             init.srq = Some(shared.make(&mut self.device, class)?);
         }
@@ -330,13 +334,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let (count, paths) =
             self.links.find(id).map_or((0, 1), |conn| (conn.paths.len(), conn.qp_paths()));
-        let per_path = self.config.receives_per_path(paths);
+        let per_path = self.config.sizes.receives_per_path(paths);
         // What the other links may still need stays theirs.
-        let spare = |conn: &Conn| self.config.spare_receives(conn.qp_paths());
+        let spare = |conn: &Conn| self.config.sizes.spare_receives(conn.qp_paths());
         let others =
             self.links.iter().filter(|conn| conn.id != id && conn.phase != Phase::Draining);
         let theirs: usize = others.map(|conn| spare(conn).saturating_sub(conn.held)).sum();
-        self.recv.reserve(&mut self.device, self.config.receives_of_link(paths) + theirs)?;
+        self.recv.reserve(&mut self.device, self.config.sizes.receives_of_link(paths) + theirs)?;
         for path in 0..count as u8 {
             let home = Home { link: id, path };
             for _ in 0..per_path {
@@ -350,7 +354,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// What all links of a class that are there need to have posted.
     pub(super) fn shared_target(&self, class: Class) -> usize {
         let links = self.links.of_class(class).filter(|conn| conn.phase != Phase::Draining);
-        self.config.receives_of_links(self.plan.receiving, links.map(Conn::qp_paths))
+        self.config.sizes.receives_of_links(self.plan.receiving, links.map(Conn::qp_paths))
     }
 
     pub(super) fn describe(&mut self, qp_num: QpNum, carrier: Carrier) -> HelloPath {

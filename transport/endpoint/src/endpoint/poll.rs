@@ -22,7 +22,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         // Of between two turns: what came before that came home in the flush.
         self.take_released();
         self.post_receives();
-        let moved = self.device.progress(self.config.progress_budget);
+        let moved = self.device.progress(self.config.sizes.progress_budget);
         let now = self.device.now();
         self.look_for_absence(now);
         let acks = self.poll_control(now);
@@ -267,7 +267,7 @@ mod tests {
     use crate::SendOptions;
     use crate::config::EndpointConfig;
     use crate::endpoint::joined::{End, Joined, joined};
-    use crate::event::LinkId;
+    use crate::ids::LinkId;
     use towpath_proto::ChannelId;
 
     /// Longer than any timer of a link that has nothing to tell.

@@ -1,7 +1,7 @@
 //! Receive slots: what came in them is taken in, and they are posted again.
 
 use super::Endpoint;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::limits::SLOTS_AT_A_TIME;
 use crate::links::{Conn, Path, Phase};
 use crate::recv::{Home, RecvTable, Slot};
@@ -152,7 +152,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(super) fn replace_held(&mut self) {
         let Some(shared) = &self.shared else { return };
         let posted: usize = shared.iter().map(|queue| queue.posted + queue.repost.len()).sum();
-        self.is_short = self.recv.used().saturating_sub(posted) >= self.config.held_shares().0;
+        self.is_short = self.recv.used().saturating_sub(posted) >= self.config.sizes.held_shares().0;
         for class in Class::ALL {
             while self.shared.as_ref().is_some_and(|shared| shared.has_room(class)) {
                 let Some(slot) = self.spare_slot(class, None) else { return };
@@ -164,7 +164,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// How many buffers a link may hold and still take in chunks of data.
     #[inline]
     pub(super) fn share(&self) -> usize {
-        if self.is_short { self.config.held_shares().1 } else { usize::MAX }
+        if self.is_short { self.config.sizes.held_shares().1 } else { usize::MAX }
     }
 
     /// A receive slot that is not posted, of new memory when there is none.
@@ -207,7 +207,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let home = entry.home;
         let conn = home.and_then(|home| self.links.find_mut(home.link));
         let paths = conn.as_ref().map_or(1, |conn| conn.qp_paths());
-        let per_path = self.config.receives_per_path(paths);
+        let per_path = self.config.sizes.receives_per_path(paths);
         let path = conn
             .filter(|conn| conn.phase != Phase::Draining)
             .and_then(|conn| conn.paths.get_mut(usize::from(home?.path)))

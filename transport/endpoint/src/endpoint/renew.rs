@@ -4,7 +4,7 @@ use super::Endpoint;
 use super::teardown::{DRAIN_POLLS, take_back_sends};
 use crate::carrier::{Fallback, qp_type};
 use crate::control::NO_QP;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::links::{Conn, Phase};
 use crate::recv::Home;
 use towpath_base::Time;
@@ -116,7 +116,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return;
         }
         let paths = self.links.find(link).map_or(1, Conn::qp_paths);
-        let per_path = self.config.receives_per_path(paths);
+        let per_path = self.config.sizes.receives_per_path(paths);
         // At the limit those that there are have to do; what is held comes home some time.
         let _ = self.recv.reserve(&mut self.device, per_path);
         let home = Home { link, path };

@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use super::receive::Pieces;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::limits::TCP_FRAMES_PER_LOOK;
 use crate::links::{Conn, Phase};
 use crate::recv::Home;
@@ -59,7 +59,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         (first, is_told): (Vec<u8>, bool),
     ) -> Option<(S, Vec<u8>)> {
         let now = self.now();
-        let chunk_bytes_max = self.config.chunk_bytes_max as usize;
+        let chunk_bytes_max = self.config.sizes.chunk_bytes_max as usize;
         let Some(conn) = self.links.find_mut(link) else { return Some((stream, first)) };
         let Some(path) = conn.tcp_path() else { return Some((stream, first)) };
         let stream: Box<dyn ByteStream> = Box::new(stream);
@@ -161,7 +161,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let mut slot = None;
         let is_data = header[1] == Kind::Data as u8;
         // A body that fits no buffer is refused for its length.
-        let fits = is_data && payload.len() <= self.config.chunk_bytes_max as usize;
+        let fits = is_data && payload.len() <= self.config.sizes.chunk_bytes_max as usize;
         let share = self.share();
         if fits {
             let conn = self.links.at(index).map(|conn| (conn.class.class, conn.held));

@@ -2,7 +2,8 @@
 
 use super::Endpoint;
 use crate::control::NO_QP;
-use crate::event::{Event, LinkId};
+use crate::event::Event;
+use crate::ids::LinkId;
 use crate::links::{Conn, Phase};
 use crate::wr_id::WrId;
 use towpath_base::Time;

@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use crate::control::NO_QP;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::links::{Conn, Phase};
 use crate::rides::Rides;
 use std::fmt;
@@ -136,8 +136,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 (posted + queue.posted, wanted + queue.target)
             }),
             None => {
-                let wanted =
-                    |conn: &Conn| conn.paths.len() * self.config.receives_per_path(conn.qp_paths());
+                let wanted = |conn: &Conn| {
+                    conn.paths.len() * self.config.sizes.receives_per_path(conn.qp_paths())
+                };
                 let paths = live().flat_map(|conn| &conn.paths);
                 (paths.map(|path| path.posted).sum(), live().map(wanted).sum())
             }
@@ -146,10 +147,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (send_free, send_buffers_max) = self.pools.free_and_all();
         EndpointUsage {
             links: self.links.up_count(),
-            links_max: self.config.links_max,
+            links_max: self.config.sizes.links_max,
             qps: live().map(Conn::qps).sum(),
-            // Each link has one for acks beside those of its paths.
-            qps_max: self.config.links_max * (self.config.qp_paths_max() + 1),
+            qps_max: self.config.sizes.qps_max(),
             receives_posted,
             receives_wanted,
             receive_buffers,
@@ -168,9 +168,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let most = self.links.iter().filter(|conn| conn.held > 0).max_by_key(|conn| conn.held);
         let receive = PoolReport {
             kind: PoolKind::Receive,
-            buf_bytes: self.config.chunk_bytes_max as usize,
+            buf_bytes: self.config.sizes.chunk_bytes_max as usize,
             out: self.links.iter().map(|conn| conn.held).sum(),
-            max: self.config.held_max(),
+            max: self.config.sizes.held_max(),
             most: most.map(|conn| self.holder(conn.id.index(), conn.held)),
         };
         send.chain(lane).chain([receive])

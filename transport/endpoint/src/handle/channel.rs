@@ -8,7 +8,7 @@ use super::egress::{Egress, Outgoing, Refusal, Reply};
 use super::queue::{Receiver, RecvTimeoutError, bounded};
 use super::room::Room;
 use super::ticket::{SentMessage, Ticket};
-use crate::event::StreamId;
+use crate::ids::StreamId;
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
 use crate::pools::AllocError;

@@ -2,7 +2,7 @@
 
 use super::egress::Egress;
 use crate::bell::Bell;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crossbeam_queue::SegQueue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -15,7 +15,7 @@ use super::queue::Sender;
 use super::room::Posting;
 use super::ticket::SentMessage;
 use super::waiters::Waiters;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::limits::{EGRESS_MAX, EGRESS_UNDER_WAY_MAX};
 use crate::park;
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};

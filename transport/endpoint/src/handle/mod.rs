@@ -178,7 +178,7 @@ impl EndpointHandle {
     {
         let (commands, inbox) = crossbeam_channel::unbounded();
         let (accept, accepted) = bounded(crate::limits::BACKLOG_MAX);
-        let spin = config.spin;
+        let spin = config.timing.spin;
         let endpoint = Endpoint::new(device, config.without_streams_unless_asked())?;
         let bell = Arc::new(Doorbell::new(Arc::clone(endpoint.bell())));
         let (pools, blacklist) = (endpoint.pools().clone(), endpoint.blacklist().clone());

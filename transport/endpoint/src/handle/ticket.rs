@@ -6,7 +6,7 @@ use super::queue::{Closed, Receiver, RecvTimeoutError};
 use super::unseen;
 use super::waiters::{Awaited, Taking};
 use crate::payload::{Payload, Rejected, SubmitError};
-use crate::sends::Segments;
+use crate::payload::Segments;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

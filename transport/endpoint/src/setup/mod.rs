@@ -21,7 +21,7 @@ mod wire;
 
 use crate::endpoint::Endpoint;
 use crate::error::{ConnectError, ListenError};
-use crate::event::{ConnectId, LinkId};
+use crate::ids::{ConnectId, LinkId};
 use crate::limits::{
     HANDSHAKES_MAX, LISTEN_BACKLOG, LISTEN_POLL_NS, LISTENERS_MAX, SETUP_POLL_NS, WATCH_POLL_NS,
 };

@@ -5,7 +5,7 @@ use super::Setup;
 use super::crowd::first_to_go;
 use crate::endpoint::Endpoint;
 use crate::error::{AcceptError, LinkError};
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::limits::{GREETING_NS, HANDSHAKES_MAX};
 use crate::links::{Conn, Phase};
 use crate::workers::Placed;
@@ -58,7 +58,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn turn_away_full(&mut self, setup: &mut Setup, peer: Placed, now: Time) {
-        let error = AcceptError::Link(LinkError::Full { links_max: self.config().links_max });
+        let error = AcceptError::Link(LinkError::Full { links_max: self.config().sizes.links_max });
         let Placed { stream, from, .. } = peer;
         self.turn_away(setup, stream, from, error, now);
     }

@@ -3,7 +3,7 @@
 use super::Setup;
 use super::wire::Outbox;
 use crate::endpoint::Endpoint;
-use crate::event::LinkId;
+use crate::ids::LinkId;
 use crate::limits::{LINGER_BYTES_MAX, LINGER_NS};
 use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
