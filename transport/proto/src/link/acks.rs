@@ -1,6 +1,6 @@
 //! Acks: taking them in, and giving them out after the application's turn.
 
-use super::{Link, LinkState, Pending};
+use super::{Channels, Controls, Doubts, Link, LinkState, Pending, Sends};
 use crate::channel::{Outgoing, SendState};
 use crate::chunk_size::ChunkSize;
 use crate::event::{AckTransmit, DownReason, Event, Outcome, PathId, SendFrame};
@@ -46,7 +46,7 @@ impl Link {
             self.stats.acks_bad += 1;
             return;
         }
-        self.last_heard = now;
+        self.presence.last_heard = now;
         let hold = Nanos(u64::from(ack.hold));
         let times = (now, received_at, hold);
         if !self.on_ack_of(times, index, ack.largest, ack.base, frame.words()) {
@@ -90,12 +90,11 @@ impl Link {
         let Self {
             paths,
             flow,
-            sends,
             events,
-            ended_scratch,
-            control_scratch,
-            wake_scratch,
             stats,
+            sends: Sends { messages: sends, ended_scratch, .. },
+            control: Controls { scratch: control_scratch, .. },
+            channels: Channels { wake_scratch, .. },
             ..
         } = self;
         let is_in_use = paths.is_in_use(index);
@@ -152,30 +151,38 @@ impl Link {
 
     /// Ends what the ack just taken in has completed.
     fn settle_acked(&mut self) {
-        let mut ended = core::mem::take(&mut self.ended_scratch);
+        let mut ended = core::mem::take(&mut self.sends.ended_scratch);
         for send in ended.drain(..) {
             self.end_send(send, Outcome::Delivered);
         }
-        self.ended_scratch = ended;
+        self.sends.ended_scratch = ended;
         // The chunk window of these messages may have moved.
-        let mut woken = core::mem::take(&mut self.wake_scratch);
+        let mut woken = core::mem::take(&mut self.channels.wake_scratch);
         for id in woken.drain(..) {
             self.bring_in(id);
             self.make_ready(id);
         }
-        self.wake_scratch = woken;
-        let mut controls = core::mem::take(&mut self.control_scratch);
+        self.channels.wake_scratch = woken;
+        let mut controls = core::mem::take(&mut self.control.scratch);
         for key in controls.drain(..) {
             self.on_control_acked(key);
         }
-        self.control_scratch = controls;
+        self.control.scratch = controls;
         self.leave_when_done();
     }
 
     /// Declares lost what a gap shows. On a reliable carrier it was refused, which is no loss of
     /// the network.
     pub(super) fn find_losses(&mut self, now: Time, index: usize) {
-        let Self { paths, flow, lost, control_lost, gap_at, stats, .. } = self;
+        let Self {
+            paths,
+            flow,
+            stats,
+            sends: Sends { lost, .. },
+            control: Controls { lost: control_lost, .. },
+            doubts: Doubts { gap_at, .. },
+            ..
+        } = self;
         let is_in_use = paths.is_in_use(index);
         let path = &mut paths[index];
         let (from, mut chunks, mut bytes, mut refused) = (index as u8, 0, 0, 0);
@@ -230,7 +237,7 @@ impl Link {
 
     /// The device has returned the work request that carried `number` on `path`.
     pub fn handle_sent(&mut self, path: PathId, number: u64, timestamp: Option<Time>) {
-        let Self { paths, sends, events, .. } = self;
+        let Self { paths, events, sends: Sends { messages: sends, .. }, .. } = self;
         let Some(path) = paths.get_mut(usize::from(path.0)) else { return };
         path.tx.returned(number, timestamp, |frame| on_returned(sends, events, frame));
         self.leave_when_done();
@@ -239,7 +246,7 @@ impl Link {
     /// The device has returned the work requests of all numbers up to `number` on `path`, in the
     /// order in which they were posted; the last of them at `timestamp`.
     pub fn handle_sent_upto(&mut self, path: PathId, number: u64, timestamp: Option<Time>) {
-        let Self { paths, sends, events, .. } = self;
+        let Self { paths, events, sends: Sends { messages: sends, .. }, .. } = self;
         let Some(path) = paths.get_mut(usize::from(path.0)) else { return };
         path.tx.returned_upto(number, timestamp, |frame| on_returned(sends, events, frame));
         self.leave_when_done();
@@ -254,7 +261,8 @@ impl Link {
             return None;
         }
         // What no chunk carries is told by a frame of its own.
-        let news = self.has_credit_to_tell() || self.receive_window_bytes != self.window_told_bytes;
+        let news = self.has_credit_to_tell()
+            || self.receives.window_bytes != self.receives.window_told_bytes;
         let mut due = self.paths.acks_due;
         if due == 0 && news {
             due = self.paths.news_way();
@@ -290,20 +298,20 @@ impl Link {
 
     /// Goes down once everything up to the peer's GOODBYE is acknowledged.
     fn leave_after_goodbye(&mut self) {
-        if self.state == LinkState::GoodbyeSeen {
+        if self.end.state == LinkState::GoodbyeSeen {
             self.go_down(DownReason::Goodbye);
         }
     }
 
     /// Drops channels from the list whose credit went out with data meanwhile.
     fn has_credit_to_tell(&mut self) -> bool {
-        while let Some(&id) = self.credit_due.front() {
+        while let Some(&id) = self.channels.credit_due.front() {
             match self.channel_mut(id) {
                 Some(channel) if channel.rx.should_tell_credit() => return true,
                 Some(channel) => channel.rx.credit_due = false,
                 None => {}
             }
-            self.credit_due.pop_front();
+            self.channels.credit_due.pop_front();
         }
         false
     }
@@ -318,14 +326,14 @@ impl Link {
         let mut credits = [(0, 0); ACK_CREDITS_MAX];
         let mut count = 0;
         while count < ACK_CREDITS_MAX && self.has_credit_to_tell() {
-            let id = self.credit_due.pop_front().expect("there is credit to tell");
+            let id = self.channels.credit_due.pop_front().expect("there is credit to tell");
             let channel = self.channel_mut(id).expect("checked by has_credit_to_tell");
             channel.rx.credit_due = false;
             credits[count] = (id, channel.rx.tell_credit() as u32);
             count += 1;
         }
-        self.window_told_bytes = self.receive_window_bytes;
-        let window_kib = (self.receive_window_bytes >> 10).min(u64::from(u32::MAX)) as u32;
+        self.receives.window_told_bytes = self.receives.window_bytes;
+        let window_kib = (self.receives.window_bytes >> 10).min(u64::from(u32::MAX)) as u32;
         self.paths.acks_due &= !bit(index);
         let path = &mut self.paths[index];
         path.rx.acks_sent += 1;

@@ -88,7 +88,7 @@ impl Link {
         self.paths.acks_due |= self.paths.received();
         self.flow.ride_on(now, to, (&self.config, &self.peer));
         self.reckon_packets();
-        self.duplicates = 0;
+        self.doubts.duplicates = 0;
         if to > from {
             self.stats.carrier_falls += 1;
         } else {

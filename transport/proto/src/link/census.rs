@@ -58,15 +58,15 @@ impl Link {
     #[must_use]
     pub fn census(&self) -> LinkCensus {
         let mut census = LinkCensus {
-            sends: self.sends.len(),
-            incoming: self.incoming.len(),
-            control: self.control_queue.len() + self.control_sent.len(),
-            lost: self.lost.len(),
+            sends: self.sends.messages.len(),
+            incoming: self.receives.messages.len(),
+            control: self.control.queue.len() + self.control.sent.len(),
+            lost: self.sends.lost.len(),
             in_flight_bytes: self.paths.iter().map(|path| path.tx.in_flight_bytes()).sum(),
             events: self.events.len(),
             ..LinkCensus::default()
         };
-        self.channels.iter().flatten().for_each(|channel| census.add(channel));
+        self.channels.all.iter().flatten().for_each(|channel| census.add(channel));
         census
     }
 }

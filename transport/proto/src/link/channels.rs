@@ -8,8 +8,11 @@ use crate::event::{ChannelId, CloseReason, Event};
 use crate::limits::{
     CREDIT_OUTSTANDING_MAX, LANE_MESSAGE_BYTES_MAX, LANE_QUOTA_CHUNKS, MESSAGE_BYTES_MAX,
 };
+use crate::schedule::Scheduler;
 use crate::wire::{ChunkHeader, Kind};
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::fmt;
 
 /// OPENED: accepted.
@@ -90,6 +93,43 @@ impl fmt::Display for OpenError {
 
 impl core::error::Error for OpenError {}
 
+/// The channels of a link, and what of them waits for its turn.
+#[derive(Debug)]
+pub(super) struct Channels {
+    pub(super) all: Vec<Option<Box<Channel>>>,
+    pub(super) open: u32,
+    /// Where the search for a free channel id goes on, so that an id just closed rests.
+    pub(super) cursor: u32,
+    /// How many lives each place has had that we open channels at.
+    pub(super) lives: Vec<u16>,
+    /// The sum of all quotas: never above `config.credit_total`.
+    pub(super) quota_sum: u32,
+    /// Channels that may have something to send now.
+    pub(super) schedule: Box<dyn Scheduler>,
+    /// Channels that have something to send and no credit.
+    pub(super) starved: VecDeque<u32>,
+    /// Channels whose credit is to be told.
+    pub(super) credit_due: VecDeque<u32>,
+    /// Kept between calls for its memory.
+    pub(super) wake_scratch: Vec<u32>,
+}
+
+impl Channels {
+    pub(super) fn new(config: &LinkConfig) -> Self {
+        Self {
+            all: Vec::new(),
+            open: 0,
+            cursor: 0,
+            lives: Vec::new(),
+            quota_sum: 0,
+            schedule: config.scheduling.scheduler(),
+            starved: VecDeque::new(),
+            credit_due: VecDeque::new(),
+            wake_scratch: Vec::new(),
+        }
+    }
+}
+
 impl Link {
     /// Opens a channel; [`Event::Opened`] or [`Event::Closed`] (refused) follows.
     ///
@@ -111,20 +151,20 @@ impl Link {
     }
 
     fn open_for(&mut self, purpose: Purpose) -> Result<ChannelId, OpenError> {
-        if self.state != LinkState::Up {
+        if self.end.state != LinkState::Up {
             return Err(OpenError::Down);
         }
         self.check_room(purpose)?;
         let first = u32::from(self.config.side == Side::Server);
         // Each side has every other id.
-        let (cursor, count) = (self.channel_cursor, self.config.channels_max);
+        let (cursor, count) = (self.channels.cursor, self.config.channels_max);
         let mut places = (0..count).map(|i| (cursor + i) % count * 2 + first);
         let is_free = |place: &u32| self.at_place(*place).is_none();
         let place = places.find(is_free).ok_or(OpenError::TooMany)?;
-        self.channel_cursor = place / 2 + 1;
+        self.channels.cursor = place / 2 + 1;
         let id = self.next_life(place);
         self.place_channel(id, purpose, ChannelState::Opening, 0, 0);
-        self.control_queue.push_back(Control {
+        self.control.queue.push_back(Control {
             index: purpose.bits(),
             message_len: self.config.message_bytes_max,
             ..Control::of(Kind::Open, id)
@@ -171,20 +211,20 @@ impl Link {
         let Some(channel) = self.channel_mut(id) else { return };
         if channel.rx.should_tell_credit() && !channel.rx.credit_due {
             channel.rx.credit_due = true;
-            self.credit_due.push_back(id);
+            self.channels.credit_due.push_back(id);
         }
     }
 
     fn at_place(&self, place: u32) -> Option<&Channel> {
-        self.channels.get(place as usize)?.as_deref()
+        self.channels.all.get(place as usize)?.as_deref()
     }
 
     /// The id of the next channel at a place of ours.
     fn next_life(&mut self, place: u32) -> u32 {
-        if self.channel_lives.len() <= place as usize {
-            self.channel_lives.resize(place as usize + 1, 0);
+        if self.channels.lives.len() <= place as usize {
+            self.channels.lives.resize(place as usize + 1, 0);
         }
-        let life = &mut self.channel_lives[place as usize];
+        let life = &mut self.channels.lives[place as usize];
         let id = ChannelId::new(place, *life);
         *life = life.wrapping_add(1);
         id.0
@@ -195,10 +235,10 @@ impl Link {
         if purpose.for_lane {
             return Ok(());
         }
-        if self.channels_open >= self.config.channels_max {
+        if self.channels.open >= self.config.channels_max {
             return Err(OpenError::TooMany);
         }
-        if self.quota_sum + self.config.quota_chunks > self.config.credit_total {
+        if self.channels.quota_sum + self.config.quota_chunks > self.config.credit_total {
             return Err(OpenError::NoCredit);
         }
         Ok(())
@@ -214,16 +254,16 @@ impl Link {
     ) {
         let quota = Purpose { ordered, for_lane }.quota(&self.config);
         let place = ChannelId(id).place();
-        if self.channels.len() <= place {
-            self.channels.resize_with(place + 1, || None);
+        if self.channels.all.len() <= place {
+            self.channels.all.resize_with(place + 1, || None);
         }
         let (tx, rx) = (ChannelTx::new(peer_quota), ChannelRx::new(quota));
         let channel = Channel { id, state, ordered, for_lane, peer_message_max, tx, rx };
-        self.channels[place] = Some(Box::new(channel));
+        self.channels.all[place] = Some(Box::new(channel));
         if !for_lane {
-            self.quota_sum += quota;
+            self.channels.quota_sum += quota;
         }
-        self.channels_open += 1;
+        self.channels.open += 1;
     }
 
     /// OPEN (docs/protocol.md section 3).
@@ -275,7 +315,7 @@ impl Link {
 
     /// Whether the end with these places has a channel for its lane: one is enough.
     fn has_lane_channel_of(&self, side: u32) -> bool {
-        let mut all = self.channels.iter().filter_map(|channel| channel.as_deref());
+        let mut all = self.channels.all.iter().filter_map(|channel| channel.as_deref());
         all.any(|channel| channel.for_lane && ChannelId(channel.id).place() as u32 % 2 == side)
     }
 

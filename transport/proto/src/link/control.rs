@@ -1,12 +1,19 @@
 //! Control chunks: OPEN, CLOSE, ABANDON and their like, sent reliably beside the data.
 
+use super::presence::greeting;
 use super::{Link, LinkState};
 use crate::channel::{ChannelState, Closed, Place};
+use crate::config::LinkConfig;
 use crate::event::{CloseReason, DownReason, Outcome};
 use crate::limits::CONTROL_QUEUE_MAX;
+use crate::limits::{CONTROL_OUTSTANDING_MAX, CONTROL_WINDOW};
 use crate::slots::Key;
+use crate::slots::Slots;
 use crate::wire::{ChunkHeader, Kind};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use towpath_base::Time;
+use towpath_base::WindowBitmap;
 use towpath_base::serial::expand_u32;
 
 /// A control chunk. Its credit is filled in when it is sent.
@@ -33,6 +40,45 @@ impl Control {
     }
 }
 
+/// Control chunks that wait, are under way, or have come.
+#[derive(Debug)]
+pub(super) struct Controls {
+    /// Those that wait; see [`CONTROL_QUEUE_MAX`].
+    pub(super) queue: VecDeque<Control>,
+    pub(super) sent: Slots<Control>,
+    pub(super) lost: VecDeque<(Key, u8)>,
+    pub(super) next: u64,
+    /// Sequences of ours that were acknowledged, and of the peer's that were taken.
+    pub(super) acked: WindowBitmap,
+    pub(super) seen: WindowBitmap,
+    /// The control queue pair is in error, or on a port that the first path has left: acks leave on
+    /// those of paths.
+    pub(super) has_left: bool,
+    /// It is in error here, and the peer was told.
+    pub(super) has_failed: bool,
+    /// The first path has another port since it was made anew, and the control queue pair has not.
+    pub(super) follows: bool,
+    /// Kept between calls for its memory.
+    pub(super) scratch: Vec<Key>,
+}
+
+impl Controls {
+    pub(super) fn new(config: &LinkConfig) -> Self {
+        Self {
+            queue: greeting(config),
+            sent: Slots::new(CONTROL_OUTSTANDING_MAX),
+            lost: VecDeque::new(),
+            next: 0,
+            acked: WindowBitmap::new(0, CONTROL_WINDOW as usize),
+            seen: WindowBitmap::new(0, CONTROL_WINDOW as usize),
+            has_left: false,
+            has_failed: false,
+            follows: false,
+            scratch: Vec::new(),
+        }
+    }
+}
+
 /// Verdicts of ABANDONED on the wire (docs/protocol.md section 3).
 const VERDICT_ABANDONED: u32 = 0;
 const VERDICT_DELIVERED: u32 = 1;
@@ -41,17 +87,17 @@ impl Link {
     /// Takes in a control chunk once; false when it cannot be taken now and must come again. The
     /// sequence number tells a copy: one that comes late must not open a closed channel again.
     pub(super) fn on_control(&mut self, now: Time, header: ChunkHeader) -> bool {
-        let sequence = expand_u32(header.offset, self.control_seen.base());
-        if self.control_seen.contains(sequence) {
+        let sequence = expand_u32(header.offset, self.control.seen.base());
+        if self.control.seen.contains(sequence) {
             return true;
         }
-        if !self.control_seen.reaches(sequence) {
+        if !self.control.seen.reaches(sequence) {
             self.stats.violations += 1;
             return false;
         }
         let taken = self.obey_control(now, &header);
         if taken {
-            self.control_seen.insert(sequence);
+            self.control.seen.insert(sequence);
         }
         taken
     }
@@ -75,7 +121,7 @@ impl Link {
             Kind::Grant => self.on_grant(now, header),
             Kind::Revoke => self.on_revoke(now, header),
             Kind::Goodbye => {
-                self.state = match self.state {
+                self.end.state = match self.end.state {
                     down @ LinkState::Down(_) => down,
                     _ => LinkState::GoodbyeSeen,
                 };
@@ -86,9 +132,9 @@ impl Link {
 
     /// Queues an answer that a peer caused; false when a flood of them has filled the queue.
     pub(super) fn answer(&mut self, control: Control) -> bool {
-        let room = self.control_queue.len() < CONTROL_QUEUE_MAX;
+        let room = self.control.queue.len() < CONTROL_QUEUE_MAX;
         if room {
-            self.control_queue.push_back(control);
+            self.control.queue.push_back(control);
         }
         room
     }
@@ -113,7 +159,7 @@ impl Link {
         // Pieces that were cut and never came used credit all the same.
         let received = match place {
             Place::Closed(_) => header.index,
-            Place::Open(key) => self.incoming.get(key.0).map_or(0, |m| m.pieces_begun()),
+            Place::Open(key) => self.receives.messages.get(key.0).map_or(0, |m| m.pieces_begun()),
             Place::New => 0,
         };
         let channel = self.channel_mut(header.channel).expect("found above");
@@ -142,9 +188,9 @@ impl Link {
 
     /// One of our control chunks was acknowledged, for the first time or again.
     pub(super) fn on_control_acked(&mut self, key: Key) {
-        let Some(&control) = self.control_sent.get(key) else { return };
-        self.control_sent.free(key);
-        self.control_acked.insert(control.sequence);
+        let Some(&control) = self.control.sent.get(key) else { return };
+        self.control.sent.free(key);
+        self.control.acked.insert(control.sequence);
         match control.kind {
             Kind::Close => {
                 let sent = |state| state == ChannelState::CloseSent;

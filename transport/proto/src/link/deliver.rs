@@ -1,6 +1,6 @@
 //! Delivery: handing received messages to the application, in order where that was promised.
 
-use super::{Link, find_mut};
+use super::{Channels, Link, Receives, find_mut};
 use crate::channel::{Channel, Closed, Incoming, Reading};
 use crate::event::{ChannelId, ChunkRef, Event, IncomingKey};
 
@@ -9,10 +9,10 @@ impl Link {
     /// buffers are the application's until it calls [`release`](Self::release).
     #[inline]
     pub fn take_message(&mut self, incoming: IncomingKey, take: impl FnOnce(&[ChunkRef])) {
-        if let Some(message) = self.incoming.get_mut(incoming.0).filter(|m| m.delivered) {
+        if let Some(message) = self.receives.messages.get_mut(incoming.0).filter(|m| m.delivered) {
             take(&message.chunks);
             message.chunks.clear();
-            self.incoming.free(incoming.0);
+            self.receives.messages.free(incoming.0);
         }
     }
 
@@ -42,11 +42,11 @@ impl Link {
     /// Delivers a complete message; false when it broke a rule and the link dropped it, in which
     /// case the turn has been taken on.
     fn deliver(&mut self, id: u32, key: IncomingKey) -> bool {
-        let Some(message) = self.incoming.get_mut(key.0) else { return true };
+        let Some(message) = self.receives.messages.get_mut(key.0) else { return true };
         if message.reading == Reading::InOrder {
             return self.stream_out(id, key);
         }
-        let channel = find_mut(&mut self.channels, id).expect("messages belong to channels");
+        let channel = find_mut(&mut self.channels.all, id).expect("messages belong to channels");
         self.events.push_back(hand_over(channel, message, key));
         self.stats.messages_received += 1;
         true
@@ -55,7 +55,7 @@ impl Link {
     /// Gives a streaming reader what follows of an unfinished message, when it is its turn.
     #[inline(never)]
     pub(super) fn advance_stream(&mut self, id: u32, key: IncomingKey) {
-        let Some(message) = self.incoming.get_mut(key.0) else { return };
+        let Some(message) = self.receives.messages.get_mut(key.0) else { return };
         let message_id = message.id;
         match message.reading {
             Reading::Whole => {}
@@ -67,7 +67,7 @@ impl Link {
             }
             Reading::AsItComes => {
                 if !core::mem::replace(&mut message.is_listed, true) {
-                    self.begun.push(key);
+                    self.receives.begun.push(key);
                 }
             }
         }
@@ -76,10 +76,11 @@ impl Link {
     /// Hands out what has come of messages whose reader takes pieces as they come. Called when the
     /// application has taken all else: what is whole by then is handed over whole.
     pub(super) fn hand_out_begun(&mut self) {
-        let mut begun = core::mem::take(&mut self.begun);
+        let mut begun = core::mem::take(&mut self.receives.begun);
         for key in begun.drain(..) {
             // One that is whole meanwhile, or was given up, is out of the list.
-            let message = self.incoming.get_mut(key.0).filter(|m| m.is_listed && !m.delivered);
+            let message =
+                self.receives.messages.get_mut(key.0).filter(|m| m.is_listed && !m.delivered);
             let Some(message) = message else { continue };
             message.is_listed = false;
             if message.note_handed_out().is_ok() {
@@ -89,12 +90,18 @@ impl Link {
                 self.drop_incoming(key.0, Closed::Abandoned);
             }
         }
-        self.begun = begun;
+        self.receives.begun = begun;
     }
 
     /// Hands out the pieces that are held, which were noted as handed out.
     pub(super) fn hand_out(&mut self, key: IncomingKey) {
-        let Self { incoming, events, stats, channels, .. } = self;
+        let Self {
+            events,
+            stats,
+            receives: Receives { messages: incoming, .. },
+            channels: Channels { all: channels, .. },
+            ..
+        } = self;
         let Some(message) = incoming.get_mut(key.0) else { return };
         let (id, message_id, message_len) = (message.channel, message.id, message.message_len);
         let is_complete = message.is_complete();
@@ -113,7 +120,7 @@ impl Link {
     }
 
     fn stream_out(&mut self, id: u32, key: IncomingKey) -> bool {
-        while let Some(message) = self.incoming.get_mut(key.0) {
+        while let Some(message) = self.receives.messages.get_mut(key.0) {
             match message.next_in_stream() {
                 Ok(None) => break,
                 Ok(Some((chunk, end))) => {
@@ -128,7 +135,7 @@ impl Link {
                     });
                     if end {
                         self.stats.messages_received += 1;
-                        self.incoming.free(key.0);
+                        self.receives.messages.free(key.0);
                         let channel = self.channel_mut(id).expect("messages belong to channels");
                         channel.rx.forget(message_id);
                     }

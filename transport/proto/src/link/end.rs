@@ -1,7 +1,7 @@
 //! How messages, channels and the link end.
 
 use super::control::Control;
-use super::{Link, LinkState};
+use super::{Link, Receives};
 use crate::carrier::Carrier;
 use crate::channel::{ChannelState, Closed, SendState};
 use crate::event::{ChannelId, CloseReason, DownReason, Event, Outcome, PathId, SendKey};
@@ -11,11 +11,33 @@ use crate::slots::Key;
 use crate::wire::Kind;
 use towpath_base::Time;
 
+/// Where the link is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum LinkState {
+    #[default]
+    Up,
+    /// We want to leave: GOODBYE goes out when everything sent has had its outcome.
+    Leaving,
+    /// GOODBYE is on its way.
+    GoodbyeSent,
+    /// The peer said goodbye; down as soon as that is acknowledged.
+    GoodbyeSeen,
+    Down(DownReason),
+}
+
+/// Whether the link is there, and how it ended.
+#[derive(Debug, Default)]
+pub(super) struct End {
+    pub(super) state: LinkState,
+    /// The application was told that it is down.
+    pub(super) down_told: bool,
+}
+
 impl Link {
     /// Gives a message its outcome; it is reported when the device holds none of its buffers.
     #[inline]
     pub(super) fn end_send(&mut self, send: SendKey, outcome: Outcome) {
-        let Some(message) = self.sends.get_mut(send.0) else { return };
+        let Some(message) = self.sends.messages.get_mut(send.0) else { return };
         let (state, channel_id, id) = (message.state, message.channel, message.id);
         if matches!(state, SendState::Ended(_)) {
             return;
@@ -62,7 +84,7 @@ impl Link {
         let Some(channel) = self.channel_mut(id) else { return };
         if channel.state == ChannelState::Closing && channel.tx.live == 0 {
             channel.state = ChannelState::CloseSent;
-            self.control_queue.push_back(Control::of(Kind::Close, id));
+            self.control.queue.push_back(Control::of(Kind::Close, id));
         }
     }
 
@@ -86,21 +108,21 @@ impl Link {
             return;
         }
         if !channel.for_lane {
-            self.quota_sum -= channel.rx.quota();
+            self.channels.quota_sum -= channel.rx.quota();
         }
-        self.channels_open -= 1;
-        self.channels[ChannelId(id).place()] = None;
-        self.schedule.remove(ChannelId(id));
-        self.starved.retain(|&other| other != id);
-        self.credit_due.retain(|&other| other != id);
+        self.channels.open -= 1;
+        self.channels.all[ChannelId(id).place()] = None;
+        self.channels.schedule.remove(ChannelId(id));
+        self.channels.starved.retain(|&other| other != id);
+        self.channels.credit_due.retain(|&other| other != id);
     }
 
     /// Ends all messages being sent, or those of one channel, without asking the peer.
     fn end_sends_of(&mut self, channel: Option<u32>) {
-        let mut keys = core::mem::take(&mut self.ended_scratch);
-        keys.extend(self.sends.keys().map(SendKey));
+        let mut keys = core::mem::take(&mut self.sends.ended_scratch);
+        keys.extend(self.sends.messages.keys().map(SendKey));
         for send in keys.drain(..) {
-            let Some(message) = self.sends.get(send.0) else { continue };
+            let Some(message) = self.sends.messages.get(send.0) else { continue };
             if channel.is_some_and(|id| message.channel != id) {
                 continue;
             }
@@ -110,27 +132,27 @@ impl Link {
             };
             self.end_send(send, outcome);
         }
-        self.ended_scratch = keys;
+        self.sends.ended_scratch = keys;
     }
 
     /// Drops all half-received messages, or those of one channel; whole ones stay for the
     /// application.
     fn drop_incoming_of(&mut self, channel: Option<u32>) {
-        let mut keys = core::mem::take(&mut self.control_scratch);
-        keys.extend(self.incoming.keys());
+        let mut keys = core::mem::take(&mut self.control.scratch);
+        keys.extend(self.receives.messages.keys());
         for key in keys.drain(..) {
-            let Some(message) = self.incoming.get(key) else { continue };
+            let Some(message) = self.receives.messages.get(key) else { continue };
             let is_meant = channel.is_none_or(|id| message.channel == id);
             if is_meant && !message.delivered {
                 self.drop_incoming(key, Closed::Abandoned);
             }
         }
-        self.control_scratch = keys;
+        self.control.scratch = keys;
     }
 
     /// Drops one message: gives its buffers back, and calls the cleanup of a streaming reader.
     pub(super) fn drop_incoming(&mut self, key: Key, verdict: Closed) {
-        let Self { incoming, events, .. } = self;
+        let Self { events, receives: Receives { messages: incoming, .. }, .. } = self;
         let Some(message) = incoming.get_mut(key) else { return };
         let (channel_id, id, begun) = (message.channel, message.id, message.stream_begun());
         let mut held = 0;
@@ -142,7 +164,7 @@ impl Link {
             events.push_back(Event::Recycled { buf: chunk.buf });
             held += 1;
         }
-        self.incoming.free(key);
+        self.receives.messages.free(key);
         if begun {
             let incoming = crate::event::IncomingKey(key);
             let channel = ChannelId(channel_id);
@@ -159,21 +181,21 @@ impl Link {
     /// Leaves in order: what is queued is still sent, then GOODBYE. Nothing new is taken.
     /// [`Event::Down`] follows when the peer has acknowledged it.
     pub fn goodbye(&mut self) {
-        if self.state == LinkState::Up {
-            self.state = LinkState::Leaving;
+        if self.end.state == LinkState::Up {
+            self.end.state = LinkState::Leaving;
             self.leave_when_done();
         }
     }
 
     pub(super) fn leave_when_done(&mut self) {
-        if self.state != LinkState::Leaving {
+        if self.end.state != LinkState::Leaving {
             return;
         }
-        let no_work = self.sends.len() == 0 && self.ops_live() == 0;
-        let done = no_work && self.control_queue.is_empty();
-        if done && self.control_sent.len() == 0 {
-            self.state = LinkState::GoodbyeSent;
-            self.control_queue.push_back(Control::of(Kind::Goodbye, 0));
+        let no_work = self.sends.messages.len() == 0 && self.ops_live() == 0;
+        let done = no_work && self.control.queue.is_empty();
+        if done && self.control.sent.len() == 0 {
+            self.end.state = LinkState::GoodbyeSent;
+            self.control.queue.push_back(Control::of(Kind::Goodbye, 0));
         }
     }
 
@@ -186,7 +208,7 @@ impl Link {
     /// The set-up connection broke: the peer's process is gone.
     pub fn peer_gone(&mut self) {
         self.settle_piggyback();
-        let reason = match self.state {
+        let reason = match self.end.state {
             LinkState::GoodbyeSent => DownReason::Local,
             LinkState::GoodbyeSeen => DownReason::Goodbye,
             _ => DownReason::PeerGone,
@@ -230,16 +252,16 @@ impl Link {
     /// The queue pair of acks is in error. Ours leave on the queue pairs of paths from now on, and
     /// so do the peer's, which is told: RENEW of what is no path.
     pub fn acks_failed(&mut self) {
-        if self.is_down() || core::mem::replace(&mut self.control_failed, true) {
+        if self.is_down() || core::mem::replace(&mut self.control.has_failed, true) {
             return;
         }
         self.leave_control();
-        self.control_queue.push_back(Control::of(Kind::Renew, CONTROL_PATH));
+        self.control.queue.push_back(Control::of(Kind::Renew, CONTROL_PATH));
     }
 
     /// Acks leave on the queue pairs of paths; the last ones may be lost.
     pub(super) fn leave_control(&mut self) {
-        self.control_left = true;
+        self.control.has_left = true;
         self.paths.acks_due |= self.paths.received();
     }
 
@@ -254,18 +276,18 @@ impl Link {
         if self.is_down() {
             return;
         }
-        self.state = LinkState::Down(reason);
+        self.end.state = LinkState::Down(reason);
         self.end_sends_of(None);
         if let Some(lane) = &mut self.lane {
             lane.end_all();
         }
         self.drop_incoming_of(None);
-        self.control_queue.clear();
-        self.control_lost.clear();
-        self.schedule.clear();
-        self.starved.clear();
-        self.credit_due.clear();
-        self.lost.clear();
+        self.control.queue.clear();
+        self.control.lost.clear();
+        self.channels.schedule.clear();
+        self.channels.starved.clear();
+        self.channels.credit_due.clear();
+        self.sends.lost.clear();
         (self.paths.acks_due, self.paths.answers_due) = (0, 0);
         self.paths.probes_due = 0;
         self.paths.renewals_due = 0;

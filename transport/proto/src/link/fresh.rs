@@ -3,7 +3,7 @@
 use super::build::{Builder, Take};
 use super::grow::{piece_sizes, set_aside, settle_held};
 use super::transmit::split;
-use super::{Link, Pending, find_mut};
+use super::{Channels, Link, Pending, Sends, find_mut};
 use crate::channel::{Channel, ChannelState, Outgoing, SendState};
 use crate::event::{ChannelId, SendFrame, SendKey, Transmit};
 use crate::limits::HEADER_BYTES;
@@ -22,7 +22,7 @@ impl Link {
         let mut builder = self.builder();
         let index = self.begin_chunk(now, &builder);
         let Some(index) = index.filter(|&index| self.paths[index].has_room_for_chunk()) else {
-            self.frames_scratch = builder.into_frames();
+            self.sends.frames_scratch = builder.into_frames();
             return None;
         };
         self.fill_with_new(&mut builder, index);
@@ -67,7 +67,11 @@ impl Link {
     /// as much of each that waits behind it or on another channel.
     #[inline]
     fn ready_behind(&mut self, channel: u32, send: SendKey, length: u32) -> u64 {
-        let Self { channels, sends, schedule, .. } = self;
+        let Self {
+            channels: Channels { all: channels, schedule, .. },
+            sends: Sends { messages: sends, .. },
+            ..
+        } = self;
         let queued = find_mut(channels, channel).map_or(0, |channel| channel.tx.queue.len());
         let others = queued.saturating_sub(1) + schedule.waiting().saturating_sub(1);
         let rest = sends
@@ -87,7 +91,7 @@ impl Link {
 
     #[inline(never)]
     fn choose_to_keep(&mut self, now: Time, send: SendKey) -> Option<usize> {
-        let Self { sends, paths, .. } = self;
+        let Self { paths, sends: Sends { messages: sends, .. }, .. } = self;
         let message = sends.get_mut(send.0)?;
         let kept = message.path.map(usize::from).filter(|&index| paths.is_usable(index));
         let index = kept.or_else(|| paths.choose(now, 0))?;
@@ -99,8 +103,12 @@ impl Link {
     /// is nothing, or no channel can send.
     #[inline]
     fn turn(&mut self, builder: &Builder) -> Option<Turn> {
-        while let Some(ChannelId(id)) = self.schedule.turn() {
-            let Self { channels, sends, starved, schedule, piece_max, .. } = self;
+        while let Some(ChannelId(id)) = self.channels.schedule.turn() {
+            let Self {
+                channels: Channels { all: channels, starved, schedule, .. },
+                sends: Sends { messages: sends, piece_max, .. },
+                ..
+            } = self;
             let sendable = find_mut(channels, id).and_then(|channel| {
                 if channel.tx.growing > 0 {
                     set_aside(channel, sends, piece_sizes(*piece_max));
@@ -130,7 +138,7 @@ impl Link {
         if self.paths.spreading != Spreading::Message || !self.paths.has_choice() {
             return true;
         }
-        let Some(message) = self.sends.get_mut(send.0) else { return false };
+        let Some(message) = self.sends.messages.get_mut(send.0) else { return false };
         *message.path.get_or_insert(index as u8) == index as u8
     }
 
@@ -138,7 +146,11 @@ impl Link {
     /// has room.
     #[inline]
     fn cut_for(&mut self, id: u32, send: SendKey, take: Take, builder: &mut Builder) {
-        let Self { channels, sends, schedule, lost, .. } = self;
+        let Self {
+            channels: Channels { all: channels, schedule, .. },
+            sends: Sends { messages: sends, lost, .. },
+            ..
+        } = self;
         let channel = find_mut(channels, id).expect("it has the turn");
         let message = sends.get_mut(send.0).expect("queued messages are live");
         let length = match take {

@@ -4,7 +4,7 @@ use super::build::{Builder, Take};
 use super::fresh::{give_turn_on, is_queued};
 use super::send::line_up;
 use super::transmit::split;
-use super::{Link, Pending, SendError, SendRequest, find_mut};
+use super::{Channels, Link, Pending, SendError, SendRequest, Sends, find_mut};
 use crate::channel::{Channel, Line, Outgoing, PieceSizes, SendState, SupplyError};
 use crate::event::SendKey;
 use crate::limits::{FRAME_ALIGN_BYTES, PAGE_BYTES, PIECE_BYTES_MIN};
@@ -40,7 +40,11 @@ impl Link {
     /// # Errors
     /// See [`SupplyError`]; nothing was taken.
     pub fn supply(&mut self, send: SendKey, offset: u32, length: u32) -> Result<(), SupplyError> {
-        let Self { channels, sends, lost, schedule, .. } = self;
+        let Self {
+            channels: Channels { all: channels, schedule, .. },
+            sends: Sends { messages: sends, lost, .. },
+            ..
+        } = self;
         let message = sends.get_mut(send.0).filter(|message| message.is_queued());
         let message = message.ok_or(SupplyError::Ended)?;
         message.supply(send, (offset, length), |frame| {
@@ -65,7 +69,11 @@ impl Link {
 
     /// What stands aside gets in line again.
     pub(super) fn bring_in(&mut self, id: u32) {
-        let Self { channels, sends, schedule, .. } = self;
+        let Self {
+            channels: Channels { all: channels, schedule, .. },
+            sends: Sends { messages: sends, .. },
+            ..
+        } = self;
         let Some(channel) = find_mut(channels, id).filter(|channel| !channel.tx.aside.is_empty())
         else {
             return;
@@ -83,7 +91,11 @@ impl Link {
 
     /// A message is over, or given up: if it grew, it holds nothing back any more.
     pub(super) fn leave_growing(&mut self, send: SendKey) {
-        let Self { channels, sends, .. } = self;
+        let Self {
+            channels: Channels { all: channels, .. },
+            sends: Sends { messages: sends, .. },
+            ..
+        } = self;
         let Some(message) = sends.get_mut(send.0).filter(|message| message.growing.is_some())
         else {
             return;
@@ -107,7 +119,11 @@ impl Link {
     /// Cuts a piece of a segment that grows, for the channel whose turn it is.
     #[cold]
     pub(super) fn cut_grown(&mut self, id: u32, send: SendKey, take: Take, builder: &mut Builder) {
-        let Self { channels, sends, schedule, lost, piece_max, .. } = self;
+        let Self {
+            channels: Channels { all: channels, schedule, .. },
+            sends: Sends { messages: sends, lost, piece_max, .. },
+            ..
+        } = self;
         let channel = find_mut(channels, id).expect("it has the turn");
         let message = sends.get_mut(send.0).expect("queued messages are live");
         let (piece_len, part) = match take {

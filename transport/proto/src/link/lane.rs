@@ -28,7 +28,7 @@ impl Link {
         rkey: u32,
         rights: Rights,
     ) -> Result<GrantId, OpError> {
-        if self.control_queue.len() >= CONTROL_QUEUE_MAX {
+        if self.control.queue.len() >= CONTROL_QUEUE_MAX {
             return Err(OpError::Full { max: CONTROL_QUEUE_MAX });
         }
         let lane = self.lane(now)?;
@@ -36,7 +36,7 @@ impl Link {
         let (id, GrantMessage { channel, message, index, message_len }) = granted?;
         lane.life.want(now);
         let told = Control::of(Kind::Grant, channel);
-        self.control_queue.push_back(Control { message, index, message_len, ..told });
+        self.control.queue.push_back(Control { message, index, message_len, ..told });
         Ok(id)
     }
 
@@ -44,8 +44,8 @@ impl Link {
     /// reach it any more. False when there is no such grant.
     pub fn revoke(&mut self, id: GrantId) -> bool {
         let known = self.lane.as_mut().is_some_and(|lane| lane.grants.revoke(id));
-        if known && self.state == LinkState::Up {
-            self.control_queue.push_back(Control::of(Kind::Revoke, id.0));
+        if known && self.end.state == LinkState::Up {
+            self.control.queue.push_back(Control::of(Kind::Revoke, id.0));
         }
         known
     }
@@ -60,7 +60,7 @@ impl Link {
     }
 
     fn lane(&mut self, now: Time) -> Result<&mut Lane, OpError> {
-        if self.state != LinkState::Up {
+        if self.end.state != LinkState::Up {
             return Err(OpError::LinkDown);
         }
         let Self { lane, config, peer, flow, .. } = self;
@@ -106,7 +106,7 @@ impl Link {
             LaneWay::Messages => (0, 0),
         };
         let told = Control::of(Kind::Lane, number);
-        self.control_queue.push_back(Control { message, index, ..told });
+        self.control.queue.push_back(Control { message, index, ..told });
     }
 
     /// Whether operations go by messages now: carry out what [`poll_op`](Self::poll_op) tells on
@@ -194,7 +194,7 @@ impl Link {
         let ChunkHeader { channel, message, index, message_len, .. } = *header;
         let told = GrantMessage { channel, message, index, message_len };
         let taken = self.lane(now).is_ok_and(|lane| lane.on_grant(&told));
-        self.stats.violations += u64::from(!taken && self.state == LinkState::Up);
+        self.stats.violations += u64::from(!taken && self.end.state == LinkState::Up);
     }
 
     /// What the peer tells of the lane is about. A link that leaves takes it in too: operations are
@@ -208,7 +208,7 @@ impl Link {
     /// REVOKE: the peer lets us reach it no longer.
     pub(super) fn on_revoke(&mut self, now: Time, header: &ChunkHeader) {
         let taken = self.lane_of_peer(now).is_some_and(|lane| lane.on_revoke(header.channel));
-        self.stats.violations += u64::from(!taken && self.state == LinkState::Up);
+        self.stats.violations += u64::from(!taken && self.end.state == LinkState::Up);
     }
 
     /// LANE: the peer has made its half of a life.

@@ -32,39 +32,24 @@ pub use channels::OpenError;
 pub use send::{CancelError, SendError, SendRequest};
 pub use usage::LinkUsage;
 
-use self::alarm::AckAlarm;
-use crate::channel::{Channel, Incoming, Outgoing};
+use crate::channel::Channel;
 use crate::config::{LinkConfig, PeerParams};
-use crate::event::{ChannelId, DownReason, Event, IncomingKey, PathId, SendFrame, SendKey};
+use crate::event::{ChannelId, Event, PathId};
 use crate::flow::Flow;
 use crate::lane::Lane;
-use crate::limits::{
-    CONTROL_OUTSTANDING_MAX, CONTROL_WINDOW, FRAME_ALIGN_BYTES, PAGE_BYTES, PIECE_BYTES_MIN,
-};
+use crate::limits::{FRAME_ALIGN_BYTES, PAGE_BYTES, PIECE_BYTES_MIN};
 use crate::path::PathTable;
-use crate::schedule::Scheduler;
-use crate::slots::{Key, Slots};
 use crate::stats::LinkStats;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-use control::Control;
+use channels::Channels;
+use control::Controls;
+use end::{End, LinkState};
+use paths::Doubts;
 use presence::Presence;
-use receive::Piggyback;
-use towpath_base::{Nanos, Time, WindowBitmap};
-
-/// Where the link is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LinkState {
-    Up,
-    /// We want to leave: GOODBYE goes out when everything sent has had its outcome.
-    Leaving,
-    /// GOODBYE is on its way.
-    GoodbyeSent,
-    /// The peer said goodbye; down as soon as that is acknowledged.
-    GoodbyeSeen,
-    Down(DownReason),
-}
+use receive::Receives;
+use send::{Pending, Sends};
+use towpath_base::{Nanos, Time};
 
 /// One link: everything that is kept about one peer in one traffic class.
 ///
@@ -87,100 +72,20 @@ enum LinkState {
 pub struct Link {
     config: LinkConfig,
     peer: PeerParams,
-    state: LinkState,
-    down_told: bool,
-    paths: PathTable,
-    flow: Flow,
-    /// Frames that were lost, and the rests of pieces that go in parts: to be sent before anything
-    /// new.
-    lost: VecDeque<Pending>,
-    /// Signs in a row that acks do not get back to the peer, and when the first of them was a chunk
-    /// that came twice.
-    duplicates: u32,
-    duplicate_at: Time,
-    /// The path on which the peer asked last saying that none of its paths is acknowledged.
-    heard_in_vain: Option<usize>,
-    /// The last loss by a gap, on any path: while there are some a path may be silent by chance.
-    gap_at: Option<Time>,
-    /// The last doubt of a path among such losses.
-    doubted_at: Option<Time>,
-    acks_rerouted_at: Time,
-    ack_alarm: AckAlarm,
-    /// When the peer last asked what is acknowledged.
-    asked_at: Time,
-    /// The control queue pair is in error, or on a port that the first path has left: acks leave on
-    /// those of paths.
-    control_left: bool,
-    /// It is in error here, and the peer was told.
-    control_failed: bool,
-    /// The first path has another port since it was made anew, and the control queue pair has not.
-    control_follows: bool,
-    /// Until then the controller has heard of the timeouts that there are.
-    next_rto_at: Time,
-    channels: Vec<Option<Box<Channel>>>,
-    channels_open: u32,
-    /// Where the search for a free channel id goes on, so that an id just closed rests.
-    channel_cursor: u32,
-    /// How many lives each place has had that we open channels at.
-    channel_lives: Vec<u16>,
-    /// The sum of all quotas: never above `config.credit_total`.
-    quota_sum: u32,
-    sends: Slots<Outgoing>,
-    incoming: Slots<Incoming>,
-    /// Messages whose reader takes pieces as they come, and has not been given all that came.
-    begun: Vec<IncomingKey>,
-    /// Channels that may have something to send now.
-    schedule: Box<dyn Scheduler>,
-    /// Channels that have something to send and no credit.
-    starved: VecDeque<u32>,
-    /// Channels whose credit is to be told.
-    credit_due: VecDeque<u32>,
-    /// Control chunks that wait; see [`crate::limits::CONTROL_QUEUE_MAX`].
-    control_queue: VecDeque<Control>,
-    control_sent: Slots<Control>,
-    control_lost: VecDeque<(Key, u8)>,
-    next_control: u64,
-    /// Sequences of ours that were acknowledged, and of the peer's that were taken.
-    control_acked: WindowBitmap,
-    control_seen: WindowBitmap,
-    /// Bounded by what exists: sends, incoming chunks and channels.
-    events: VecDeque<Event>,
-    next_deadline: Time,
-    probe_at: Time,
-    probes_unanswered: u32,
-    last_heard: Time,
+    end: End,
     presence: Presence,
-    /// The last time that a path was found to carry only shorter packets than before.
-    mtu_lowered_at: Option<Time>,
-    /// Waits for what is more urgent.
-    piggyback: Option<Piggyback>,
-    /// When it was last looked at timers.
-    looked_at: Time,
-    /// Silence before this is our own: nobody looked.
-    excused_until: Time,
-    /// The longest piece that both ends take.
-    piece_max: u32,
-    whole_bytes_max: u32,
-    receive_window_bytes: u64,
-    /// The window that the peer was last told in an ack.
-    window_told_bytes: u64,
+    paths: PathTable,
+    doubts: Doubts,
+    flow: Flow,
+    control: Controls,
+    channels: Channels,
+    sends: Sends,
+    receives: Receives,
     /// One-sided operations, once they are asked for.
     lane: Option<Box<Lane>>,
+    /// Bounded by what exists: sends, incoming chunks and channels.
+    events: VecDeque<Event>,
     stats: LinkStats,
-    /// Kept between calls for its memory.
-    ended_scratch: Vec<SendKey>,
-    control_scratch: Vec<Key>,
-    wake_scratch: Vec<u32>,
-    frames_scratch: Vec<SendFrame>,
-    newest_scratch: Vec<SendFrame>,
-}
-
-/// A frame that waits to be sent before anything new.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    frame: SendFrame,
-    /// The path that lost it; none where it is the rest of a piece, sent for the first time.
-    lost_on: Option<u8>,
 }
 
 impl Link {
@@ -197,64 +102,22 @@ impl Link {
         if !config.streams {
             config.message_bytes_max = config.message_bytes_max.min(whole_bytes_max);
         }
+        let piece_max = config.chunk_bytes_max.min(peer.chunk_bytes_max);
         Self {
-            presence: Presence::new(&config, &peer),
-            control_queue: presence::greeting(&config),
+            end: End::default(),
+            presence: Presence::new(&config, &peer, now),
             paths: PathTable::new(&config, &peer, now),
+            doubts: Doubts::default(),
             flow: Flow::new(&config, &peer, now),
-            lost: VecDeque::with_capacity(64),
-            duplicates: 0,
-            duplicate_at: Time::ZERO,
-            heard_in_vain: None,
-            gap_at: None,
-            doubted_at: None,
-            acks_rerouted_at: Time::ZERO,
-            ack_alarm: AckAlarm::default(),
-            asked_at: Time::ZERO,
-            control_left: false,
-            control_failed: false,
-            control_follows: false,
-            next_rto_at: Time::ZERO,
-            sends: Slots::new(config.sends_max),
-            incoming: Slots::new(config.incoming_max()),
-            begun: Vec::new(),
-            control_sent: Slots::new(CONTROL_OUTSTANDING_MAX),
-            piece_max: config.chunk_bytes_max.min(peer.chunk_bytes_max),
-            whole_bytes_max,
-            schedule: config.scheduling.scheduler(),
+            control: Controls::new(&config),
+            channels: Channels::new(&config),
+            sends: Sends::new(config.sends_max, piece_max),
+            receives: Receives::new(config.incoming_max(), whole_bytes_max),
+            lane: None,
+            events: VecDeque::new(),
+            stats: LinkStats::default(),
             config,
             peer,
-            state: LinkState::Up,
-            down_told: false,
-            channels: Vec::new(),
-            channels_open: 0,
-            channel_cursor: 0,
-            channel_lives: Vec::new(),
-            quota_sum: 0,
-            starved: VecDeque::new(),
-            credit_due: VecDeque::new(),
-            control_lost: VecDeque::new(),
-            next_control: 0,
-            control_acked: WindowBitmap::new(0, CONTROL_WINDOW as usize),
-            control_seen: WindowBitmap::new(0, CONTROL_WINDOW as usize),
-            events: VecDeque::new(),
-            next_deadline: Time::NEVER,
-            probe_at: Time::NEVER,
-            probes_unanswered: 0,
-            last_heard: now,
-            mtu_lowered_at: None,
-            piggyback: None,
-            looked_at: now,
-            excused_until: now,
-            receive_window_bytes: u64::MAX,
-            window_told_bytes: u64::MAX,
-            lane: None,
-            stats: LinkStats::default(),
-            ended_scratch: Vec::new(),
-            control_scratch: Vec::new(),
-            wake_scratch: Vec::new(),
-            frames_scratch: Vec::new(),
-            newest_scratch: Vec::new(),
         }
     }
 
@@ -263,14 +126,14 @@ impl Link {
     pub fn poll_event(&mut self) -> Option<Event> {
         let Some(event) = self.events.pop_front() else { return self.poll_rare() };
         if let Event::Sent { send, .. } = event {
-            self.sends.free(send.0);
+            self.sends.messages.free(send.0);
             self.leave_when_done();
         }
         Some(event)
     }
 
     fn poll_rare(&mut self) -> Option<Event> {
-        if !self.begun.is_empty() {
+        if !self.receives.begun.is_empty() {
             self.hand_out_begun();
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
@@ -281,10 +144,10 @@ impl Link {
         {
             return Some(event);
         }
-        let is_done = self.sends.len() == 0 && self.ops_live() == 0;
-        match self.state {
-            LinkState::Down(reason) if !self.down_told && is_done => {
-                self.down_told = true;
+        let is_done = self.sends.messages.len() == 0 && self.ops_live() == 0;
+        match self.end.state {
+            LinkState::Down(reason) if !self.end.down_told && is_done => {
+                self.end.down_told = true;
                 Some(Event::Down { reason })
             }
             _ => None,
@@ -294,7 +157,7 @@ impl Link {
     /// This link's share of what the device can hold for all peers, in bytes; the next ack tells
     /// the peer.
     pub fn set_receive_window(&mut self, bytes: u64) {
-        self.receive_window_bytes = bytes;
+        self.receives.window_bytes = bytes;
     }
 
     /// Our host was away for up to `away` at a time of late: nobody looked at what had come.
@@ -322,22 +185,22 @@ impl Link {
     /// Whether it is down: nothing is sent or taken any more.
     #[must_use]
     pub fn is_down(&self) -> bool {
-        matches!(self.state, LinkState::Down(_))
+        matches!(self.end.state, LinkState::Down(_))
     }
 
     /// Whether nothing is queued, outstanding or waiting to be acknowledged or taken.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         // Probes are no work: a dead path is asked for as long as the link lives.
-        let quiet = self.flow.in_flight_bytes == 0 && self.lost.is_empty();
-        self.sends.len() == 0
+        let quiet = self.flow.in_flight_bytes == 0 && self.sends.lost.is_empty();
+        self.sends.messages.len() == 0
             && self.ops_live() == 0
-            && self.incoming.len() == 0
-            && self.control_queue.is_empty()
-            && self.control_sent.len() == 0
+            && self.receives.messages.len() == 0
+            && self.control.queue.is_empty()
+            && self.control.sent.len() == 0
             && self.events.is_empty()
             && quiet
-            && self.piggyback.is_none()
+            && self.receives.piggyback.is_none()
             && self.paths.acks_due == 0
     }
 
@@ -345,13 +208,13 @@ impl Link {
     /// [`LinkConfig::sends_max`].
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.state == LinkState::Up && self.sends.len() < self.config.sends_max
+        self.end.state == LinkState::Up && self.sends.messages.len() < self.config.sends_max
     }
 
     /// Messages being sent whose [`Event::Sent`] was not taken.
     #[must_use]
     pub fn sends_live(&self) -> usize {
-        self.sends.len()
+        self.sends.messages.len()
     }
 
     /// The smoothed round-trip time of a path, once there is a sample.
@@ -383,15 +246,15 @@ impl Link {
     /// [`LinkConfig::whole_bytes_max`] says if that is less.
     #[must_use]
     pub fn whole_bytes_max(&self) -> u32 {
-        self.whole_bytes_max
+        self.receives.whole_bytes_max
     }
 
     fn channel(&self, id: u32) -> Option<&Channel> {
-        self.channels.get(ChannelId(id).place())?.as_deref().filter(|channel| channel.id == id)
+        self.channels.all.get(ChannelId(id).place())?.as_deref().filter(|channel| channel.id == id)
     }
 
     fn channel_mut(&mut self, id: u32) -> Option<&mut Channel> {
-        find_mut(&mut self.channels, id)
+        find_mut(&mut self.channels.all, id)
     }
 }
 

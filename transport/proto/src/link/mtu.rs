@@ -124,10 +124,11 @@ impl Link {
     /// carrier. Other paths may go the same way.
     fn on_mtu_lowered(&mut self, now: Time, to: Mtu, took_data: bool) {
         self.stats.mtu_lowered += 1;
-        let was_before = self.mtu_lowered_at.is_some_and(|at| now < at + PATH_CHANGE_INTERVAL);
+        let was_before =
+            self.doubts.mtu_lowered_at.is_some_and(|at| now < at + PATH_CHANGE_INTERVAL);
         self.hint_mtu(now, to);
         if !was_before {
-            self.mtu_lowered_at = Some(now);
+            self.doubts.mtu_lowered_at = Some(now);
             self.paths.ladder.loss.begin(now);
         }
         // Where another path carries longer packets, the window is its own, too. Where none does,

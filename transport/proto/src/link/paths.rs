@@ -1,6 +1,7 @@
 //! Paths: doubt, probes, quarantine and return (docs/protocol.md section 9).
 
-use super::{Link, Pending};
+use super::alarm::AckAlarm;
+use super::{Controls, Link, Pending, Sends};
 use crate::carrier::Carrier;
 use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
 use crate::limits::{
@@ -16,6 +17,29 @@ const PROBE_INTERVAL_MIN: Nanos = Nanos::from_millis(1);
 
 /// `index` of PROBE: no path is acknowledged.
 pub(super) const PROBE_SILENCE: u32 = 1;
+
+/// What makes a link doubt its paths, and what it has done about it of late.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    /// Signs in a row that acks do not get back to the peer, and when the first of them was a chunk
+    /// that came twice.
+    pub(super) duplicates: u32,
+    pub(super) duplicate_at: Time,
+    /// The path on which the peer asked last saying that none of its paths is acknowledged.
+    pub(super) heard_in_vain: Option<usize>,
+    /// The last loss by a gap, on any path: while there are some a path may be silent by chance.
+    pub(super) gap_at: Option<Time>,
+    /// The last doubt of a path among such losses.
+    pub(super) doubted_at: Option<Time>,
+    pub(super) acks_rerouted_at: Time,
+    pub(super) ack_alarm: AckAlarm,
+    /// When the peer last asked what is acknowledged.
+    pub(super) asked_at: Time,
+    /// Until then the controller has heard of the timeouts that there are.
+    pub(super) next_rto_at: Time,
+    /// The last time that a path was found to carry only shorter packets than before.
+    pub(super) mtu_lowered_at: Option<Time>,
+}
 
 impl Link {
     /// How each path stands.
@@ -49,11 +73,11 @@ impl Link {
             (_, PathState::Suspect) => self.stats.path_doubts += 1,
             (_, PathState::Dead) => {
                 self.stats.path_retirements += 1;
-                self.ack_alarm.found_dead(index);
+                self.doubts.ack_alarm.found_dead(index);
             }
             (PathState::Suspect, PathState::Good) => {
                 // With the path, its acks had left it.
-                let of_acks = self.ack_alarm.found_good(now, index);
+                let of_acks = self.doubts.ack_alarm.found_good(now, index);
                 let was_late = of_acks || signal == PathSignal::Late;
                 self.stats.reroutes_in_vain += u64::from(was_late) + u64::from(of_acks);
             }
@@ -87,15 +111,15 @@ impl Link {
     #[must_use]
     #[inline]
     pub fn has_reroutes(&self) -> bool {
-        self.control_follows || self.paths.has_reroutes()
+        self.control.follows || self.paths.has_reroutes()
     }
 
     /// The next path whose queue pair is to go on from another source port. Ask before
     /// [`poll_transmit`](Self::poll_transmit): what comes next is meant for the new way. A driver
     /// that cannot do it says so by [`pin_ports`](Self::pin_ports).
     pub fn poll_reroute(&mut self) -> Option<Reroute> {
-        if self.control_follows && !self.paths[0].has_failed {
-            self.control_follows = false;
+        if self.control.follows && !self.paths[0].has_failed {
+            self.control.follows = false;
             let source_port = self.paths[0].source_port;
             return Some(Reroute { path: PathId(0), source_port, moves_control: true });
         }
@@ -109,13 +133,20 @@ impl Link {
     /// any more.
     pub fn pin_ports(&mut self) {
         // Where the queue pair of acks was to follow the first path it has stayed behind.
-        self.control_left |= self.paths[0].renewal.life() > 0 && self.paths[0].moves > 0;
+        self.control.has_left |= self.paths[0].renewal.life() > 0 && self.paths[0].moves > 0;
         self.paths.pin_ports();
     }
 
     /// Everything in flight on a path counts as lost, and goes out again on others.
     pub(super) fn send_all_again(&mut self, index: usize) {
-        let Self { paths, flow, lost, control_lost, stats, .. } = self;
+        let Self {
+            paths,
+            flow,
+            stats,
+            sends: Sends { lost, .. },
+            control: Controls { lost: control_lost, .. },
+            ..
+        } = self;
         let is_lossy = paths.is_in_use(index) && !paths[index].carrier.is_reliable();
         let header_charge = flow.charge(0);
         let path = &mut paths[index];
@@ -219,12 +250,12 @@ impl Link {
     /// hole does: then one path a second is left, and others send again what they lost.
     pub(super) fn may_doubt(&mut self, now: Time) -> bool {
         let spread = |at: Option<Time>, span| at.is_some_and(|at| now < at + span);
-        if !spread(self.gap_at, PATH_CHANGE_INTERVAL) {
+        if !spread(self.doubts.gap_at, PATH_CHANGE_INTERVAL) {
             return true;
         }
-        let is_free = !spread(self.doubted_at, PATH_CHANGE_INTERVAL);
+        let is_free = !spread(self.doubts.doubted_at, PATH_CHANGE_INTERVAL);
         if is_free {
-            self.doubted_at = Some(now);
+            self.doubts.doubted_at = Some(now);
         }
         is_free
     }
@@ -336,15 +367,15 @@ impl Link {
             return;
         }
         let span = self.probe_interval(&self.paths[heard_on]);
-        let comes_again = self.ack_alarm.comes_again(now, chunk, span);
-        if !self.ack_alarm.is_heeded(now) {
+        let comes_again = self.doubts.ack_alarm.comes_again(now, chunk, span);
+        if !self.doubts.ack_alarm.is_heeded(now) {
             return;
         }
         if comes_again {
-            self.duplicates = DUPLICATES_MAX - 1;
-        } else if self.duplicates == 0 {
-            self.duplicate_at = now;
-        } else if now < self.duplicate_at + span {
+            self.doubts.duplicates = DUPLICATES_MAX - 1;
+        } else if self.doubts.duplicates == 0 {
+            self.doubts.duplicate_at = now;
+        } else if now < self.doubts.duplicate_at + span {
             return;
         }
         let _ = self.on_duplicate(now, heard_on);
@@ -355,24 +386,24 @@ impl Link {
     /// another way from now on, and that way is asked. True if so.
     fn on_duplicate(&mut self, now: Time, heard_on: usize) -> bool {
         let can_turn = self.paths.has_choice() || self.paths.can_move();
-        if !can_turn || now < self.acks_rerouted_at + PROBE_INTERVAL_MIN {
+        if !can_turn || now < self.doubts.acks_rerouted_at + PROBE_INTERVAL_MIN {
             return false;
         }
-        self.duplicates += 1;
-        if self.duplicates < DUPLICATES_MAX {
+        self.doubts.duplicates += 1;
+        if self.doubts.duplicates < DUPLICATES_MAX {
             return false;
         }
-        self.duplicates = 0;
+        self.doubts.duplicates = 0;
         if !self.paths.has_choice() {
             let moves = self.paths.move_acks(now);
             self.stats.ack_reroutes += u64::from(moves);
             return moves;
         }
-        self.acks_rerouted_at = now;
+        self.doubts.acks_rerouted_at = now;
         self.paths.acks_due |= self.paths.received();
         // Each tells the peer of what it asked for, and the first that is answered is the way that
         // works. The answers say, too, whether the silence on the way before is the peer's.
-        self.heard_in_vain = Some(heard_on);
+        self.doubts.heard_in_vain = Some(heard_on);
         let before = self.paths.ack_way();
         if self.paths.good() == bit(before) {
             // Any other is known to be no better: whether this one is bad its own probe will tell.
@@ -380,7 +411,7 @@ impl Link {
             return true;
         }
         self.stats.ack_reroutes += 1;
-        self.ack_alarm.raise(before);
+        self.doubts.ack_alarm.raise(before);
         self.signal_path(now, before, PathSignal::Duplicates);
         self.paths.turn_acks(now, before, heard_on);
         self.paths.probes_due |= self.paths.good() | bit(self.paths.ack_way());
@@ -391,18 +422,18 @@ impl Link {
     /// paths tell it at once, on probes of their own, that this question came in, and acks take
     /// another way; after a false alarm they do so at the second of two that are apart.
     pub(super) fn on_silence_of_peer(&mut self, now: Time, heard_on: usize) {
-        self.heard_in_vain = Some(heard_on);
+        self.doubts.heard_in_vain = Some(heard_on);
         self.paths.answers_due |= bit(heard_on);
         // What the peer held back is held back no longer: it may be our only way, too.
         self.signal_path(now, heard_on, PathSignal::Called);
         // Who was away finds many questions at once, and nothing is wrong with the way of its acks.
-        let is_one_of_many = now < self.asked_at + PROBE_INTERVAL_MIN;
-        if is_one_of_many && !self.ack_alarm.is_heeded(now) {
+        let is_one_of_many = now < self.doubts.asked_at + PROBE_INTERVAL_MIN;
+        if is_one_of_many && !self.doubts.ack_alarm.is_heeded(now) {
             self.paths.acks_due |= self.paths.received();
             self.paths.probes_due |= self.paths.mask();
             return;
         }
-        self.asked_at = now;
+        self.doubts.asked_at = now;
         if self.on_duplicate(now, heard_on) {
             self.paths.probes_due |= self.paths.mask();
         }
@@ -418,7 +449,7 @@ impl Link {
             self.paths.choose_ack_way(now);
         }
         match self.paths.ack_way() {
-            0 if self.paths[0].carrier != Carrier::Tcp && !self.control_left => {
+            0 if self.paths[0].carrier != Carrier::Tcp && !self.control.has_left => {
                 (None, self.peer.control_generations.1)
             }
             index => (Some(PathId(index as u8)), self.paths[index].generation_out),

@@ -11,25 +11,40 @@ use core::hint::cold_path;
 use towpath_base::Time;
 
 /// What the peer has shown of itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Presence {
     /// Something of the peer has come, on any path.
     is_heard: bool,
     /// Something has come on a queue pair, or nothing is sent on queue pairs, or nobody wants to
     /// know.
     is_shown: bool,
+    pub(super) probe_at: Time,
+    pub(super) probes_unanswered: u32,
+    pub(super) last_heard: Time,
+    /// When it was last looked at timers.
+    pub(super) looked_at: Time,
+    /// Silence before this is our own: nobody looked.
+    pub(super) excused_until: Time,
 }
 
 impl Presence {
-    pub(super) fn new(config: &LinkConfig, peer: &PeerParams) -> Self {
+    pub(super) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
         let sends_to_address = peer.carriers.iter().any(|&carrier| carrier != Carrier::Tcp);
         let waits = config.checks_address && config.side == Side::Server && sends_to_address;
-        Self { is_heard: false, is_shown: !waits }
+        Self {
+            is_heard: false,
+            is_shown: !waits,
+            probe_at: Time::NEVER,
+            probes_unanswered: 0,
+            last_heard: now,
+            looked_at: now,
+            excused_until: now,
+        }
     }
 
     /// Whether there is nothing left to learn.
     #[inline]
-    fn is_certain(self) -> bool {
+    fn is_certain(&self) -> bool {
         self.is_heard && self.is_shown
     }
 }
@@ -44,7 +59,7 @@ impl Link {
     /// A chunk of this life came on a path.
     #[inline(always)]
     pub(super) fn hear(&mut self, now: Time, index: usize) {
-        self.last_heard = now;
+        self.presence.last_heard = now;
         if !self.presence.is_certain() {
             cold_path();
             self.get_to_know(index);
@@ -68,13 +83,13 @@ impl Link {
     /// Since when the link has been there, while no chunk of the peer has come on any path.
     #[must_use]
     pub fn unheard_since(&self) -> Option<Time> {
-        (!self.presence.is_heard).then_some(self.last_heard)
+        (!self.presence.is_heard).then_some(self.presence.last_heard)
     }
 
     /// Ends the link of a peer that is silent, sooner than [`LinkConfig::peer_timeout`] would: its
     /// place is needed.
     pub fn give_way(&mut self, now: Time) {
         self.settle_piggyback();
-        self.go_down(DownReason::Silent(now.since(self.last_heard)));
+        self.go_down(DownReason::Silent(now.since(self.presence.last_heard)));
     }
 }

@@ -4,14 +4,17 @@ use super::deliver::hand_over;
 use super::hold::{NotHeld, hold, hold_part, look_up};
 use super::intact::body_is_intact;
 use super::paths::PROBE_SILENCE;
-use super::{Link, LinkState, find_mut};
+use super::{Channels, Link, LinkState, find_mut};
+use crate::channel::Incoming;
 use crate::channel::{ChannelState, Closed, Place, Reading};
 use crate::config::LinkConfig;
 use crate::event::{Arrival, ChunkRef, IncomingKey, PathId, PieceBuffers, Verdict};
 use crate::limits::{ACK_BYTES_MAX, HEADER_BYTES, LANE_MESSAGE_BYTES_MAX};
 use crate::path::bit;
+use crate::slots::Slots;
 use crate::stats::LinkStats;
 use crate::wire::{ChunkFlags, ChunkHeader, Frame, FrameTable, KIND_ACK, Kind};
+use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::ops::Range;
 use towpath_base::serial::{expand_u16, expand_u32};
@@ -36,6 +39,33 @@ pub(super) struct Piggyback {
     largest: u64,
     /// Now, when it was received, and how long the peer had held it.
     times: (Time, Time, Nanos),
+}
+
+/// Messages being received.
+#[derive(Debug)]
+pub(super) struct Receives {
+    pub(super) messages: Slots<Incoming>,
+    /// Those whose reader takes pieces as they come, and has not been given all that came.
+    pub(super) begun: Vec<IncomingKey>,
+    /// An ack that waits for what is more urgent.
+    pub(super) piggyback: Option<Piggyback>,
+    pub(super) whole_bytes_max: u32,
+    pub(super) window_bytes: u64,
+    /// The window that the peer was last told in an ack.
+    pub(super) window_told_bytes: u64,
+}
+
+impl Receives {
+    pub(super) fn new(incoming_max: usize, whole_bytes_max: u32) -> Self {
+        Self {
+            messages: Slots::new(incoming_max),
+            begun: Vec::new(),
+            piggyback: None,
+            whole_bytes_max,
+            window_bytes: u64::MAX,
+            window_told_bytes: u64::MAX,
+        }
+    }
 }
 
 impl Link {
@@ -89,7 +119,7 @@ impl Link {
         self.paths[index].rx.advance(header.floor());
         self.take_in_piggyback(now, header, received_at);
         // What ends messages must find those ended that are acknowledged.
-        if header.kind != Kind::Data || self.state != LinkState::Up {
+        if header.kind != Kind::Data || self.end.state != LinkState::Up {
             cold_path();
             self.settle_piggyback();
         }
@@ -210,7 +240,7 @@ impl Link {
     /// more than.
     #[inline]
     fn hold_piggyback(&mut self, ack: Piggyback) {
-        match self.piggyback {
+        match self.receives.piggyback {
             Some(held) if held.path != ack.path => {
                 cold_path();
                 self.settle_piggyback();
@@ -219,14 +249,16 @@ impl Link {
             Some(_) => self.stats.acks_received += 1,
             None => {}
         }
-        self.piggyback = Some(ack);
+        self.receives.piggyback = Some(ack);
     }
 
     /// Takes in the ack that rode on the chunk that came last. False when there is none. True when
     /// there was one: [`poll_transmit`](Self::poll_transmit) may have more to send now.
     #[inline]
     pub fn settle_piggyback(&mut self) -> bool {
-        let Some(Piggyback { path, largest, times }) = self.piggyback.take() else { return false };
+        let Some(Piggyback { path, largest, times }) = self.receives.piggyback.take() else {
+            return false;
+        };
         if !self.is_down() {
             let base = largest.saturating_add(1);
             self.on_ack_of(times, path, largest, base, core::iter::empty());
@@ -249,7 +281,7 @@ impl Link {
             return;
         }
         channel.tx.is_starved = false;
-        self.probes_unanswered = 0;
+        self.presence.probes_unanswered = 0;
         self.make_ready(id);
     }
 
@@ -286,7 +318,7 @@ impl Link {
         }
         if tally.is_new {
             self.stats.chunks_received += 1;
-            (self.duplicates, self.heard_in_vain) = (0, None);
+            (self.doubts.duplicates, self.doubts.heard_in_vain) = (0, None);
         } else if tally.known > 0 {
             cold_path();
             self.stats.chunks_duplicate += 1;
@@ -330,7 +362,13 @@ impl Link {
         place: Range<usize>,
         (arrival, buffers): (&Arrival<'_>, &mut dyn PieceBuffers),
     ) -> Taken {
-        let Self { channels, incoming, config, stats, whole_bytes_max, .. } = self;
+        let Self {
+            config,
+            stats,
+            channels: Channels { all: channels, .. },
+            receives: Receives { messages: incoming, whole_bytes_max, .. },
+            ..
+        } = self;
         // Data of a channel whose OPENED is still on its way comes again.
         let channel = find_mut(channels, frame.channel).filter(|channel| channel.takes_data());
         let Some(channel) = channel else {
@@ -400,7 +438,13 @@ impl Link {
     /// Everything of a message is here: its id is closed from now on.
     #[inline(always)]
     fn complete(&mut self, id: u32, key: IncomingKey) {
-        let Self { channels, incoming, events, stats, .. } = self;
+        let Self {
+            events,
+            stats,
+            channels: Channels { all: channels, .. },
+            receives: Receives { messages: incoming, .. },
+            ..
+        } = self;
         let message = incoming.get_mut(key.0).expect("complete messages are live");
         let channel = find_mut(channels, id).expect("messages belong to channels");
         let is_sound = match message.reading {

@@ -26,7 +26,7 @@ impl Link {
     /// [`poll_timeout`](Self::poll_timeout) has come, and after chunks have come in. A driver that
     /// cannot make one says so by [`renewal_failed`](Self::renewal_failed).
     pub fn poll_renew(&mut self, now: Time) -> Option<Renew> {
-        if self.state != LinkState::Up {
+        if self.end.state != LinkState::Up {
             return None;
         }
         let mut left = self.paths.renewals_due;
@@ -60,7 +60,7 @@ impl Link {
 
     /// When [`poll_renew`](Self::poll_renew) has something to tell.
     pub(super) fn renewal_due(&self) -> Time {
-        let mut left = if self.state == LinkState::Up { self.paths.renewals_due } else { 0 };
+        let mut left = if self.end.state == LinkState::Up { self.paths.renewals_due } else { 0 };
         let mut at = Time::NEVER;
         while left != 0 {
             at = at.min(self.paths[left.trailing_zeros() as usize].renewal.due());
@@ -83,7 +83,7 @@ impl Link {
         }
         self.paths[index].renewal.ask_for_port();
         self.stats.renewals_asked += 1;
-        self.control_queue.push_back(Control::of(Kind::Renew, index as u32));
+        self.control.queue.push_back(Control::of(Kind::Renew, index as u32));
     }
 
     /// The driver has made our half of a path's queue pair; nothing of the one before is posted
@@ -97,7 +97,7 @@ impl Link {
         let message = u64::from(ours.qp_num.0) | u64::from(ours.psn.value()) << 32;
         let told = Control::of(Kind::Renew, u32::from(path.0));
         let (index, message_len) = (life, ours.generation);
-        self.control_queue.push_back(Control { message, index, message_len, ..told });
+        self.control.queue.push_back(Control { message, index, message_len, ..told });
     }
 
     /// The driver could not make our half: it is asked again, later.
@@ -147,8 +147,8 @@ impl Link {
     pub(super) fn end_queue_pair(&mut self, now: Time, index: usize) {
         if self.paths.is_dark(index) && self.paths.renew_elsewhere(now, index) {
             self.stats.path_moves += 1;
-            self.control_left |= index == 0 && !self.paths.can_move();
-            self.control_follows |= index == 0 && self.paths.can_move();
+            self.control.has_left |= index == 0 && !self.paths.can_move();
+            self.control.follows |= index == 0 && self.paths.can_move();
         }
         self.paths[index].renewal.on_failed(now);
         self.paths.renewals_due |= bit(index);

@@ -3,12 +3,17 @@
 use super::control::Control;
 use super::fresh::is_queued;
 use super::grow::begin_to_grow;
-use super::{Link, LinkState, find_mut};
+use super::{Channels, Link, LinkState, find_mut};
+use crate::channel::Outgoing;
 use crate::channel::{Channel, ChannelState, SendState};
+use crate::event::SendFrame;
 use crate::event::{ChannelId, Outcome, SendKey};
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use crate::schedule::Scheduler;
+use crate::slots::Slots;
 use crate::wire::Kind;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::fmt;
 use towpath_base::Time;
 
@@ -79,6 +84,44 @@ impl fmt::Display for CancelError {
 
 impl core::error::Error for CancelError {}
 
+/// A frame that waits to be sent before anything new.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub(super) frame: SendFrame,
+    /// The path that lost it; none where it is the rest of a piece, sent for the first time.
+    pub(super) lost_on: Option<u8>,
+}
+
+/// Messages being sent.
+#[derive(Debug)]
+pub(super) struct Sends {
+    pub(super) messages: Slots<Outgoing>,
+    /// Frames that were lost, and the rests of pieces that go in parts: to be sent before anything
+    /// new.
+    pub(super) lost: VecDeque<Pending>,
+    pub(super) next_deadline: Time,
+    /// The longest piece that both ends take.
+    pub(super) piece_max: u32,
+    /// Kept between calls for its memory, like the two below.
+    pub(super) ended_scratch: Vec<SendKey>,
+    pub(super) frames_scratch: Vec<SendFrame>,
+    pub(super) newest_scratch: Vec<SendFrame>,
+}
+
+impl Sends {
+    pub(super) fn new(sends_max: usize, piece_max: u32) -> Self {
+        Self {
+            messages: Slots::new(sends_max),
+            lost: VecDeque::with_capacity(64),
+            next_deadline: Time::NEVER,
+            piece_max,
+            ended_scratch: Vec::new(),
+            frames_scratch: Vec::new(),
+            newest_scratch: Vec::new(),
+        }
+    }
+}
+
 impl Link {
     /// Takes a message. Its bytes stay with the device until [`Event::Sent`](crate::Event::Sent)
     /// reports the key that is returned here.
@@ -96,11 +139,15 @@ impl Link {
         request: &SendRequest<'_>,
         grows: bool,
     ) -> Result<SendKey, SendError> {
-        if self.state != LinkState::Up {
+        if self.end.state != LinkState::Up {
             return Err(SendError::Down);
         }
         let message_len = message_len(request.segments).ok_or(SendError::BadLayout)?;
-        let Self { channels, sends, schedule, piece_max, .. } = self;
+        let Self {
+            channels: Channels { all: channels, schedule, .. },
+            sends: Sends { messages: sends, piece_max, .. },
+            ..
+        } = self;
         let open = find_mut(channels, request.channel.0).filter(|c| c.state == ChannelState::Open);
         let channel = open.ok_or(SendError::NotOpen)?;
         let max = channel.peer_message_max.min(MESSAGE_BYTES_MAX);
@@ -116,7 +163,7 @@ impl Link {
         if grows {
             begin_to_grow(channel, message, (request.segments, message_len as u32), *piece_max);
         }
-        self.next_deadline = self.next_deadline.min(request.deadline);
+        self.sends.next_deadline = self.sends.next_deadline.min(request.deadline);
         channel.tx.queue.push_back(send);
         channel.tx.live += 1;
         line_up(channel, schedule.as_mut());
@@ -129,7 +176,7 @@ impl Link {
     /// # Errors
     /// [`CancelError::Ended`] when it has its outcome already.
     pub fn cancel(&mut self, send: SendKey) -> Result<(), CancelError> {
-        let message = self.sends.get_mut(send.0).ok_or(CancelError::Ended)?;
+        let message = self.sends.messages.get_mut(send.0).ok_or(CancelError::Ended)?;
         match message.state {
             SendState::Queued => self.end_send(send, Outcome::Abandoned),
             SendState::Sending => {
@@ -150,7 +197,7 @@ impl Link {
                     self.make_ready(id);
                 }
                 self.leave_growing(send);
-                self.control_queue.push_back(abandon);
+                self.control.queue.push_back(abandon);
             }
             SendState::Abandoning => {}
             SendState::Ended(_) => return Err(CancelError::Ended),
@@ -160,32 +207,36 @@ impl Link {
 
     /// Gives up every message whose deadline has passed.
     pub(super) fn expire_sends(&mut self, now: Time) {
-        if self.next_deadline > now {
+        if self.sends.next_deadline > now {
             return;
         }
-        self.next_deadline = Time::NEVER;
-        let mut expired = core::mem::take(&mut self.ended_scratch);
-        for key in self.sends.keys() {
-            let message = self.sends.get(key).expect("keys are live");
+        self.sends.next_deadline = Time::NEVER;
+        let mut expired = core::mem::take(&mut self.sends.ended_scratch);
+        for key in self.sends.messages.keys() {
+            let message = self.sends.messages.get(key).expect("keys are live");
             if !matches!(message.state, SendState::Queued | SendState::Sending) {
                 continue;
             }
             if message.deadline <= now {
                 expired.push(SendKey(key));
             } else {
-                self.next_deadline = self.next_deadline.min(message.deadline);
+                self.sends.next_deadline = self.sends.next_deadline.min(message.deadline);
             }
         }
         for send in expired.drain(..) {
             // It may have ended through another one's end; then there is nothing to give up.
             let _ = self.cancel(send);
         }
-        self.ended_scratch = expired;
+        self.sends.ended_scratch = expired;
     }
 
     /// A message in a channel's queue is queued no more.
     pub(super) fn leave_queue(&mut self, id: u32) {
-        let Self { channels, sends, .. } = self;
+        let Self {
+            channels: Channels { all: channels, .. },
+            sends: Sends { messages: sends, .. },
+            ..
+        } = self;
         if let Some(channel) = find_mut(channels, id) {
             channel.tx.queue.note_gone(|send| is_queued(sends, send));
         }
@@ -193,7 +244,7 @@ impl Link {
 
     /// Puts a channel in the line of those with something to send.
     pub(super) fn make_ready(&mut self, id: u32) {
-        let Self { channels, schedule, .. } = self;
+        let Self { channels: Channels { all: channels, schedule, .. }, .. } = self;
         if let Some(channel) = find_mut(channels, id) {
             line_up(channel, schedule.as_mut());
         }

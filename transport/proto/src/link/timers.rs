@@ -35,7 +35,8 @@ impl Link {
         if self.is_down() {
             return Time::NEVER;
         }
-        let mut at = self.next_deadline.min(self.flow.paced_until).min(self.probe_at);
+        let mut at =
+            self.sends.next_deadline.min(self.flow.paced_until).min(self.presence.probe_at);
         at = at.min(self.mtu_due());
         if let Some(lane) = &self.lane {
             at = at.min(lane.due());
@@ -61,15 +62,15 @@ impl Link {
     /// When to ask for a sign of life, or to stop waiting for one.
     fn sign_of_life_due(&self) -> Time {
         if !self.awaits_answer() {
-            return self.last_heard + self.config.ping_interval;
+            return self.presence.last_heard + self.config.ping_interval;
         }
-        let look = self.looked_at + Nanos(self.config.peer_timeout.0 / LOOKS_IN_SILENCE);
+        let look = self.presence.looked_at + Nanos(self.config.peer_timeout.0 / LOOKS_IN_SILENCE);
         look.min(self.silent_since() + self.config.peer_timeout)
     }
 
     /// Since when the peer has been silent while we could have heard it.
     fn silent_since(&self) -> Time {
-        self.last_heard.max(self.excused_until)
+        self.presence.last_heard.max(self.presence.excused_until)
     }
 
     /// For how long the peer has been silent while an answer was due.
@@ -81,18 +82,18 @@ impl Link {
     /// A host that was away, suspended or without a processor, has heard nothing meanwhile, and
     /// a peer on the same host has said nothing: its silence counts from now.
     fn excuse_absence(&mut self, now: Time) {
-        let before = core::mem::replace(&mut self.looked_at, now);
+        let before = core::mem::replace(&mut self.presence.looked_at, now);
         if now.since(before).0 > self.config.peer_timeout.0 / 2 {
-            self.excused_until = now;
+            self.presence.excused_until = now;
         }
     }
 
     fn awaits_answer(&self) -> bool {
         // A probe of a path may stay without an answer while the peer is well.
         self.flow.in_flight_bytes > 0
-            || !self.lost.is_empty()
-            || !self.control_queue.is_empty()
-            || !self.control_lost.is_empty()
+            || !self.sends.lost.is_empty()
+            || !self.control.queue.is_empty()
+            || !self.control.lost.is_empty()
     }
 
     /// Does what time demands. Calling it early or late is harmless.
@@ -198,53 +199,53 @@ impl Link {
 
     /// Tells the controller, once for all paths that time out together.
     fn tell_of_timeout(&mut self, now: Time, index: usize) {
-        if self.paths.has_choice() && now < self.next_rto_at {
+        if self.paths.has_choice() && now < self.doubts.next_rto_at {
             return;
         }
-        self.next_rto_at = now + self.paths[index].rto(&self.flow);
+        self.doubts.next_rto_at = now + self.paths[index].rto(&self.flow);
         self.flow.on_rto(now);
     }
 
     /// A grant whose ack was lost is not told again by itself: a channel that has waited without
     /// credit asks (docs/protocol.md section 6).
     fn probe_for_credit(&mut self, now: Time) {
-        if self.probe_at > now {
+        if self.presence.probe_at > now {
             return;
         }
-        self.probe_at = Time::NEVER;
+        self.presence.probe_at = Time::NEVER;
         let probes_before = self.stats.credit_probes;
-        for _ in 0..self.starved.len().min(CONTROL_OUTSTANDING_MAX) {
-            let Some(id) = self.starved.pop_front() else { break };
+        for _ in 0..self.channels.starved.len().min(CONTROL_OUTSTANDING_MAX) {
+            let Some(id) = self.channels.starved.pop_front() else { break };
             let Some(channel) = self.channel_mut(id) else { continue };
             channel.tx.is_starved &= !channel.tx.queue.is_empty();
             channel.tx.is_listed_starved = channel.tx.is_starved;
             if channel.tx.is_starved {
-                self.starved.push_back(id);
-                self.control_queue.push_back(Control::of(Kind::CreditProbe, id));
+                self.channels.starved.push_back(id);
+                self.control.queue.push_back(Control::of(Kind::CreditProbe, id));
                 self.stats.credit_probes += 1;
             }
         }
-        self.probes_unanswered += u32::from(self.stats.credit_probes > probes_before);
+        self.presence.probes_unanswered += u32::from(self.stats.credit_probes > probes_before);
         self.arm_credit_probe(now);
     }
 
     /// Starts the timer of the next credit probe when channels starve.
     #[inline]
     pub(super) fn arm_credit_probe(&mut self, now: Time) {
-        if !self.starved.is_empty() {
+        if !self.channels.starved.is_empty() {
             self.arm_credit_probe_of_starved(now);
         }
     }
 
     #[inline(never)]
     fn arm_credit_probe_of_starved(&mut self, now: Time) {
-        if self.probe_at == Time::NEVER {
-            let doublings = self.probes_unanswered.min(CREDIT_PROBE_DOUBLINGS);
+        if self.presence.probe_at == Time::NEVER {
+            let doublings = self.presence.probes_unanswered.min(CREDIT_PROBE_DOUBLINGS);
             let rtt = self.flow.rtt.smoothed().unwrap_or(CREDIT_PROBE_MAX);
             let first = rtt.saturating_mul(CREDIT_PROBE_RTTS);
             let first = first.clamp(CREDIT_PROBE_MIN, CREDIT_PROBE_MAX);
             let span = first.saturating_mul(1 << doublings).min(CREDIT_PROBE_LONGEST);
-            self.probe_at = now + span;
+            self.presence.probe_at = now + span;
         }
     }
 
@@ -254,13 +255,13 @@ impl Link {
             if silent < self.config.peer_timeout {
                 return;
             }
-            let reason = match self.state {
+            let reason = match self.end.state {
                 LinkState::GoodbyeSent => DownReason::Local,
                 _ => DownReason::Silent(silent),
             };
             self.go_down(reason);
-        } else if now >= self.last_heard + self.config.ping_interval {
-            self.control_queue.push_back(Control::of(Kind::Ping, 0));
+        } else if now >= self.presence.last_heard + self.config.ping_interval {
+            self.control.queue.push_back(Control::of(Kind::Ping, 0));
         }
     }
 }

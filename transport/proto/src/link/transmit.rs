@@ -46,7 +46,7 @@ impl Link {
         while let Some(mut transmit) = self.next_chunk(now) {
             any = true;
             let goes_on = each(&mut transmit);
-            self.frames_scratch = transmit.frames;
+            self.sends.frames_scratch = transmit.frames;
             if !goes_on {
                 break;
             }
@@ -69,9 +69,9 @@ impl Link {
     /// Whether there may be something to send beside new data.
     fn has_urgent(&self) -> bool {
         self.paths.probes_due | self.paths.tails_due != 0
-            || !self.control_lost.is_empty()
-            || !self.control_queue.is_empty()
-            || !self.lost.is_empty()
+            || !self.control.lost.is_empty()
+            || !self.control.queue.is_empty()
+            || !self.sends.lost.is_empty()
     }
 
     /// What goes before new data, or nothing because what was lost has to wait.
@@ -96,26 +96,26 @@ impl Link {
     }
 
     fn next_control(&mut self, now: Time) -> Option<Transmit> {
-        while let Some(&(key, lost_on)) = self.control_lost.front() {
-            let Some(&control) = self.control_sent.get(key) else {
-                self.control_lost.pop_front();
+        while let Some(&(key, lost_on)) = self.control.lost.front() {
+            let Some(&control) = self.control.sent.get(key) else {
+                self.control.lost.pop_front();
                 continue;
             };
             let index = self.paths.choose(now, bit(usize::from(lost_on)))?;
-            self.control_lost.pop_front();
+            self.control.lost.pop_front();
             return Some(self.transmit_control(now, index, key, control));
         }
-        if self.control_queue.is_empty()
-            || self.control_sent.len() >= CONTROL_OUTSTANDING_MAX
-            || !self.control_acked.reaches(self.next_control)
+        if self.control.queue.is_empty()
+            || self.control.sent.len() >= CONTROL_OUTSTANDING_MAX
+            || !self.control.acked.reaches(self.control.next)
         {
             return None;
         }
         let index = self.paths.choose(now, 0)?;
-        let mut control = self.control_queue.pop_front()?;
-        let (key, sent) = self.control_sent.take()?;
-        control.sequence = self.next_control;
-        self.next_control += 1;
+        let mut control = self.control.queue.pop_front()?;
+        let (key, sent) = self.control.sent.take()?;
+        control.sequence = self.control.next;
+        self.control.next += 1;
         *sent = control;
         Some(self.transmit_control(now, index, key, control))
     }
@@ -143,12 +143,12 @@ impl Link {
             return None;
         }
         let (what, frames) = path.tx.newest_outstanding()?;
-        let mut newest = core::mem::take(&mut self.newest_scratch);
+        let mut newest = core::mem::take(&mut self.sends.newest_scratch);
         newest.clear();
         newest.extend(frames);
         self.stats.tail_probes += 1;
         let transmit = self.tail_probe_of(now, index, what, &newest);
-        self.newest_scratch = newest;
+        self.sends.newest_scratch = newest;
         transmit
     }
 
@@ -165,7 +165,7 @@ impl Link {
             return Some(self.transmit_probe(now, index));
         }
         if let What::Control(key) = what
-            && let Some(&control) = self.control_sent.get(key)
+            && let Some(&control) = self.control.sent.get(key)
         {
             let transmit = self.transmit_control(now, index, key, control);
             self.paths[index].tx.note_copy();
@@ -186,7 +186,7 @@ impl Link {
             }
         }
         if builder.is_empty() {
-            self.frames_scratch = builder.into_frames();
+            self.sends.frames_scratch = builder.into_frames();
             // What it carried has ended; any number will do to draw an ack.
             return Some(self.transmit_probe(now, index));
         }
@@ -197,7 +197,7 @@ impl Link {
 
     /// Whether what a frame carries still has to reach the peer.
     fn is_wanted(&self, frame: &SendFrame) -> bool {
-        self.sends.get(frame.source.send.0).is_some_and(|message| {
+        self.sends.messages.get(frame.source.send.0).is_some_and(|message| {
             message.state == SendState::Sending && !message.is_acked(&frame.frame)
         })
     }
@@ -219,17 +219,17 @@ impl Link {
     fn builder_of(&mut self, body_max: u32) -> Builder {
         let bounds = Bounds {
             body_max: body_max as usize,
-            piece_max: self.piece_max as usize,
+            piece_max: self.sends.piece_max as usize,
             gather_max: self.config.gather_max,
         };
-        Builder::new(bounds, core::mem::take(&mut self.frames_scratch))
+        Builder::new(bounds, core::mem::take(&mut self.sends.frames_scratch))
     }
 
     /// The next chunk of what was lost, for another path than the one that lost it, or of the rest
     /// of a piece that goes in parts. It breaks with nothing where that has to wait.
     fn next_lost(&mut self, now: Time) -> ControlFlow<Option<Transmit>> {
         self.drop_unwanted();
-        let Some(&Pending { frame, lost_on }) = self.lost.front() else {
+        let Some(&Pending { frame, lost_on }) = self.sends.lost.front() else {
             return ControlFlow::Continue(());
         };
         // Where nothing at all was acknowledged, longer chunks may never get through.
@@ -247,7 +247,7 @@ impl Link {
         };
         let index = index.filter(|&index| self.paths[index].has_room_for_chunk());
         let Some(index) = index else {
-            self.frames_scratch = builder.into_frames();
+            self.sends.frames_scratch = builder.into_frames();
             return ControlFlow::Break(None);
         };
         let (mut builder, is_again) = self.fill_with_lost(builder);
@@ -261,10 +261,10 @@ impl Link {
 
     /// Forgets what is in line to be sent and need not be any more.
     fn drop_unwanted(&mut self) {
-        while let Some(Pending { frame, .. }) = self.lost.front()
+        while let Some(Pending { frame, .. }) = self.sends.lost.front()
             && !self.is_wanted(frame)
         {
-            self.lost.pop_front();
+            self.sends.lost.pop_front();
         }
     }
 
@@ -274,7 +274,7 @@ impl Link {
         let room = self.flow.room();
         loop {
             self.drop_unwanted();
-            let Some(pending) = self.lost.front_mut() else { break };
+            let Some(pending) = self.sends.lost.front_mut() else { break };
             let lost_on = pending.lost_on;
             let frame = if builder.takes(&pending.frame) {
                 pending.frame
@@ -296,7 +296,7 @@ impl Link {
             builder.add(frame);
             is_again |= lost_on.is_some();
             if !is_rest {
-                self.lost.pop_front();
+                self.sends.lost.pop_front();
             }
         }
         (builder, is_again)
@@ -317,7 +317,7 @@ impl Link {
         let payload_bytes = builder.payload_bytes();
         let frames = builder.into_frames();
         for frame in &frames {
-            if let Some(message) = self.sends.get_mut(frame.source.send.0) {
+            if let Some(message) = self.sends.messages.get_mut(frame.source.send.0) {
                 message.on_posted(&frame.frame);
             }
         }
@@ -426,7 +426,7 @@ impl Link {
             of = due.trailing_zeros() as usize;
         }
         // All our ways are tried: the peer needs but one ack by one of them.
-        if let Some(heard) = self.heard_in_vain
+        if let Some(heard) = self.doubts.heard_in_vain
             && kind == Kind::Probe
         {
             of = heard;

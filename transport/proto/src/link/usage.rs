@@ -36,19 +36,19 @@ impl Link {
     #[must_use]
     pub fn usage(&self) -> LinkUsage {
         let mut usage = LinkUsage {
-            channels: self.channels_open,
+            channels: self.channels.open,
             channels_max: self.config.channels_max,
-            credit_given: self.quota_sum,
+            credit_given: self.channels.quota_sum,
             credit_given_max: self.config.credit_total,
-            sends: self.sends.len(),
+            sends: self.sends.messages.len(),
             sends_max: self.config.sends_max,
             in_flight_bytes: self.flow.in_flight_bytes,
             window_bytes: self.window_bytes(),
             ..LinkUsage::default()
         };
-        for channel in self.channels.iter().flatten() {
+        for channel in self.channels.all.iter().flatten() {
             usage.credit_left += channel.tx.granted().saturating_sub(channel.tx.used());
-            let sends = channel.tx.queue.iter().filter_map(|send| self.sends.get(send.0));
+            let sends = channel.tx.queue.iter().filter_map(|send| self.sends.messages.get(send.0));
             let queued = sends.filter(|message| message.is_queued());
             for message in queued {
                 usage.messages_queued += 1;

@@ -103,7 +103,7 @@ fn what_does_not_arrive_waits_once_however_often_probes_send_it_while_a_peer_ack
     }
     let stats = wire.ends[0].link.stats();
     assert!(stats.tail_probes > 50, "{stats:?}");
-    assert!(wire.ends[0].link.lost.len() <= 40, "{}", wire.ends[0].link.lost.len());
+    assert!(wire.ends[0].link.sends.lost.len() <= 40, "{}", wire.ends[0].link.sends.lost.len());
     wire.bears = usize::MAX;
     wire.run_until(Wire::settled);
     assert_eq!(wire.ends[1].received.len(), 40);
@@ -379,7 +379,11 @@ fn pieces_of_more_bytes_than_their_message_has_leave_no_buffer_and_no_credit_beh
         let _ = give(&mut link, &close, &[]);
         take_out(&mut link, &mut bufs);
         assert!(bufs.is_empty(), "{pieces}: a buffer that nobody gives back");
-        assert_eq!((link.channels_open, link.quota_sum), (0, 0), "{pieces}: credit that is held");
+        assert_eq!(
+            (link.channels.open, link.channels.quota_sum),
+            (0, 0),
+            "{pieces}: credit that is held"
+        );
     }
 }
 

@@ -66,8 +66,8 @@ fn chunks_of_given_up_messages_that_an_only_path_loses_are_losses() {
 
 /// What was looked at so far to give messages up, in messages.
 fn steps(link: &Link) -> u64 {
-    let queues = link.channels.iter().flatten().map(|channel| channel.tx.queue.steps);
-    link.sends.steps.get() + queues.sum::<u64>()
+    let queues = link.channels.all.iter().flatten().map(|channel| channel.tx.queue.steps);
+    link.sends.messages.steps.get() + queues.sum::<u64>()
 }
 
 #[test]

@@ -182,11 +182,11 @@ fn the_end_of_a_link_looks_once_at_each_message_of_which_a_part_is_there() {
         assert!(matches!(verdict, Verdict::Kept(_)), "{verdict:?}");
     }
     let count = u64::from(channels * each);
-    assert_eq!(end.link.incoming.len() as u64, count);
-    let before = end.link.incoming.steps.get();
+    assert_eq!(end.link.receives.messages.len() as u64, count);
+    let before = end.link.receives.messages.steps.get();
     end.link.peer_gone();
-    assert_eq!(end.link.incoming.len(), 0);
-    let steps = end.link.incoming.steps.get() - before;
+    assert_eq!(end.link.receives.messages.len(), 0);
+    let steps = end.link.receives.messages.steps.get() - before;
     assert!(steps <= 2 * count, "{steps} steps for {count} messages");
 }
 

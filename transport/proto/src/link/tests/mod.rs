@@ -25,7 +25,9 @@ mod wire;
 
 use super::*;
 use crate::event::Outcome;
+use crate::event::{DownReason, SendKey};
 use alloc::vec;
+use alloc::vec::Vec;
 use std::println;
 use towpath_base::Prng;
 use wire::{Faults, Wire};
@@ -286,7 +288,7 @@ fn channels_open_and_close_many_times_and_leave_nothing() {
     }
     wire.run_until(Wire::settled);
     for end in &wire.ends {
-        assert_eq!((end.link.channels_open, end.link.quota_sum), (0, 0));
+        assert_eq!((end.link.channels.open, end.link.channels.quota_sum), (0, 0));
     }
 }
 
@@ -346,7 +348,11 @@ fn a_channel_that_runs_out_of_credit_again_and_again_is_listed_once() {
     }
     wire.run_until(Wire::settled);
     assert_eq!(wire.ends[1].received.len(), 2_000);
-    assert!(wire.ends[0].link.starved.len() <= 1, "{}", wire.ends[0].link.starved.len());
+    assert!(
+        wire.ends[0].link.channels.starved.len() <= 1,
+        "{}",
+        wire.ends[0].link.channels.starved.len()
+    );
 }
 
 #[test]

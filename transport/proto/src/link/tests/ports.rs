@@ -131,7 +131,7 @@ fn the_queue_pair_of_acks_goes_where_the_first_path_goes_that_is_made_anew() {
         let now = wire.now;
         wire.ends[0].link.path_failed(now, PathId(0));
         trickle(&mut wire, channel, 0, Nanos::from_millis(500));
-        let (near, left) = (&wire.ports[0], wire.ends[0].link.control_left);
+        let (near, left) = (&wire.ports[0], wire.ends[0].link.control.has_left);
         assert_eq!(state(&wire, 0, 0), PathState::Good);
         assert_eq!(wire.ends[0].link.stats().path_moves, 1);
         assert_ne!(near[0], 0);

@@ -72,7 +72,7 @@ impl Rig {
     fn settle(mut self) {
         self.wire.run_until(Wire::settled);
         for (at, end) in self.wire.ends.iter().enumerate() {
-            assert_eq!((end.down, end.link.state), (None, LinkState::Up), "end {at}");
+            assert_eq!((end.down, end.link.end.state), (None, LinkState::Up), "end {at}");
         }
         let received: usize = self.wire.ends.iter().map(|end| end.received.len()).sum();
         assert_eq!(received as u64, self.next);
@@ -191,7 +191,7 @@ fn a_peer_that_asks_all_the_time_gets_queue_pairs_at_a_rate_that_is_bounded() {
     for _ in 0..1_000 {
         for path in [1, 2, 3, 9] {
             let asked = Control::of(Kind::Renew, path);
-            rig.wire.ends[0].link.control_queue.push_back(asked);
+            rig.wire.ends[0].link.control.queue.push_back(asked);
         }
         rig.run(MS.saturating_mul(20));
     }
