@@ -9,9 +9,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use towpath_transport::{
-    ChannelHandle, EndpointHandle, Incoming, LinkHandle, RecvError, SendOptions,
-};
+use towpath_handle::{ChannelHandle, EndpointHandle, Incoming, LinkHandle, RecvError};
+use towpath_transport::SendOptions;
 
 /// A link to a server that clients share. It is made anew where it is down and one of them asks.
 ///

@@ -5,14 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use towpath_clock::Clock;
+use towpath_handle::EndpointHandle;
 use towpath_kv::client::{ChannelTransport, SharedLink, TcpTransport, Waiting};
 use towpath_kv::serve::{
     Counters, Dialogue, Front, LinkServer, RequestDialogue, Server, ServerConfig,
 };
 use towpath_kv::{Evict, Service, Table, client_config, server_config, shared_config};
 use towpath_transport::{
-    CarrierChoice, Endpoint, EndpointConfig, EndpointHandle, Placing, UdpConfig, Workers,
-    roce_udp_group,
+    CarrierChoice, Endpoint, EndpointConfig, Placing, UdpConfig, Workers, roce_udp_group,
 };
 
 pub const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -52,7 +52,7 @@ const IN_C: [(&str, &str); 9] = [
     ("Endpoint::wait", "tow_wait"),
     (", or an EndpointHandle", ""),
     // Of handles alone, which C does not have.
-    (" (WaitSet::writable), or use ChannelHandle::send or send_timeout, which wait", ""),
+    (" (writable_async), or use ChannelHandle::send or send_timeout, which wait", ""),
 ];
 
 /// The same in the words of C.
@@ -241,7 +241,7 @@ mod tests {
                     let mut behind = shown.split("::").skip(1);
                     let is_path = behind.any(|rest| rest.starts_with(char::is_alphabetic));
                     assert!(!is_path, "{}: {text}", path.display());
-                    for word in ["Handle", "Config", "ChannelOpened", "WaitSet"] {
+                    for word in ["Handle", "Config", "ChannelOpened"] {
                         assert!(!shown.contains(word), "{}: {text}", path.display());
                     }
                 }

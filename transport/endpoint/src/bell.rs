@@ -9,19 +9,21 @@ use towpath_wake::Rest;
 /// The driver calls [`sleeps`](Self::sleeps), then looks once more, then sleeps: whoever puts
 /// something there after that look sees the mark and wakes the driver.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub struct Bell {
     rest: Rest,
     /// None where the device cannot be woken.
     waker: Option<Waker>,
 }
 
 impl Bell {
-    pub(crate) fn new(waker: Option<Waker>) -> Self {
+    /// A bell that the waker rings.
+    #[must_use]
+    pub fn new(waker: Option<Waker>) -> Self {
         Self { rest: Rest::default(), waker }
     }
 
     /// Wakes the driver if it sleeps. Call it after putting something where the driver looks.
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         if self.rest.is_to_be_woken()
             && let Some(waker) = &self.waker
         {
@@ -30,17 +32,17 @@ impl Bell {
     }
 
     /// The driver is about to sleep, and looks once more after this call.
-    pub(crate) fn sleeps(&self) {
+    pub fn sleeps(&self) {
         self.rest.begin();
     }
 
     /// The driver is awake.
-    pub(crate) fn wakes(&self) {
+    pub fn wakes(&self) {
         self.rest.end();
     }
 
     /// Whether a ring ends the driver's sleep.
-    pub(crate) fn is_heard(&self) -> bool {
+    pub fn is_heard(&self) -> bool {
         self.waker.is_some()
     }
 }

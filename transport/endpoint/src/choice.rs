@@ -1,13 +1,8 @@
 //! Which device an endpoint is on, by the names that tools take.
 
-use crate::config::EndpointConfig;
-use crate::error::EndpointError;
-use crate::handle::EndpointHandle;
-use crate::udp::roce_udp;
 use std::fmt;
 use std::str::FromStr;
-use towpath_device_roce::udp::UdpConfig;
-use towpath_device_verbs::{Target, VerbsDevice};
+use towpath_device_verbs::Target;
 
 /// How the userspace NIC is called.
 const ROCE: &str = "roce";
@@ -69,8 +64,8 @@ impl fmt::Display for DeviceName {
 /// A device, its port and its address.
 ///
 /// The two kinds of devices are two types, so whoever is generic over devices asks
-/// [`target`](Self::target) once: `None` is [`roce_udp`], anything else goes to
-/// [`VerbsDevice::open`], which says how to get the feature in a build that lacks it.
+/// [`target`](Self::target) once: `None` is [`roce_udp`](crate::roce_udp), anything else goes to
+/// [`VerbsDevice::open`](crate::VerbsDevice::open), which says how to get the feature in a build that lacks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceChoice {
     /// Which device.
@@ -99,27 +94,6 @@ impl DeviceChoice {
         let target = name.iter().fold(Target::new(), |target, name| target.device(name));
         let target = target.port(self.port);
         Some(self.gid_index.iter().fold(target, |target, &index| target.gid_index(index)))
-    }
-}
-
-impl EndpointHandle {
-    /// A worker with an endpoint on the device of that choice; `udp` is for the userspace NIC.
-    ///
-    /// # Errors
-    /// [`EndpointError`].
-    pub fn spawn_on(
-        choice: &DeviceChoice,
-        udp: UdpConfig,
-        config: EndpointConfig,
-    ) -> Result<Self, EndpointError> {
-        let of_device = config.clone();
-        match choice.target() {
-            None => {
-                let udp = udp.foreign_peers(choice.foreign_peers);
-                Self::spawn(move || roce_udp(udp, &of_device), config)
-            }
-            Some(target) => Self::spawn(move || Ok(VerbsDevice::open(&target)?), config),
-        }
     }
 }
 
@@ -154,15 +128,5 @@ mod tests {
         let name = DeviceName::Verbs(Some("rxe0".to_owned()));
         let choice = DeviceChoice { name, port: 2, gid_index: Some(3), foreign_peers: false };
         assert_eq!(choice.target(), Some(Target::new().device("rxe0").port(2).gid_index(3)));
-    }
-
-    #[cfg(not(feature = "verbs"))]
-    #[test]
-    fn without_the_feature_a_worker_says_how_to_get_it() {
-        let choice = DeviceChoice { name: DeviceName::Verbs(None), ..DeviceChoice::default() };
-        let udp = UdpConfig::new(std::net::Ipv4Addr::LOCALHOST.into());
-        let error = EndpointHandle::spawn_on(&choice, udp, EndpointConfig::new()).err();
-        let error = error.expect("there is no such device");
-        assert!(error.to_string().contains("--features verbs"), "{error}");
     }
 }

@@ -24,7 +24,7 @@ use towpath_verbs::DeviceCaps;
 
 type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 
-/// Settings of an [`Endpoint`](crate::Endpoint) or an [`EndpointHandle`](crate::EndpointHandle).
+/// Settings of an [`Endpoint`](crate::Endpoint) or an `EndpointHandle`.
 ///
 /// Start with [`new`](Self::new), or with [`throughput`](Self::throughput),
 /// [`latency`](Self::latency), [`many_links`](Self::many_links) or
@@ -151,7 +151,7 @@ impl EndpointConfig {
     /// refused with [`SubmitError::TooLong`](crate::SubmitError::TooLong): nothing is lost unseen.
     /// Default: an [`Endpoint`](crate::Endpoint) takes them, as
     /// [`Event::StreamChunk`](crate::Event::StreamChunk); an
-    /// [`EndpointHandle`](crate::EndpointHandle) does not.
+    /// `EndpointHandle` does not.
     #[must_use]
     pub fn streams(mut self, on: bool) -> Self {
         self.messages.streams = Some(on);
@@ -168,8 +168,17 @@ impl EndpointConfig {
         self
     }
 
+    /// How long whoever drives handles may spin before it sleeps: see [`spin`](Self::spin).
+    #[doc(hidden)]
+    #[must_use]
+    pub fn spin_span(&self) -> Nanos {
+        self.timing.spin
+    }
+
     /// For handles, whose users must ask for streams.
-    pub(crate) fn without_streams_unless_asked(mut self) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_streams_unless_asked(mut self) -> Self {
         self.messages.streams.get_or_insert(false);
         self
     }

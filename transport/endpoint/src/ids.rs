@@ -10,6 +10,13 @@ pub struct LinkId {
 }
 
 impl LinkId {
+    /// Of no link in particular, for tests of what keeps such numbers.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn first() -> Self {
+        Self { index: 0, life: 0 }
+    }
+
     /// A small dense index, for tables of the application's own; unique among the links that are
     /// up.
     #[must_use]

@@ -25,7 +25,8 @@ pub struct Place {
 /// How to carry a one-sided operation out: token, deadline or timeout, fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpOptions {
-    pub(crate) token: u64,
+    #[doc(hidden)]
+    pub token: u64,
     pub(crate) deadline: Time,
     pub(crate) timeout: Option<Nanos>,
     pub(crate) fence: bool,
@@ -78,7 +79,9 @@ impl OpOptions {
     }
 
     /// With the timeout, if there is one, counted from `now` on.
-    pub(crate) fn counted_from(self, now: Time) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn counted_from(self, now: Time) -> Self {
         Self { deadline: self.due(now), timeout: None, ..self }
     }
 

@@ -1,8 +1,8 @@
 //! The application interface of Towpath: reliable messages between processes over RDMA devices.
 //!
-//! There are two ways to use it. [`EndpointHandle`] runs an endpoint on a thread of its own and has
-//! blocking calls: start with this one (see [Handles](#handles)). [`Endpoint`] has no thread; a
-//! program drives it in its own loop (see [Your own loop](#your-own-loop)).
+//! There are two ways to use it. `EndpointHandle` of `towpath-handle` has calls that block and
+//! futures: start with that one. [`Endpoint`] has no thread; a program drives it in its own loop
+//! (see [Your own loop](#your-own-loop)).
 //!
 //! An endpoint owns one RDMA device and the links to its peers. A link is a connection to one peer.
 //! It carries channels, and a channel carries messages in both directions, ordered or unordered.
@@ -16,7 +16,7 @@
 //!
 //! **Memory.** Sending takes whole buffers and copies nothing but segments of up to 512 bytes that
 //! share a chunk with others. The buffers come back with the outcome: in [`Event::Sent`], or from
-//! [`Ticket::wait`]. Received data stays in the buffers that the device wrote, but for pieces that
+//! `Ticket::wait`. Received data stays in the buffers that the device wrote, but for pieces that
 //! came in parts, as where much is lost: a [`Message`] or [`Chunk`] refers to these buffers and
 //! holds credit of its channel until it is released or dropped, on any thread. A reader that keeps
 //! messages stalls its own channel and no other. [`Message::into_payload`] sends a received message
@@ -77,7 +77,7 @@
 //! A peer can read and change memory of this process without a turn of its loop: memory of a type
 //! of its own, [`SharedMemory`], of which no slice exists, and only the range and the link that
 //! [`Endpoint::grant`] names. Each operation has one outcome ([`OpOutcome`]), and atomics are
-//! carried out once or not at all. [`LinkHandle`] has the same calls, with a ticket for each
+//! carried out once or not at all. `LinkHandle` has the same calls, with a ticket for each
 //! operation. Here a client counts in the memory of a server:
 //!
 //! ```
@@ -120,110 +120,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Handles
-//!
-//! For all other programs: an [`EndpointHandle`] runs the endpoint on a worker thread. Handles of
-//! endpoints, links and channels can be cloned and shared between threads; a call blocks only its
-//! caller. A message passes from thread to thread at each end: a round trip of 64 bytes took 212 to
-//! 224 us, where an [`Endpoint`] that is polled took 36 to 70.
-//!
-//! ```
-//! use std::net::{Ipv4Addr, SocketAddr};
-//! use std::time::Duration;
-//! use towpath_transport::{EndpointConfig, EndpointHandle, Incoming, SendOptions, UdpConfig};
-//!
-//! let soon = Duration::from_secs(10);
-//! let udp = || UdpConfig::new(Ipv4Addr::LOCALHOST.into());
-//! let server = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
-//! let addr = server.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-//! let echo = std::thread::spawn(move || {
-//!     let link = server.accept(soon).expect("a client");
-//!     let channel = link.accept_channel(soon).expect("a channel");
-//!     if let Ok(Incoming::Message(message)) = channel.recv(soon) {
-//!         let reply = message.into_payload().expect("a short message is one piece");
-//!         channel.send(reply, SendOptions::new()).wait(soon).expect("it was taken");
-//!     }
-//!     server.shutdown();
-//! });
-//!
-//! let client = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
-//! let link = client.connect(addr)?;
-//! let channel = link.open_channel(true)?;
-//! let hello = channel.copy(b"hello").expect("a free buffer");
-//! let sent = channel.send(hello, SendOptions::new());
-//! match channel.recv(soon)? {
-//!     Incoming::Message(message) => assert_eq!(message.as_slice(), Some(&b"hello"[..])),
-//!     other => panic!("an echo was due, not {other:?}"),
-//! }
-//! // Only its ticket tells that a message was refused, as one is that is too long for the peer.
-//! sent.wait(soon).expect("it was taken");
-//! echo.join().expect("the server thread");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! # Futures
-//!
-//! Each call of a handle that blocks has a twin that ends in `_async`, and a [`Ticket`] is a future
-//! itself. They are made of wakers alone: any executor runs them, and none is needed here. A future
-//! that is dropped waits no longer, and what it would have taken stays for the next one. They have
-//! no timer: use the executor's.
-//!
-//! ```
-//! use std::future::Future;
-//! use std::net::{Ipv4Addr, SocketAddr};
-//! use std::pin::pin;
-//! use std::task::{Context, Poll, Wake, Waker};
-//! use towpath_transport::{EndpointConfig, EndpointHandle, Incoming, SendOptions, UdpConfig};
-//!
-//! /// An executor of ten lines; yours is better.
-//! fn run<F: Future>(future: F) -> F::Output {
-//!     struct Thread(std::thread::Thread);
-//!     impl Wake for Thread {
-//!         fn wake(self: std::sync::Arc<Self>) {
-//!             self.0.unpark();
-//!         }
-//!     }
-//!     let waker = Waker::from(std::sync::Arc::new(Thread(std::thread::current())));
-//!     let mut future = pin!(future);
-//!     loop {
-//!         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-//!             Poll::Ready(output) => return output,
-//!             Poll::Pending => std::thread::park(),
-//!         }
-//!     }
-//! }
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let udp = || UdpConfig::new(Ipv4Addr::LOCALHOST.into());
-//! let server = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
-//! let client = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
-//! let incoming = run(async {
-//!     let addr = server.listen_async(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
-//!     let channel = client.connect_async(addr).await?.open_channel_async(true).await?;
-//!     let ticket = channel.send_async(channel.copy(b"hello")?, SendOptions::new()).await?;
-//!     let theirs = server.accept_async().await?.accept_channel_async().await?;
-//!     let incoming = theirs.recv_async().await?;
-//!     ticket.await?; // the outcome
-//!     Ok::<_, Box<dyn std::error::Error>>(incoming)
-//! })?;
-//! let Incoming::Message(message) = incoming else { panic!("a short message") };
-//! assert_eq!(message.as_slice(), Some(&b"hello"[..]));
-//! # Ok(())
-//! # }
-//! ```
-//!
 //! # Limits and back-pressure
 //!
 //! `docs/limits.md` has all limits, with their defaults and settings. In short: messages of up to
-//! 252 KiB come whole ([`EndpointConfig::whole_bytes_max`]); a handle's peer cannot send longer
-//! ones unless [`EndpointConfig::streams`] is on. A message that cannot be accepted now is refused,
-//! and its buffers come back ([`Rejected`]); [`ChannelHandle::send_timeout`] waits for a limited
-//! time instead. [`AllocError`] says why there is no send buffer. A polled endpoint tells when
-//! there is room again: [`Event::Writable`], [`Event::BufferFree`]. [`SendOptions::timeout`] and
-//! [`Ticket::cancel`] give up messages. With a [`WaitSet`] one thread waits for several things at
-//! once, and [futures](#futures) wait without a thread. [`Reconnect`] makes a channel anew when its
-//! link breaks, and says what became of each message. The program `examples/back_pressure.rs` shows
-//! each of these.
+//! 252 KiB come whole ([`EndpointConfig::whole_bytes_max`]), longer ones in pieces. A message that
+//! cannot be accepted now is refused, and its buffers come back ([`Rejected`]); [`AllocError`] says
+//! why there is no send buffer. [`Event::Writable`] and [`Event::BufferFree`] tell when there is
+//! room again. [`SendOptions::timeout`] and [`Endpoint::cancel`] give up messages.
 //!
 //! # Source files
 //!
@@ -231,7 +134,6 @@
 //! |---|---|
 //! | `endpoint` | [`Endpoint`]: poll, events, flush, commands, making and ending links |
 //! | `setup` | link set-up: HELLOs over a TCP connection, which then shows that the peer is alive |
-//! | `handle` | [`EndpointHandle`] and its worker, with a thread or without |
 //! | `blacklist` | peers with recent trouble, which callers should avoid for a while |
 //! | `workers` | several endpoints that act as one: which of them gets a link |
 //! | `carrier` | the carriers of links: UC, RC or TCP |
@@ -242,7 +144,7 @@
 //! | `company` | what is copied for chunks of several messages |
 //! | `filler` | bytes that make a probe as long as a packet |
 //! | `batch` | sends that wait to be posted in one call |
-//! | `bell`, `park` | what wakes the thread that drives an endpoint; how others block |
+//! | `bell` | what wakes the thread that drives an endpoint |
 //! | `away` | how long the host is away between two polls |
 //! | `shared` | receive queues that the links of a class share |
 //! | `spare` | unused receive buffers, and when their memory returns to the system |
@@ -273,7 +175,6 @@ mod error;
 mod event;
 mod filler;
 mod growing;
-mod handle;
 mod held;
 mod ids;
 mod lane;
@@ -285,7 +186,6 @@ mod mem;
 mod message;
 mod order;
 mod page_crcs;
-mod park;
 mod payload;
 mod plan;
 mod pools;
@@ -318,11 +218,6 @@ pub use endpoint::{
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{Event, Peer};
 pub use growing::{SupplyFault, SupplyRejected};
-pub use handle::{
-    ChannelHandle, CompletionQueue, EndpointGroup, EndpointHandle, EndpointWorker, Fate,
-    GrantChange, Incoming, LinkHandle, OpDone, OpTicket, Opening, Reconnect, ReconnectError,
-    RecvError, SentMessage, Settled, Ticket, WaitError, WaitSet,
-};
 pub use ids::{ConnectId, LinkId, OpId, SendId, StreamId};
 pub use lane::{LaneError, LaneReport, OpOptions, Place, RejectedOp};
 pub use limits::{LANE_OPS_POSTED, LANE_READS_MAX};
@@ -335,8 +230,15 @@ pub use plan::{Clock, Plan, SourcePorts};
 pub use pools::{AllocError, LinkBuffers, SendBuffers};
 pub use rides::{Ride, Rides};
 pub use tcp::ByteStream;
-pub use udp::{EngineUdp, RoceUdp, roce_udp, roce_udp_group};
+pub use udp::{EngineUdp, RoceUdp, engine_udp, roce_udp, roce_udp_group};
 pub use workers::{Placing, Workers};
+
+/// What the crate of handles needs beside the rest: not for programs.
+#[doc(hidden)]
+pub mod for_handles {
+    pub use crate::bell::Bell;
+    pub use crate::pools::SendPools;
+}
 
 // What the types here are made of, so that users need not name the crates below.
 pub use towpath_base::{Nanos, Time};

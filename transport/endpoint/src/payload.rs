@@ -34,6 +34,13 @@ impl Payload {
         Self::of(smallvec![segment.into()])
     }
 
+    /// What is left of a message whose buffers are lost with the endpoint that had them.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn lost() -> Self {
+        Self::of(Segments::new())
+    }
+
     pub(crate) fn of(segments: Segments) -> Self {
         Self { segments, page_crcs: PageCrcs::default() }
     }
@@ -109,9 +116,12 @@ impl From<Frozen> for Payload {
 /// How to send a message: token, and deadline or timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendOptions {
-    pub(crate) token: u64,
-    pub(crate) deadline: Time,
-    pub(crate) timeout: Option<Nanos>,
+    #[doc(hidden)]
+    pub token: u64,
+    #[doc(hidden)]
+    pub deadline: Time,
+    #[doc(hidden)]
+    pub timeout: Option<Nanos>,
 }
 
 impl Default for SendOptions {
@@ -135,7 +145,7 @@ impl SendOptions {
     }
 
     /// When to give the message up, on the device's clock: [`Endpoint::now`](crate::Endpoint::now),
-    /// [`EndpointHandle::now`](crate::EndpointHandle::now). Default: never.
+    /// `EndpointHandle::now`. Default: never.
     #[must_use]
     pub fn deadline(mut self, deadline: Time) -> Self {
         self.deadline = deadline;
@@ -153,13 +163,17 @@ impl SendOptions {
     }
 
     /// Whether the message may end before its turn comes.
-    pub(crate) fn is_timed(&self) -> bool {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
         self.timeout.is_some() || self.deadline != Time::NEVER
     }
 
     /// With the timeout, if there is one, counted from now on.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn counted_from(mut self, now: impl FnOnce() -> Time) -> Self {
+    #[must_use]
+    pub fn counted_from(mut self, now: impl FnOnce() -> Time) -> Self {
         if let Some(span) = self.timeout.take() {
             self.deadline = self.deadline.min(now() + span);
         }
@@ -195,7 +209,7 @@ pub enum SubmitError {
     /// The channel's queue is full (256 messages): the peer's reader or the network is slower than
     /// the sender. Try again later.
     #[error(
-        "the channel's queue is full: wait until it is writable (WaitSet::writable), or use \
+        "the channel's queue is full: wait until it has room (writable_async), or use \
          ChannelHandle::send or send_timeout, which wait"
     )]
     QueueFull,

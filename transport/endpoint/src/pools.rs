@@ -1,11 +1,9 @@
 //! Buffers to send from: pools of a few sizes.
 
 use crate::ids::LinkId;
-use crate::park;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
 use towpath_memory::{Buf, MemoryError, NotTaken, Pool, Region};
 
 /// Why there is no send buffer.
@@ -26,7 +24,7 @@ pub enum AllocError {
     /// All buffers that are long enough are out now: they come back with the outcomes of messages,
     /// or when they are dropped. A polled endpoint tells of that if it is asked to
     /// ([`Endpoint::want_buffer`](crate::Endpoint::want_buffer)); handles can wait for it
-    /// ([`EndpointHandle::alloc_timeout`](crate::EndpointHandle::alloc_timeout)).
+    /// (`EndpointHandle::alloc_timeout`).
     #[error(
         "all send buffers of {bytes} bytes or more are out: take outcomes and try again, or set \
          more with EndpointConfig::send_pools"
@@ -81,7 +79,7 @@ impl SendBuffers for LinkBuffers<'_> {
 
 /// Pools of send buffers, smallest first. Cheap to clone; taking and returning locks nothing.
 #[derive(Clone, Debug)]
-pub(crate) struct SendPools {
+pub struct SendPools {
     pools: Vec<Pool>,
 }
 
@@ -93,7 +91,7 @@ impl SendPools {
     }
 
     /// An empty buffer for at least `len` bytes, from the smallest pool that has one.
-    pub(crate) fn take(&self, len: usize) -> Result<Buf, AllocError> {
+    pub fn take(&self, len: usize) -> Result<Buf, AllocError> {
         let found = self.pools.iter().filter(|pool| pool.buf_bytes() >= len).find_map(Pool::take);
         found.ok_or_else(|| self.why_not(len))
     }
@@ -118,31 +116,17 @@ impl SendPools {
     }
 
     /// A buffer with a copy of `bytes`.
-    pub(crate) fn copy(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
+    pub fn copy(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
         Ok(filled(self.take(bytes.len())?, bytes))
     }
 
-    /// As [`copy`](Self::copy), but waits for a buffer for at most `patience`.
-    pub(crate) fn copy_timeout(&self, bytes: &[u8], patience: Duration) -> Result<Buf, AllocError> {
-        Ok(filled(self.take_timeout(bytes.len(), patience)?, bytes))
-    }
-
-    /// As [`take`](Self::take), but waits for a buffer for at most `patience`.
-    pub(crate) fn take_timeout(&self, len: usize, patience: Duration) -> Result<Buf, AllocError> {
-        let found = self.take(len);
-        if !matches!(found, Err(AllocError::AllOut { .. })) || patience.is_zero() {
-            return found;
-        }
-        park::within(patience, self.taking(len)).unwrap_or(found)
-    }
-
     /// As [`take`](Self::take), but waits for a buffer.
-    pub(crate) fn taking(&self, len: usize) -> Taking<'_> {
+    pub fn taking(&self, len: usize) -> Taking<'_> {
         Taking { pools: self, len, wish: None }
     }
 
     /// As [`copy`](Self::copy), but waits for a buffer.
-    pub(crate) async fn copying(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
+    pub async fn copying(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
         Ok(filled(self.taking(bytes.len()).await?, bytes))
     }
 
@@ -185,7 +169,7 @@ impl Wake for Wish {
 
 /// One that waits for a buffer. All that wait are woken when one comes back, for they may want
 /// different sizes.
-pub(crate) struct Taking<'a> {
+pub struct Taking<'a> {
     pools: &'a SendPools,
     len: usize,
     wish: Option<(Arc<Wish>, Waker)>,

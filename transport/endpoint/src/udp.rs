@@ -3,7 +3,6 @@
 use crate::config::EndpointConfig;
 use crate::endpoint::Endpoint;
 use crate::error::EndpointError;
-use crate::handle::EndpointHandle;
 use crate::limits::LANES_MAX;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{EngineOptions, RoceConfig, RoceDevice, SharedDevice};
@@ -36,7 +35,12 @@ pub fn roce_udp_group(
     Ok(links.into_iter().map(|link| on_link(link, config)).collect())
 }
 
-fn engine_udp(
+/// An [`EngineUdp`], whose thread starts with this.
+///
+/// # Errors
+/// [`EndpointError::Udp`] when the sockets cannot be had, [`EndpointError::Thread`] when there is no
+/// thread for it.
+pub fn engine_udp(
     udp: UdpConfig,
     config: &EndpointConfig,
     engine: EngineOptions,
@@ -48,31 +52,6 @@ fn on_link(link: UdpLink, config: &EndpointConfig) -> RoceUdp {
     let sizes = &config.sizes;
     let qps = (sizes.qps_max() + sizes.links_max.min(LANES_MAX)) as u32;
     RoceDevice::new(link, RoceConfig::default().seed(config.seed).qp_max(qps.max(64)))
-}
-
-impl EndpointHandle {
-    /// A worker with an endpoint on the default device.
-    ///
-    /// # Errors
-    /// [`EndpointError`].
-    pub fn spawn_udp(udp: UdpConfig, config: EndpointConfig) -> Result<Self, EndpointError> {
-        let of_device = config.clone();
-        Self::spawn(move || roce_udp(udp, &of_device), config)
-    }
-
-    /// The same with a thread of the device beside the worker, as
-    /// [`Endpoint::udp_with_engine`] has it.
-    ///
-    /// # Errors
-    /// [`EndpointError`].
-    pub fn spawn_udp_with_engine(
-        udp: UdpConfig,
-        config: EndpointConfig,
-        engine: EngineOptions,
-    ) -> Result<Self, EndpointError> {
-        let of_device = config.clone();
-        Self::spawn(move || engine_udp(udp, &of_device, engine), config)
-    }
 }
 
 impl Endpoint<RoceUdp> {

@@ -90,9 +90,8 @@ impl Desk {
 /// Several endpoints that are one to their peers: they have one instance id, and peers that one of
 /// them listens for are placed on all.
 ///
-/// [`EndpointGroup`](crate::EndpointGroup) makes such endpoints and drives them; for those with a
-/// loop of their own: give each the configuration [`of_worker`](crate::EndpointConfig::of_worker),
-/// and a device of one address ([`roce_udp_group`](crate::roce_udp_group)).
+/// Give each the configuration [`of_worker`](crate::EndpointConfig::of_worker), and a device of one
+/// address ([`roce_udp_group`](crate::roce_udp_group)).
 #[derive(Clone)]
 pub struct Workers {
     shared: Arc<Shared>,

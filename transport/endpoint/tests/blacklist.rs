@@ -4,7 +4,7 @@ mod common;
 
 use common::{Node, Pair, any_port, drive, nobody};
 use towpath_base::Nanos;
-use towpath_transport::{EndpointConfig, EndpointHandle, Event, ListedFor, UdpConfig};
+use towpath_transport::{EndpointConfig, Event, ListedFor};
 
 /// Whoever is listed stays so while the test lasts.
 fn long() -> EndpointConfig {
@@ -56,14 +56,4 @@ fn a_peer_whose_link_is_lost_is_listed_and_one_that_leaves_in_order_is_not() {
     assert!(!client.endpoint.blacklist().is_listed(listed[0].addr));
     client.endpoint.list_peer(listed[0].addr);
     assert_eq!(client.endpoint.blacklist().listings()[0].reason, ListedFor::Asked);
-}
-
-#[test]
-fn a_handle_shows_the_list_of_its_endpoint() {
-    let nobody = nobody();
-    let config = EndpointConfig::new().blacklist_span(Nanos::from_secs(60));
-    let handle = EndpointHandle::spawn_udp(UdpConfig::new(common::LOOPBACK.into()), config);
-    let handle = handle.expect("an endpoint");
-    assert!(handle.connect(nobody).is_err(), "nobody listens there");
-    assert!(handle.blacklist().is_listed(nobody));
 }

@@ -11,9 +11,10 @@ use std::thread;
 use std::time::Duration;
 use towpath_base::Nanos;
 use towpath_device_roce::EngineOptions;
+use towpath_handle::{EndpointHandle, Incoming};
 use towpath_transport::{
-    Endpoint, EndpointConfig, EndpointHandle, EngineUdp, Event, Grant, GrantId, Incoming, LinkId,
-    OpOptions, OpOutcome, Place, Rights, RoceUdp, SendOptions, SharedMemory, UdpConfig,
+    Endpoint, EndpointConfig, EngineUdp, Event, Grant, GrantId, LinkId, OpOptions, OpOutcome,
+    Place, Rights, RoceUdp, SendOptions, SharedMemory, UdpConfig,
 };
 use towpath_verbs::{Device as _, QpState};
 

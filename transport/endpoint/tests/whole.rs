@@ -4,11 +4,11 @@ mod common;
 
 use common::{LOOPBACK, Pair, any_port, pattern, payload};
 use std::time::Duration;
+use towpath_handle::{ChannelHandle, EndpointHandle, Incoming};
 use towpath_proto::Outcome;
 use towpath_proto::limits::{PIECE_BYTES_MIN, SEGMENTS_MAX};
 use towpath_transport::{
-    ChannelHandle, EndpointConfig, EndpointHandle, Event, Incoming, Message, Mtu, Payload,
-    SendOptions, SubmitError, UdpConfig,
+    EndpointConfig, Event, Message, Mtu, Payload, SendOptions, SubmitError, UdpConfig,
 };
 
 const LONG: Duration = Duration::from_secs(60);

@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use towpath_base::{Nanos, Prng};
 use towpath_device_roce::udp::Steering;
+use towpath_handle::{EndpointHandle, Incoming, LinkHandle};
 use towpath_proto::Outcome;
 use towpath_transport::{
-    ChannelId, Class, Endpoint, EndpointConfig, EndpointGroup, Event, Incoming, LinkHandle, LinkId,
-    Placing, SendOptions, UdpConfig, WaitError, Workers, roce_udp_group,
+    ChannelId, Class, Endpoint, EndpointConfig, Event, LinkId, Placing, SendOptions, UdpConfig,
+    Workers, roce_udp_group,
 };
 
 const V4: IpAddr = IpAddr::V4(LOOPBACK);
@@ -329,10 +330,42 @@ fn echo(link: &LinkHandle) {
     }
 }
 
-fn serve(group: &EndpointGroup, links: usize) {
-    for _ in 0..links {
-        let link = group.accept(LONG).expect("a client");
-        std::thread::spawn(move || echo(&link));
+/// Workers with a thread each, that are one to their peers.
+struct Group {
+    workers: Workers,
+    handles: Vec<EndpointHandle>,
+}
+
+impl Group {
+    fn spawn(udp: UdpConfig, count: usize, seed: u64) -> Self {
+        let (workers, config) = (Workers::new(count, Placing::LeastLinks, seed), config(seed));
+        let devices = roce_udp_group(udp, &config, count).expect("loopback UDP");
+        let spawn = |(index, device)| {
+            let config = config.clone().of_worker(&workers, index);
+            EndpointHandle::spawn(move || Ok(device), config).expect("loopback UDP")
+        };
+        let handles = devices.into_iter().enumerate().map(spawn).collect();
+        Self { workers, handles }
+    }
+
+    /// Connects the worker that has the fewest links.
+    fn connect(&self, addr: SocketAddr) -> LinkHandle {
+        self.handles[self.workers.least_loaded()].connect(addr).expect("it listens")
+    }
+
+    /// Serves each link of each worker.
+    fn serve(&self) {
+        for handle in self.handles.clone() {
+            std::thread::spawn(move || {
+                while let Ok(link) = handle.accept(LONG) {
+                    std::thread::spawn(move || echo(&link));
+                }
+            });
+        }
+    }
+
+    fn links(&self) -> Vec<usize> {
+        self.workers.links().collect()
     }
 }
 
@@ -359,43 +392,18 @@ fn ask(links: &[LinkHandle]) {
 #[test]
 fn groups_of_threads_serve_each_other() {
     for (ip, kernel_steering) in [(V4, true), (V6, true), (V4, false)] {
-        let spawn = |count, seed| {
-            let udp = UdpConfig::new(ip).kernel_steering(kernel_steering);
-            EndpointGroup::spawn_udp(udp, &config(seed), count, Placing::LeastLinks)
-        };
-        let (server, client) =
-            (spawn(3, 41).expect("loopback UDP"), spawn(2, 42).expect("loopback UDP"));
-        let addr = server.listen(SocketAddr::new(ip, 0)).expect("a free port");
-        let links: Vec<_> = (0..6).map(|_| client.connect(addr).expect("it listens")).collect();
-        serve(&server, links.len());
-        assert_eq!(server.links().collect::<Vec<_>>(), [2, 2, 2]);
-        assert_eq!(client.links().collect::<Vec<_>>(), [3, 3]);
+        let udp = || UdpConfig::new(ip).kernel_steering(kernel_steering);
+        let (server, client) = (Group::spawn(udp(), 3, 41), Group::spawn(udp(), 2, 42));
+        let addr = server.handles[0].listen(SocketAddr::new(ip, 0)).expect("a free port");
+        let links: Vec<_> = (0..6).map(|_| client.connect(addr)).collect();
+        server.serve();
+        assert_eq!(server.links(), [2, 2, 2]);
+        assert_eq!(client.links(), [3, 3]);
         ask(&links);
         drop(links);
-        client.shutdown();
-        server.shutdown();
+        client.handles.into_iter().for_each(EndpointHandle::shutdown);
+        server.handles.into_iter().for_each(EndpointHandle::shutdown);
     }
-}
-
-#[test]
-fn a_group_accepts_in_time_or_without_an_end_of_the_wait() {
-    let spawn = |count, seed| {
-        EndpointGroup::spawn_udp(UdpConfig::new(V4), &config(seed), count, Placing::LeastLinks)
-            .expect("loopback UDP")
-    };
-    let (server, client) = (spawn(3, 51), spawn(1, 52));
-    let addr = server.listen(any_port()).expect("a free port");
-    assert_eq!(server.accept(Duration::ZERO).err(), Some(WaitError::Timeout));
-    std::thread::scope(|scope| {
-        // No time is so late.
-        let accepting = scope.spawn(|| server.accept(Duration::MAX));
-        let _link = client.connect(addr).expect("it listens");
-        accepting.join().expect("no panic").expect("a link");
-        let accepting = scope.spawn(|| server.accept(Duration::MAX).err());
-        server.workers().iter().for_each(|worker| worker.clone().shutdown());
-        assert_eq!(accepting.join().expect("no panic"), Some(WaitError::ShutDown));
-    });
-    assert_eq!(server.accept(LONG).err(), Some(WaitError::ShutDown));
 }
 
 /// Set in the process that serves in [`two_processes_of_several_workers_each`].
@@ -403,15 +411,12 @@ const SERVE: &str = "TOWPATH_TEST_SERVE";
 
 #[test]
 fn two_processes_of_several_workers_each() {
-    let spawn = |count, seed| {
-        EndpointGroup::spawn_udp(UdpConfig::new(V4), &config(seed), count, Placing::LeastLinks)
-            .expect("loopback UDP")
-    };
+    let spawn = |count, seed| Group::spawn(UdpConfig::new(V4), count, seed);
     if std::env::var_os(SERVE).is_some() {
         let group = spawn(3, 51);
-        let addr = group.listen(any_port()).expect("a free port");
+        let addr = group.handles[0].listen(any_port()).expect("a free port");
         println!("\nlistening on {addr}");
-        serve(&group, 4);
+        group.serve();
         // Until the other one has what it wanted, and closes our stdin.
         let _ = std::io::stdin().read_line(&mut String::new());
         return;
@@ -431,7 +436,7 @@ fn two_processes_of_several_workers_each() {
         .find_map(|line| line.strip_prefix("listening on ")?.parse().ok())
         .expect("the server says where it is");
     let client = spawn(2, 52);
-    let links: Vec<_> = (0..4).map(|_| client.connect(addr).expect("it listens")).collect();
+    let links: Vec<_> = (0..4).map(|_| client.connect(addr)).collect();
     ask(&links);
     let mut stdin = child.stdin.take().expect("piped");
     stdin.write_all(b"\n").expect("it reads");

@@ -6,9 +6,8 @@ use common::{LOOPBACK, Node, Pair, any_port, drive, join, payload};
 use std::thread;
 use std::time::Duration;
 use towpath_base::Nanos;
-use towpath_transport::{
-    AllocError, EndpointConfig, EndpointHandle, Event, SendOptions, SubmitError, UdpConfig,
-};
+use towpath_handle::EndpointHandle;
+use towpath_transport::{AllocError, EndpointConfig, Event, SendOptions, SubmitError, UdpConfig};
 
 const SENDS_MAX: u64 = 4;
 

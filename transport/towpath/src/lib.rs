@@ -18,7 +18,7 @@
 //! carries *messages* both ways, in order or not; and a message is made of *buffers* of the
 //! endpoint, which come back when the message has its outcome.
 //!
-//! The root of this crate is that of `towpath-transport`. Start with [`EndpointHandle`], which runs
+//! The root of this crate is that of `towpath-handle` and `towpath-transport`. Start with [`EndpointHandle`], which runs
 //! an endpoint on a thread of its own; [`Endpoint`] is for programs that have a loop of their own,
 //! also together with other files ([`Endpoint::poll_fd`]). [`rpc`] has requests with deadlines over
 //! an [`Endpoint`], and [`testing`] bad networks for tests.
@@ -71,15 +71,14 @@
 //! there is no room: for a buffer ([`ChannelHandle::copy_timeout`]), and for a place in the queue
 //! of the channel ([`ChannelHandle::send`]). A reader that is slow holds up its own channel only.
 //! When the link breaks, [`RecvError`] says so: the client connects again, and asks again for what
-//! has no answer. Requests must therefore be such that doing one twice does no harm. [`Reconnect`]
-//! connects again by itself, with pauses, and tells what became of each message.
+//! has no answer. Requests must therefore be such that doing one twice does no harm.
 //!
 //! ```
 #![doc = include_str!("../examples/ask.rs")]
 //! ```
 //!
 //! [`SubmitError`] and [`AllocError`] name each way to be refused. A program that must never wait
-//! uses [`ChannelHandle::post`] with a [`CompletionQueue`], and a [`WaitSet`] to wait for whichever
+//! uses [`ChannelHandle::post`] with a [`CompletionQueue`], and [futures](#async) to wait for whichever
 //! comes first. A polled [`Endpoint`] tells by [`Event::Writable`] and [`Event::BufferFree`] that
 //! there is room again.
 //!
@@ -217,6 +216,7 @@
 
 pub mod testing;
 
+pub use towpath_handle::*;
 pub use towpath_transport::*;
 
 pub mod rpc {

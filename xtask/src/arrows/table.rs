@@ -127,6 +127,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "the face that users link: endpoints, channels, buffers, driver",
     },
     Row {
+        name: "handle",
+        folder: "transport/handle",
+        may_use: MayUse::Only(&["base", "verbs", "wake", "memory", "proto", "transport"]),
+        what: "thread-safe handles of endpoints: calls that block, and futures",
+    },
+    Row {
         name: "status",
         folder: "transport/status",
         may_use: MayUse::Only(&["base", "verbs", "memory", "transport"]),
@@ -151,6 +157,7 @@ pub(super) const TABLE: &[Row] = &[
             "device-mem",
             "sim",
             "transport",
+            "handle",
             "plot",
         ]),
         what: "links, devices and the core put together under one seed",
@@ -164,7 +171,7 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "towpath",
         folder: "transport/towpath",
-        may_use: MayUse::Only(&["device-roce", "sim", "transport", "rpc"]),
+        may_use: MayUse::Only(&["device-roce", "sim", "transport", "handle", "rpc"]),
         what: "the one crate that a program names: the face, requests, bad networks for tests",
     },
     Row {
@@ -242,6 +249,7 @@ pub(super) const TABLE: &[Row] = &[
             "memory",
             "device-roce",
             "transport",
+            "handle",
             "status",
             "rpc",
         ]),

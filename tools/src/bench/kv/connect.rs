@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_handle::EndpointHandle;
 use towpath_kv::client::{
     ChannelTransport, Client, OneSided, RawClientConfig, RawTransport, Reads, SharedLink,
     SharedTransport, TcpTransport, Transport, TransportError, Waiting, Watched,
@@ -13,7 +14,7 @@ use towpath_kv::client::{
 use towpath_kv::raw::RawKind;
 use towpath_kv::{client_config, shared_config, shared_pools};
 use towpath_sim::{FaultControl, FaultLink};
-use towpath_transport::{CarrierChoice, Endpoint, EndpointError, EndpointHandle};
+use towpath_transport::{CarrierChoice, Endpoint, EndpointError};
 
 use super::way::{SHARING, Way};
 use super::worker::Asker;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use towpath_handle::ChannelHandle;
 use towpath_lab::cluster::Samples;
 use towpath_lab::failure::Cause;
 use towpath_lab::solo::{Application, Moment, PostError, Poster};
@@ -12,7 +13,7 @@ use towpath_lab::studies::foreground::{Lane, Point, Seen, depth, fill};
 use towpath_lab::studies::{
     CONTROLLER, Clock, Kind, Param, Params, Report, Runner, Study, StudyError, controller_of,
 };
-use towpath_transport::{ChannelHandle, EndpointConfig, Nanos, Time};
+use towpath_transport::{EndpointConfig, Nanos, Time};
 
 use super::drive::{DRIVE, Drive, in_one_thread};
 use super::rig::{Counted, Rig, config};

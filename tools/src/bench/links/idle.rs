@@ -3,12 +3,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use towpath_handle::{EndpointHandle, Incoming, LinkHandle};
 use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
     Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Report, Runner, Study,
     StudyError, Table,
 };
-use towpath_transport::{EndpointHandle, Incoming, LinkHandle, SendOptions};
+use towpath_transport::SendOptions;
 
 use super::rig::{config, two_handles};
 

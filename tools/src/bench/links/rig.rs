@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use towpath_handle::{ChannelHandle, EndpointHandle, LinkHandle};
 use towpath_lab::studies::StudyError;
 use towpath_transport::{
-    ChannelHandle, ChannelId, Device, Endpoint, EndpointConfig, EndpointHandle, Event, LinkHandle,
-    LinkId, Nanos, Region, RoceUdp, UdpConfig,
+    ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, Nanos, Region, RoceUdp, UdpConfig,
 };
 
 use towpath_lab::solo::{PostError, Poster};

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, available_parallelism};
 use std::time::{Duration, Instant};
 
+use towpath_handle::{ChannelHandle, EndpointHandle};
 use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{
     Axis, Clock, Column, Format, Kind, Param, Params, Plot, Report, Runner, Series, Study,
     StudyError, Style, Table,
 };
 use towpath_transport::{
-    ChannelHandle, Endpoint, EndpointConfig, EndpointGroup, Event, Nanos, Placing, RoceUdp,
-    UdpConfig, Workers, roce_udp_group,
+    Endpoint, EndpointConfig, Event, Nanos, Placing, RoceUdp, UdpConfig, Workers, roce_udp_group,
 };
 
 use super::connections::DEPTH;
@@ -132,13 +132,18 @@ fn measure(params: &Params, count: usize) -> Result<Run, StudyError> {
         .receives_ready(RECEIVES)
         .send_pools(&[(bytes, depth + 1)]);
     let server = Server::new(count, &config)?;
-    let client = EndpointGroup::spawn_udp(udp(), &config, count, Placing::default());
+    let of_client = Workers::new(count, Placing::default(), random());
+    let devices = roce_udp_group(udp(), &config, count).map_err(failed)?;
+    let spawn = |(index, device)| {
+        EndpointHandle::spawn(move || Ok(device), config.clone().of_worker(&of_client, index))
+    };
+    let client = devices.into_iter().enumerate().map(spawn).collect::<Result<Vec<_>, _>>();
     let client = client.map_err(failed)?;
     // By worker, since a buffer is its worker's.
     let mut channels: Vec<Vec<ChannelHandle>> = vec![Vec::new(); count];
     for link in 0..links {
         let worker = link % count;
-        let link = client.workers()[worker].connect(server.addr).map_err(failed)?;
+        let link = client[worker].connect(server.addr).map_err(failed)?;
         channels[worker].push(link.open_channel(true).map_err(failed)?);
     }
     let over = AtomicBool::new(false);
@@ -157,7 +162,7 @@ fn measure(params: &Params, count: usize) -> Result<Run, StudyError> {
         Ok(bits_per_s)
     })?;
     drop(channels);
-    client.shutdown();
+    client.into_iter().for_each(EndpointHandle::shutdown);
     Ok(Run { bits_per_s, handed_over: server.stop() })
 }
 

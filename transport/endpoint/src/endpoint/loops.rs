@@ -43,8 +43,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// let mut server = Endpoint::udp(udp(), EndpointConfig::new())?;
     /// let addr = server.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     /// let client = std::thread::spawn(move || {
-    ///     let client = towpath_transport::EndpointHandle::spawn_udp(udp(), EndpointConfig::new());
-    ///     client.expect("an endpoint").connect(addr).map(drop)
+    ///     let mut client = Endpoint::udp(udp(), EndpointConfig::new()).expect("an endpoint");
+    ///     client.connect(addr).expect("an address");
+    ///     let mut connected = false;
+    ///     while !connected {
+    ///         client.turn(|_, event| connected |= matches!(event, Event::Connected { .. }));
+    ///     }
     /// });
     ///
     /// let of_endpoint = server.poll_fd()?;
@@ -60,7 +64,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     ///         // Look at `files[1]` here.
     ///     }
     /// }
-    /// client.join().expect("no panic")?;
+    /// client.join().expect("no panic");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -138,7 +138,7 @@ fn is_error(wc: &Wc) -> bool {
 /// It belongs to one thread. That thread calls [`turn`](Self::turn) again and again, or its parts
 /// [`poll`](Self::poll), [`next_event`](Self::next_event) and [`flush`](Self::flush), and
 /// [`wait`](Self::wait) when there is nothing to do. Only `wait` blocks. For an endpoint with a
-/// thread of its own see [`EndpointHandle`](crate::EndpointHandle).
+/// thread of its own see `EndpointHandle` of `towpath-handle`.
 // When an endpoint is dropped its queue pairs are destroyed first (`teardown`), then its device is
 // dropped: the fields that hold buffers come behind `device`.
 pub struct Endpoint<D: Device<Memory = Region>> {
@@ -363,11 +363,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.iter()
     }
 
-    pub(crate) fn pools(&self) -> &SendPools {
+    /// For threads that have no endpoint.
+    #[doc(hidden)]
+    pub fn pools(&self) -> &SendPools {
         &self.pools
     }
 
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
+    /// What ends its driver's sleep.
+    #[doc(hidden)]
+    pub fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
 

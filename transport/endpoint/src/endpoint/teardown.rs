@@ -72,7 +72,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Ends a link without a word to the peer: its messages have their outcomes in the next turns,
     /// as soon as the device has let go of them.
-    pub(crate) fn cut(&mut self, link: LinkId) {
+    #[doc(hidden)]
+    pub fn cut(&mut self, link: LinkId) {
         if let Some(found) = self.links.up(link) {
             found.cut();
             self.links.touch(link.index);

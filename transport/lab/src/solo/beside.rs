@@ -4,8 +4,8 @@ use super::{Application, Moment, Poster, Solo, wants_room};
 use crate::failure::Cause;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use towpath_base::{Nanos, Prng, Time};
+use towpath_handle::{ChannelHandle, LinkHandle, Opening};
 use towpath_memory::Region;
-use towpath_transport::{ChannelHandle, LinkHandle, Opening};
 use towpath_verbs::Device;
 
 /// Applications begin at random within this span: with the same start for all, all seeds would

@@ -20,13 +20,13 @@ pub use poster::{PostError, Poster};
 use crate::failure::Cause;
 use reader::Reader;
 use towpath_base::{Nanos, Time};
+use towpath_handle::{ChannelHandle, EndpointHandle, EndpointWorker, LinkHandle};
 use towpath_memory::Region;
 use towpath_proto::Side;
 use towpath_sim::World;
 use towpath_sim::world::HostId;
 use towpath_transport::{
-    ChannelError, ChannelHandle, ChannelId, CloseReason, EndpointConfig, EndpointHandle,
-    EndpointStats, EndpointWorker, LinkHandle, OpenError,
+    ChannelError, ChannelId, CloseReason, EndpointConfig, EndpointStats, OpenError,
 };
 use towpath_verbs::Device;
 

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use towpath_transport::{
-    Buf, ChannelError, ChannelHandle, CompletionQueue, Outcome, Payload, Rejected, SendOptions,
-    SentMessage, SubmitError,
-};
+use towpath_handle::{ChannelHandle, CompletionQueue, SentMessage};
+use towpath_transport::{Buf, ChannelError, Outcome, Payload, Rejected, SendOptions, SubmitError};
 
 /// How long an outcome may take.
 const PATIENCE: Duration = Duration::from_secs(10);
