@@ -5,31 +5,24 @@ use core::str::FromStr;
 
 use towpath_base::Time;
 
-use crate::{
-    AnyController, FixedWindow, FixedWindowConfig, PathFacts, Swift, SwiftConfig, Timely,
-    TimelyConfig, Vegas, VegasConfig,
-};
+use crate::{AnyController, FixedWindow, FixedWindowConfig, PathFacts, Swift, SwiftConfig};
 
 /// The choice of an algorithm and its settings.
 ///
 /// As text it is the algorithm's word, and after a colon its settings: `fixed`, `fixed:1MiB`,
-/// `fixed:1MiB@10Gbps`, `swift`, `swift:base=50us,increase=50%`, `timely:low=20us`. The default is
-/// Swift with its default settings.
+/// `fixed:1MiB@10Gbps`, `swift`, `swift:base=50us,increase=50%`. The default is Swift with its
+/// default settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerConfig {
     /// A constant window: see [`FixedWindow`].
     Fixed(FixedWindowConfig),
     /// Delay targets for fabric and hosts: see [`Swift`].
     Swift(SwiftConfig),
-    /// A rate that follows the gradient of the round trip: see [`Timely`].
-    Timely(TimelyConfig),
-    /// A few packets kept waiting: see [`Vegas`].
-    Vegas(VegasConfig),
 }
 
 impl ControllerConfig {
     /// The words of all algorithms, each of which parses to its default settings.
-    pub const NAMES: [&str; 4] = [FixedWindow::NAME, Swift::NAME, Timely::NAME, Vegas::NAME];
+    pub const NAMES: [&str; 2] = [FixedWindow::NAME, Swift::NAME];
 
     /// A fresh controller of this kind for a path, at the state before any sample.
     #[must_use]
@@ -37,8 +30,6 @@ impl ControllerConfig {
         match self {
             Self::Fixed(config) => AnyController::Fixed(FixedWindow::new(*config, now)),
             Self::Swift(config) => AnyController::Swift(Swift::new(*config, now, path)),
-            Self::Timely(config) => AnyController::Timely(Timely::new(*config, now, path)),
-            Self::Vegas(config) => AnyController::Vegas(Vegas::new(*config, now, path)),
         }
     }
 }
@@ -55,10 +46,6 @@ impl fmt::Display for ControllerConfig {
             Self::Fixed(config) => write!(f, "{}:{config}", FixedWindow::NAME),
             Self::Swift(config) if *config == SwiftConfig::default() => f.write_str(Swift::NAME),
             Self::Swift(config) => write!(f, "{}:{config}", Swift::NAME),
-            Self::Timely(config) if *config == TimelyConfig::default() => f.write_str(Timely::NAME),
-            Self::Timely(config) => write!(f, "{}:{config}", Timely::NAME),
-            Self::Vegas(config) if *config == VegasConfig::default() => f.write_str(Vegas::NAME),
-            Self::Vegas(config) => write!(f, "{}:{config}", Vegas::NAME),
         }
     }
 }
@@ -79,14 +66,6 @@ impl FromStr for ControllerConfig {
             Swift::NAME => {
                 let config = settings.map(str::parse).transpose()?;
                 Ok(Self::Swift(config.unwrap_or_default()))
-            }
-            Timely::NAME => {
-                let config = settings.map(str::parse).transpose()?;
-                Ok(Self::Timely(config.unwrap_or_default()))
-            }
-            Vegas::NAME => {
-                let config = settings.map(str::parse).transpose()?;
-                Ok(Self::Vegas(config.unwrap_or_default()))
             }
             _ => Err(ConfigError::Name),
         }
@@ -110,8 +89,6 @@ pub enum ConfigError {
     Setting,
     /// A span is no whole number with a unit, or out of range.
     Span,
-    /// The upper bound of the round trip is not above the lower one.
-    TimelyRange,
     /// The window is no size, or outside the bounds of [`limits`](crate::limits).
     Window,
 }
@@ -119,11 +96,10 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Count => "bad count: use a whole number, hops 0 to 64, queue 1 to 1000",
+            Self::Count => "bad count: use a whole number, hops 0 to 64",
             Self::Name => {
-                "unknown congestion control: use swift, timely, vegas or fixed, or one with \
-                 settings: swift:base=25us, timely:low=25us, vegas:queue=4, fixed:WINDOW, \
-                 fixed:WINDOW@RATE"
+                "unknown congestion control: use swift or fixed, or one with settings: \
+                 swift:base=25us, fixed:WINDOW, fixed:WINDOW@RATE"
             }
             Self::Percent => {
                 "bad share: use a whole number with %: increase 1% to 1600%, decrease 1% to 100%, \
@@ -133,11 +109,9 @@ impl fmt::Display for ConfigError {
             Self::RtoRange => "bad timeout range: the least must be above zero, not above the most",
             Self::Setting => {
                 "unknown setting: swift has base, endpoint, scaling, hops, hop, increase, decrease \
-                 and decrease-max; timely has low, high and step; vegas has queue; write \
-                 name=value,name=value"
+                 and decrease-max; write name=value,name=value"
             }
             Self::Span => "bad span: use 1us to 1s, as a whole number with ns, us, ms or s",
-            Self::TimelyRange => "bad range: timely's high must be above its low",
             Self::Window => "bad window: use 1B to 1GiB, as whole B, KiB, MiB or GiB",
         })
     }

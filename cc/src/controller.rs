@@ -3,7 +3,7 @@
 use towpath_base::{Nanos, Time};
 
 use crate::limits::PACKET_BYTES_DEFAULT;
-use crate::{FixedWindow, Rate, Swift, Timely, Vegas};
+use crate::{FixedWindow, Rate, Swift};
 
 /// What a path is like: what a controller is told once, when it is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,10 +112,6 @@ pub enum AnyController {
     Fixed(FixedWindow),
     /// Delay targets for fabric and hosts.
     Swift(Swift),
-    /// A rate that follows the gradient of the round trip.
-    Timely(Timely),
-    /// A few packets kept waiting.
-    Vegas(Vegas),
 }
 
 impl Controller for AnyController {
@@ -123,8 +119,6 @@ impl Controller for AnyController {
         match self {
             Self::Fixed(fixed) => fixed.on_ack(sample),
             Self::Swift(swift) => swift.on_ack(sample),
-            Self::Timely(timely) => timely.on_ack(sample),
-            Self::Vegas(vegas) => vegas.on_ack(sample),
         }
     }
 
@@ -132,8 +126,6 @@ impl Controller for AnyController {
         match self {
             Self::Fixed(fixed) => fixed.on_loss(sample),
             Self::Swift(swift) => swift.on_loss(sample),
-            Self::Timely(timely) => timely.on_loss(sample),
-            Self::Vegas(vegas) => vegas.on_loss(sample),
         }
     }
 
@@ -141,8 +133,6 @@ impl Controller for AnyController {
         match self {
             Self::Fixed(fixed) => fixed.on_rto(now),
             Self::Swift(swift) => swift.on_rto(now),
-            Self::Timely(timely) => timely.on_rto(now),
-            Self::Vegas(vegas) => vegas.on_rto(now),
         }
     }
 
@@ -153,18 +143,14 @@ impl Controller for AnyController {
     }
 
     fn set_away(&mut self, away: Nanos) {
-        match self {
-            Self::Swift(swift) => swift.set_away(away),
-            Self::Timely(timely) => timely.set_away(away),
-            Self::Fixed(_) | Self::Vegas(_) => {}
+        if let Self::Swift(swift) = self {
+            swift.set_away(away);
         }
     }
 
     fn set_packet_bytes(&mut self, packet_bytes: u32) {
-        match self {
-            Self::Swift(swift) => swift.set_packet_bytes(packet_bytes),
-            Self::Vegas(vegas) => vegas.set_packet_bytes(packet_bytes),
-            Self::Fixed(_) | Self::Timely(_) => {}
+        if let Self::Swift(swift) = self {
+            swift.set_packet_bytes(packet_bytes);
         }
     }
 
@@ -172,8 +158,6 @@ impl Controller for AnyController {
         match self {
             Self::Fixed(fixed) => fixed.window_bytes(),
             Self::Swift(swift) => swift.window_bytes(),
-            Self::Timely(timely) => timely.window_bytes(),
-            Self::Vegas(vegas) => vegas.window_bytes(),
         }
     }
 
@@ -181,8 +165,6 @@ impl Controller for AnyController {
         match self {
             Self::Fixed(fixed) => fixed.pacing_rate(),
             Self::Swift(swift) => swift.pacing_rate(),
-            Self::Timely(timely) => timely.pacing_rate(),
-            Self::Vegas(vegas) => vegas.pacing_rate(),
         }
     }
 
@@ -190,8 +172,6 @@ impl Controller for AnyController {
         match self {
             Self::Fixed(fixed) => fixed.name(),
             Self::Swift(swift) => swift.name(),
-            Self::Timely(timely) => timely.name(),
-            Self::Vegas(vegas) => vegas.name(),
         }
     }
 }

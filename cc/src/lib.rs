@@ -36,8 +36,6 @@
 //! | `config` | [`ControllerConfig`], and its text form for command lines |
 //! | `fixed` | the fixed window |
 //! | `swift` | delay targets for fabric and hosts, windows below one packet |
-//! | `timely` | a rate that follows the gradient of the round-trip time (the corrected TIMELY) |
-//! | `vegas` | keeps a few packets queued: the worked example of a new algorithm |
 //! | `delay` | the median of the last round trip, the floor of the last seconds |
 //! | `rtt` | the round-trip estimator and the retransmission timeout |
 //! | `pacer` | the token bucket |
@@ -45,10 +43,9 @@
 //! | `text` | numbers with units in settings |
 //! | `math` | the square root |
 //! | `limits` | every constant, with its reason |
-//! | `crowded` (tests) | windows between hosts whose processors are busy with other programs |
-//! | `shared_wire` (tests) | slow wires with short queues, TCP beside, random loss, noisy hosts |
-//! | `bottleneck` (tests) | how flows share the bandwidth of one port |
 //! | `model` (tests) | the rules that every controller must keep, under random operations |
+//!
+//! `transport/lab/tests/controllers` runs senders of this crate on models of wires and hosts.
 //!
 //! # Adding an algorithm
 //!
@@ -62,8 +59,8 @@
 //!    algorithm in that list.
 //! 3. Add a round-by-round snapshot of its windows to its tests.
 //!
-//! `docs/new-congestion-control.md` shows these steps for `vegas`, from an empty file to a result
-//! in the simulator.
+//! `docs/new-congestion-control.md` shows these steps for an algorithm, from an empty file to a
+//! result in the simulator.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -83,17 +80,9 @@ mod rate;
 mod rtt;
 mod swift;
 mod text;
-mod timely;
-mod vegas;
 
 #[cfg(test)]
-mod bottleneck;
-#[cfg(test)]
-mod crowded;
-#[cfg(test)]
 mod model;
-#[cfg(test)]
-mod shared_wire;
 
 pub use cached::Cached;
 pub use config::{ConfigError, ControllerConfig};
@@ -103,5 +92,3 @@ pub use pacer::Pacer;
 pub use rate::Rate;
 pub use rtt::{RttConfig, RttEstimator};
 pub use swift::{Swift, SwiftConfig};
-pub use timely::{Timely, TimelyConfig};
-pub use vegas::{Vegas, VegasConfig};

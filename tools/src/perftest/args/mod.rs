@@ -183,7 +183,7 @@ pub(crate) struct Ours {
     #[arg(long = "chunk-bytes", value_name = "BYTES", default_value = "56K",
           value_parser = values::chunk_bytes)]
     pub(crate) chunk_bytes: u32,
-    /// Congestion control: swift, timely or fixed, with settings as in swift:base=50us or
+    /// Congestion control: swift or fixed, with settings as in swift:base=50us or
     /// fixed:1MiB@10Gbps
     #[arg(long, value_name = "ALGORITHM", default_value = "swift")]
     pub(crate) cc: ControllerConfig,

@@ -12,10 +12,10 @@ use towpath_base::{Nanos, Time};
 pub const STUDY: Study = Study {
     name: "fairness",
     what: "flows that come and go, and flows with unlike round trips, over one port",
-    mirrors: "Swift, Timely: convergence and fairness; PNet 5.3: equal shares",
+    mirrors: "Swift: convergence and fairness; PNet 5.3: equal shares",
     clock: Clock::Virtual,
     params: &[
-        controllers(["swift", "swift,timely", "swift,timely,fixed:256KiB"]),
+        controllers(["swift", "swift", "swift,fixed:256KiB"]),
         Param {
             name: "phase-ms",
             what: "How long each set of flows lasts",

@@ -24,7 +24,7 @@ pub const STUDY: Study = Study {
             many: true,
             defaults: ["100", "100,6000", "10,100,1000,6000"],
         },
-        controllers(["swift", "swift,timely,fixed:64KiB", "swift,timely,fixed:64KiB"]),
+        controllers(["swift", "swift,fixed:64KiB", "swift,fixed:64KiB"]),
         Param {
             name: "message",
             what: "Bytes of a message; each sender sends one after another",

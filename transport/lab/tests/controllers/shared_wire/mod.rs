@@ -4,7 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `wire` | the wire: a rate, a queue that drops what does not fit, random loss |
-//! | `ours` | a sender with a controller of this crate, chunks of several packets, a noisy host |
+//! | `ours` | a sender with a controller of `towpath-cc`, chunks of several packets, a noisy host |
 //! | `tcp` | a TCP flow with the window of CUBIC (RFC 9438), to compare with and to share with |
 //! | `scenarios` | what must be seen, each from named seeds |
 
@@ -15,7 +15,7 @@ mod wire;
 
 use std::collections::BinaryHeap;
 
-use core::cmp::Reverse;
+use std::cmp::Reverse;
 
 use ours::Ours;
 use tcp::Tcp;

@@ -1,14 +1,13 @@
 //! Flows that share one queue, with nothing else in the world: what controllers settle at.
 
 use std::collections::BinaryHeap;
-use std::vec::Vec;
 
-use core::cmp::Reverse;
+use std::cmp::Reverse;
 
 use towpath_base::{Nanos, Prng, Time};
 
-use crate::limits::OFFLOADED_SEND_BYTES;
-use crate::{AckSample, AnyController, Controller, ControllerConfig, Pacer, PathFacts};
+use towpath_cc::limits::OFFLOADED_SEND_BYTES;
+use towpath_cc::{AckSample, AnyController, Controller, ControllerConfig, Pacer, PathFacts};
 
 /// Bytes of a packet, and what it takes of the wire.
 const PACKET_BYTES: u64 = 4096;
@@ -121,8 +120,8 @@ impl Bottleneck {
 
     /// What each flow got since the last call, in bytes, and for how long the port was idle.
     fn take(&mut self) -> (Vec<u64>, Nanos) {
-        let acked = self.flows.iter_mut().map(|flow| core::mem::take(&mut flow.acked_bytes));
-        (acked.collect(), core::mem::replace(&mut self.idle, Nanos::ZERO))
+        let acked = self.flows.iter_mut().map(|flow| std::mem::take(&mut flow.acked_bytes));
+        (acked.collect(), std::mem::replace(&mut self.idle, Nanos::ZERO))
     }
 }
 
@@ -137,30 +136,26 @@ fn shares(bottleneck: &mut Bottleneck, span: Nanos) -> (Vec<f64>, f64) {
 
 #[test]
 fn a_flow_alone_fills_its_port_however_long_the_path_is() {
-    for word in ["swift", "timely"] {
-        for rtt_us in [2, 10, 25, 40, 80] {
-            let mut alone = Bottleneck::new(1, word, &[(Nanos::from_micros(rtt_us), Time::ZERO)]);
-            alone.run_for(Nanos::from_millis(30));
-            let (gbps, busy) = shares(&mut alone, Nanos::from_millis(10));
-            assert!(gbps[0] > 93.0 && busy > 0.93, "{word}, {rtt_us} us: {gbps:?} {busy}");
-        }
+    for rtt_us in [2, 10, 25, 40, 80] {
+        let mut alone = Bottleneck::new(1, "swift", &[(Nanos::from_micros(rtt_us), Time::ZERO)]);
+        alone.run_for(Nanos::from_millis(30));
+        let (gbps, busy) = shares(&mut alone, Nanos::from_millis(10));
+        assert!(gbps[0] > 93.0 && busy > 0.93, "{rtt_us} us: {gbps:?} {busy}");
     }
 }
 
 #[test]
 fn two_flows_come_to_like_shares_whether_they_start_together_or_not() {
-    for word in ["swift", "timely"] {
-        for rtt in [10, 40].map(Nanos::from_micros) {
-            for later in [0, 3_000].map(|us| Time::ZERO + Nanos::from_micros(us)) {
-                for seed in 1..=5 {
-                    let flows = [(rtt, Time::ZERO), (rtt, later)];
-                    let mut two = Bottleneck::new(seed, word, &flows);
-                    two.run_for(Nanos::from_millis(60));
-                    let (gbps, busy) = shares(&mut two, Nanos::from_millis(5));
-                    let (less, more) = (gbps[0].min(gbps[1]), gbps[0].max(gbps[1]));
-                    let of = std::format!("{word}, {rtt}, {later:?}, seed {seed}: {gbps:?} {busy}");
-                    assert!(less > 0.7 * more && busy > 0.93, "{of}");
-                }
+    for rtt in [10, 40].map(Nanos::from_micros) {
+        for later in [0, 3_000].map(|us| Time::ZERO + Nanos::from_micros(us)) {
+            for seed in 1..=5 {
+                let flows = [(rtt, Time::ZERO), (rtt, later)];
+                let mut two = Bottleneck::new(seed, "swift", &flows);
+                two.run_for(Nanos::from_millis(60));
+                let (gbps, busy) = shares(&mut two, Nanos::from_millis(5));
+                let (less, more) = (gbps[0].min(gbps[1]), gbps[0].max(gbps[1]));
+                let of = format!("{rtt}, {later:?}, seed {seed}: {gbps:?} {busy}");
+                assert!(less > 0.7 * more && busy > 0.93, "{of}");
             }
         }
     }
@@ -170,7 +165,7 @@ fn two_flows_come_to_like_shares_whether_they_start_together_or_not() {
 fn thousands_of_flows_keep_the_port_busy_and_none_of_them_starves() {
     for flows in [1_000, 6_000] {
         let rtt = Nanos::from_micros(10);
-        let mut many = Bottleneck::new(1, "swift", &std::vec![(rtt, Time::ZERO); flows]);
+        let mut many = Bottleneck::new(1, "swift", &vec![(rtt, Time::ZERO); flows]);
         // What a packet of each takes.
         let round = Nanos(flows as u64 * 328);
         many.run_for(round.saturating_mul(30));

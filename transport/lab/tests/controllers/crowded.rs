@@ -1,11 +1,10 @@
 //! Two hosts whose processors are others' most of the time: what a window is worth there.
 
 use std::collections::VecDeque;
-use std::vec::Vec;
 
 use towpath_base::{Nanos, Prng, Time};
 
-use crate::{AckSample, AnyController, Controller, ControllerConfig, PathFacts};
+use towpath_cc::{AckSample, AnyController, Controller, ControllerConfig, PathFacts};
 
 const PACKET_BYTES: u64 = 4096;
 

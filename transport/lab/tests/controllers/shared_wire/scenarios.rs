@@ -39,7 +39,7 @@ fn beside_tcp_each_of_the_two_gets_a_part_that_the_other_can_live_with() {
         // A slow wire has few round trips in a second, and CUBIC is slow to give way.
         let span = if plan.rate_bits_per_s < 1_000 * MBPS { Nanos(5 * SPAN.0) } else { SPAN };
         let seen = run(&Plan { with_tcp: true, ..plan }, span);
-        let of = std::format!("{plan:?}: {seen:?}");
+        let of = format!("{plan:?}: {seen:?}");
         // In a queue of three long segments there is hardly a place beside TCP's two.
         let least = if plan.queue_bytes == 30 * KB { 0.12 } else { 0.19 };
         assert!(seen.ours > least && seen.tcp > 0.2, "{of}");
@@ -95,7 +95,7 @@ fn table() {
             let away = Plan { away: Nanos::from_millis(1), ..plan };
             let span = Nanos::from_secs(20_000 * MBPS / plan.rate_bits_per_s / 10);
             let [a, b] = [plan, away].map(|plan| run(&plan, span));
-            std::println!(
+            println!(
                 "{:4} {:3} {:4}: {:.2} {:.2} lost {:.3} | away {:.2} {:.2} lost {:.3}",
                 plan.rate_bits_per_s / MBPS,
                 plan.queue_bytes / KB,

@@ -1,14 +1,13 @@
-//! A sender with a controller of this crate, chunks of several packets, and a noisy host.
+//! A sender with a controller of `towpath-cc`, chunks of several packets, and a noisy host.
 
 use std::collections::VecDeque;
-use std::vec::Vec;
 
 use towpath_base::{Nanos, Prng, Time};
 
 use super::wire::Wire;
 use super::{Agenda, Event, Plan};
-use crate::limits::OFFLOADED_SEND_BYTES;
-use crate::{AckSample, AnyController, Controller, ControllerConfig, LossSample, Pacer, PathFacts};
+use towpath_cc::limits::OFFLOADED_SEND_BYTES;
+use towpath_cc::{AckSample, AnyController, Controller, ControllerConfig, LossSample, Pacer, PathFacts};
 
 /// A chunk is no more than this part of the window.
 const CHUNKS_PER_WINDOW: u64 = 4;
@@ -139,7 +138,7 @@ impl Ours {
             return self.look_at(here, agenda);
         }
         self.turn_at = Time::NEVER;
-        for (arrived_at, number) in core::mem::take(&mut self.inbox) {
+        for (arrived_at, number) in std::mem::take(&mut self.inbox) {
             self.acknowledge(now, arrived_at, number);
         }
         self.look_at_timer(now, wire, agenda);
