@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use towpath_base::Nanos;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_lab::keyed::{Hole, HoleControl, Services, Swallows};
+use towpath_sim::{Hole, HoleControl, Services, Swallows};
 use towpath_transport::{
     Carrier, Endpoint, EndpointConfig, Event, Fallback, LinkId, OpOptions, OpOutcome, Place,
     Rights, SharedMemory,

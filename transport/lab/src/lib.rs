@@ -12,7 +12,6 @@
 //! | [`app`] | the application at one end: a script of messages, readers that stall |
 //! | [`device`] | a wire that outlives its host, and a device that reuses queue pair numbers |
 //! | [`cluster`] | many hosts in one world, and the flows between them |
-//! | [`keyed`] | clients that write and read values by key while carriers come and go |
 //! | [`one_sided`] | one-sided operations of many clients, checked against the memory |
 //! | [`pair`] | two hosts in one world, and the loop that drives them |
 //! | [`give_up`] | messages given up at any moment; checks that nothing of them is left |
@@ -32,7 +31,6 @@ pub mod content;
 pub mod device;
 pub mod failure;
 pub mod give_up;
-pub mod keyed;
 pub mod limits;
 pub mod one_sided;
 pub mod oracle;

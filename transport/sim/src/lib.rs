@@ -93,7 +93,7 @@ pub mod world;
 
 pub use fault::{
     Burst, FaultControl, FaultCounters, FaultLink, FaultPlan, FrameCounters, FramePlan, FrameRate,
-    FrameWire, Outage,
+    FrameWire, Hole, HoleControl, Outage, Services, Swallows,
 };
 pub use pcap::PcapLink;
 pub use topology::{Fabric, LeafSpine, Star, TwoPods};

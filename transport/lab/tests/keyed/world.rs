@@ -2,18 +2,17 @@
 
 use super::client::Client;
 use super::dice::Weather;
-use super::hole::Hole;
 use super::model::Broken;
 use super::server::Server;
 use super::soak::Rig;
 use super::stream::{StreamClock, stream};
-use crate::cluster::run::{Machine, Runner};
-use crate::device::SharedLink;
-use crate::failure::Cause;
+use towpath_lab::cluster::run::{Machine, Runner};
+use towpath_lab::device::SharedLink;
+use towpath_lab::failure::Cause;
 use towpath_base::{Nanos, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_proto::Side;
-use towpath_sim::{FaultLink, HostConfig, HostId, Star, World};
+use towpath_sim::{FaultLink, Hole, HostConfig, HostId, Star, World};
 use towpath_transport::{Endpoint, EndpointConfig, Hello, LinkId, PendingLink};
 
 /// Turns at one instant before a host counts as stuck.

@@ -1,11 +1,9 @@
 //! Clients write and read while what their links ride on fails and comes back, on real sockets.
 
-#![allow(unreachable_pub, reason = "the parts of one test")]
-
-mod rig;
-
-use rig::{DEADLINE, Rig};
-use towpath_lab::keyed::{Broken, Services, SoakPlan, Swallows};
+use crate::model::Broken;
+use crate::rig::{DEADLINE, Rig};
+use crate::soak::SoakPlan;
+use towpath_sim::{Services, Swallows};
 use towpath_transport::Carrier::{Rc, Tcp, Uc};
 
 #[test]
@@ -58,7 +56,7 @@ fn nothing_is_lost_or_done_twice_while_carriers_come_and_go() -> Result<(), Brok
     soak(16, SoakPlan { seed: 2, operations: 640, every: 100, deadline: DEADLINE })
 }
 
-/// `cargo test --release -p towpath-transport --test fallback -- --ignored --nocapture`.
+/// `cargo test --release -p towpath-lab --test keyed fallback -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn a_million_operations_of_sixteen_clients_while_carriers_come_and_go() -> Result<(), Broken> {

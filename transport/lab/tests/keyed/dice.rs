@@ -1,11 +1,10 @@
 //! What befalls a client next, drawn from a seed.
 
 use super::client::Client;
-use super::hole::{HoleControl, Services, Swallows};
 use std::fmt;
 use towpath_base::{Nanos, Prng};
 use towpath_memory::Region;
-use towpath_sim::{FaultControl, FaultPlan};
+use towpath_sim::{FaultControl, FaultPlan, HoleControl, Services, Swallows};
 use towpath_verbs::Device;
 
 /// What is between a client and the network, and can be changed while it is in use.

@@ -1,12 +1,14 @@
 //! Carriers that come and go under clients that write and read, in virtual time.
 
+use crate::client::Client;
+use crate::model::Broken;
+use crate::soak::{Rig, SoakPlan};
+use crate::tally::Tally;
+use crate::world::{KeyedConfig, KeyedDevice, KeyedWorld};
 use towpath_base::Nanos;
-use towpath_lab::keyed::{
-    Broken, Client, KeyedConfig, KeyedDevice, KeyedWorld, Rig, Services, SoakPlan, Swallows, Tally,
-};
 use towpath_proto::Carrier::{Rc, Tcp, Uc};
 use towpath_proto::PathState;
-use towpath_sim::FaultPlan;
+use towpath_sim::{FaultPlan, Services, Swallows};
 use towpath_transport::{EndpointConfig, Fallback};
 
 /// An operation that takes longer than this hangs: carriers are tried one after the other, and
@@ -243,7 +245,7 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(runs[0].0, runs[2].0);
 }
 
-/// `cargo test --release -p towpath-lab --test carriers -- --ignored --nocapture`.
+/// `cargo test --release -p towpath-lab --test keyed carriers -- --ignored --nocapture`.
 #[test]
 #[ignore = "minutes"]
 fn a_million_operations_of_sixteen_clients_while_carriers_come_and_go() {

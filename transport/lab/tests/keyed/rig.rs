@@ -1,12 +1,16 @@
 //! One server and its clients, in turns on one thread, over sockets with faults and holes in them.
 
+use crate::client::Client;
+use crate::dice::Weather;
+use crate::model::Broken;
+use crate::server::Server;
+use crate::soak;
 use std::net::{Ipv4Addr, SocketAddr};
 use towpath_base::{Nanos, Time};
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_lab::keyed::{self, Broken, Client, Hole, Server, Weather};
 use towpath_proto::Carrier;
-use towpath_sim::FaultLink;
+use towpath_sim::{FaultLink, Hole};
 use towpath_transport::{Endpoint, EndpointConfig, Fallback};
 
 type Device = RoceDevice<Hole<FaultLink<UdpLink>>>;
@@ -77,7 +81,7 @@ impl Rig {
                 client.work_to(client.answered() + 1);
             }
             assert!(self.now() < until, "all links on {carrier}: {}", self.standing());
-            keyed::Rig::step(self)?;
+            soak::Rig::step(self)?;
         }
         Ok(())
     }
@@ -103,7 +107,7 @@ impl Rig {
     }
 }
 
-impl keyed::Rig for Rig {
+impl soak::Rig for Rig {
     type Device = Device;
 
     fn count(&self) -> usize {
