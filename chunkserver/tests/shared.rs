@@ -353,7 +353,6 @@ fn a_change_for_a_version_is_made_once_however_often_the_link_to_a_living_server
     // A server that sleeps is gone for its client, and does what was left when it wakes up.
     let quick = EndpointConfig::new()
         .links_max(2)
-        .blacklist_span(Nanos::from_millis(1))
         .tune_links(|links| links.peer_timeout(Nanos::from_millis(150)));
     let client = connect(server.addr, ClientConfig::new().links(2).depth(8).endpoint(quick));
     chains(&client, (200, 100, 32), |done| {

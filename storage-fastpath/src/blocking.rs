@@ -8,7 +8,7 @@ use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use crate::digest::{Digest, Sketches};
 use crate::error::{ClientError, ErrorKind, OpenError};
 use crate::health::{HealthMonitor, HealthReply};
-use crate::hedge::{HedgeStats, HedgedClient};
+use crate::hedge::{HedgeServer, HedgeStats, HedgedClient};
 use crate::limits::LIST_MAX;
 use crate::output::{Output, ReadData};
 use crate::qos::wire::{JoinReply, QosReply};
@@ -295,6 +295,22 @@ impl<D: Device<Memory = Region>> BlockingClient<D> {
     #[must_use]
     pub fn hedge_stats(&self) -> HedgeStats {
         self.client.stats()
+    }
+
+    /// Avoids one of the two servers of hedged reads for a while, as when it is known to be slow.
+    pub fn avoid(&mut self, server: HedgeServer) {
+        self.client.avoid(server, self.endpoint.now());
+    }
+
+    /// Whether one of the two servers of hedged reads is avoided.
+    #[must_use]
+    pub fn is_avoided(&self, server: HedgeServer) -> bool {
+        self.client.is_avoided(server, self.endpoint.now())
+    }
+
+    /// Trusts a server again that was avoided.
+    pub fn trust(&mut self, server: HedgeServer) {
+        self.client.trust(server);
     }
 
     /// Leaves in order, so that the server need not find out.

@@ -82,7 +82,9 @@ pub use client::{ChunkClient, Done, OpId, TIMEOUT_DEFAULT, io_bytes_max};
 pub use config::ClientConfig;
 pub use error::{ClientError, ErrorKind, OpenError, TransferError};
 pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
-pub use hedge::{HedgeAfter, HedgeConfig, HedgeStats, HedgedClient, ParseHedgeAfterError};
+pub use hedge::{
+    HedgeAfter, HedgeConfig, HedgeServer, HedgeStats, HedgedClient, ParseHedgeAfterError,
+};
 pub use output::{Output, ReadData};
 pub use rebuild::{Helper, Rebuild, Rebuilt};
 pub use resident::ResidentStats;

@@ -5,7 +5,9 @@ mod common;
 use common::{Server, pattern};
 use std::sync::atomic::{AtomicBool, Ordering};
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig, ErrorKind, HedgeAfter, HedgeConfig};
+use towpath_fastpath::{
+    BlockingClient, ChunkId, ClientConfig, ErrorKind, HedgeAfter, HedgeConfig, HedgeServer,
+};
 use towpath_rpc::Fate;
 use towpath_transport::{EndpointConfig, Nanos};
 
@@ -40,10 +42,10 @@ impl Pair {
             client.write(CHUNK, 0, &bytes).expect("room");
             client.close();
         }
-        // Who is listed by hand stays so until the test says otherwise, and who stalls is not gone.
+        // Who is avoided stays so until the test says otherwise, and who stalls is not gone.
         let long = Nanos::from_secs(600);
-        let endpoint =
-            EndpointConfig::new().app_protocol(PROTOCOL).links_max(2).blacklist_span(long);
+        let config = config.avoid_for(long);
+        let endpoint = EndpointConfig::new().app_protocol(PROTOCOL).links_max(2);
         let endpoint = endpoint.tune_links(move |link| link.peer_timeout(long));
         let settings = ClientConfig::new().timeout(timeout).hedge(second.addr, config);
         let settings = settings.endpoint(endpoint);
@@ -161,42 +163,43 @@ fn when_the_first_server_is_gone_reads_go_to_the_second() {
     }
     let stats = pair.client.hedge_stats();
     assert_eq!((stats.failovers, stats.hedges), (4, 0), "{stats:?}");
+    // Its link was lost, so it would be avoided even if it came back.
+    assert!(pair.client.is_avoided(HedgeServer::First));
+    assert!(!pair.client.is_avoided(HedgeServer::Second));
     let error = pair.client.write_once(CHUNK, 0, b"no").expect_err("writes are not hedged");
     assert_eq!(error.kind, ErrorKind::PeerGone { fate: Fate::DidNotHappen });
 }
 
 #[test]
-fn a_server_on_the_blacklist_is_not_read_from_while_the_other_is_well() {
+fn a_server_that_is_avoided_is_not_read_from_while_the_other_is_well() {
     let mut pair = Pair::new(after(Nanos::from_secs(5)), LONG);
     // It would not answer; nobody finds out.
     pair.first.stall(true);
-    let first = pair.first.addr;
-    pair.client.parts().0.list_peer(first);
+    pair.client.avoid(HedgeServer::First);
     for _ in 0..5 {
         pair.read().expect("the second answers");
     }
     let stats = pair.client.hedge_stats();
     assert_eq!((stats.reads, stats.avoided, stats.hedges, stats.failovers), (5, 5, 0, 0));
     pair.first.stall(false);
-    pair.client.parts().0.pardon_peer(first);
+    pair.client.trust(HedgeServer::First);
     pair.read().expect("the first answers again");
     assert_eq!(pair.client.hedge_stats().avoided, 5);
     pair.nothing_is_left();
 }
 
 #[test]
-fn a_second_server_on_the_blacklist_gets_no_hedged_read_unless_the_first_is_on_it_too() {
+fn a_second_server_that_is_avoided_gets_no_hedged_read_unless_the_first_is_avoided_too() {
     let mut pair = Pair::new(after(LATE), SHORT);
-    let (first, second) = (pair.first.addr, pair.second.addr);
-    pair.client.parts().0.list_peer(second);
+    pair.client.avoid(HedgeServer::Second);
     pair.first.stall(true);
     for _ in 0..2 {
         assert!(matches!(pair.read(), Err(ErrorKind::TimedOut { .. })), "nobody else is asked");
     }
     let stats = pair.client.hedge_stats();
     assert_eq!((stats.hedges, stats.hedges_avoided, stats.avoided), (0, 2, 0), "{stats:?}");
-    pair.client.parts().0.list_peer(first);
-    pair.read().expect("both are on it, so the second is as good as the first");
+    pair.client.avoid(HedgeServer::First);
+    pair.read().expect("both are avoided, so the second is as good as the first");
     let stats = pair.client.hedge_stats();
     assert_eq!((stats.hedges, stats.hedges_won, stats.avoided), (1, 1, 0), "{stats:?}");
     pair.first.stall(false);

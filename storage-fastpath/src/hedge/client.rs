@@ -1,6 +1,7 @@
 //! Two clients as one: reads go to the first, and late ones to the second as well.
 
 use super::policy::{HedgeConfig, Policy};
+use super::trouble::{Trouble, was_lost};
 use crate::client::{ChunkClient, Done, OpId};
 use crate::error::{ClientError, ErrorKind};
 use crate::output::Output;
@@ -27,11 +28,19 @@ pub struct HedgeStats {
     pub hedges_denied: u64,
     /// Reads that the first replica could not serve, for which the second was asked instead.
     pub failovers: u64,
-    /// Reads for which the second was asked at once, because the first is on the endpoint's
-    /// blacklist.
+    /// Reads for which the second was asked at once, because the first is avoided.
     pub avoided: u64,
-    /// Late reads that the second was not asked for because it is on the blacklist.
+    /// Late reads that the second was not asked for because it is avoided.
     pub hedges_avoided: u64,
+}
+
+/// One of the two servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HedgeServer {
+    /// That of the primary.
+    First,
+    /// That of the replica.
+    Second,
 }
 
 /// A read that may be hedged.
@@ -54,8 +63,9 @@ struct Read {
 
 /// A client of one chunk server that asks a second for reads which the first is late with.
 ///
-/// One of the two that is on the endpoint's [blacklist](Endpoint::blacklist) is not asked to read
-/// while the other is not, and its link is up. With both on it the first is asked as ever.
+/// A server to which a link was lost, or no link could be made, is avoided for a while: it is not
+/// asked to read while the other server is not avoided and its link is up. While both are avoided
+/// the first is asked as ever.
 ///
 /// It is driven as a [`ChunkClient`] is, with both links on one endpoint. Reads are started here;
 /// everything else at the [`primary`](Self::primary), whose operations end here too.
@@ -65,6 +75,8 @@ pub struct HedgedClient {
     /// Reads may go there: its link has been entered.
     primary_is_ready: bool,
     replica: Option<ChunkClient>,
+    /// Of the first and the second server.
+    troubles: [Trouble; 2],
     policy: Policy,
     /// Bounded by the requests that the primary has under way.
     reads: Vec<Read>,
@@ -93,6 +105,7 @@ impl HedgedClient {
             primary,
             primary_is_ready: true,
             replica: None,
+            troubles: [Trouble::default(); 2],
             policy: Policy::new(config),
             reads: Vec::new(),
             next_hedge: Time::NEVER,
@@ -153,6 +166,22 @@ impl HedgedClient {
         self.replica.as_ref()
     }
 
+    /// Avoids a server for a while, as when its requests are too slow.
+    pub fn avoid(&mut self, server: HedgeServer, now: Time) {
+        self.troubles[server as usize].note(now, self.policy.avoid_for());
+    }
+
+    /// Trusts a server again: what happened before is forgotten.
+    pub fn trust(&mut self, server: HedgeServer) {
+        self.troubles[server as usize] = Trouble::default();
+    }
+
+    /// Whether a server is avoided at `now`.
+    #[must_use]
+    pub fn is_avoided(&self, server: HedgeServer, now: Time) -> bool {
+        self.troubles[server as usize].is_on(now)
+    }
+
     /// Its counters.
     #[must_use]
     pub fn stats(&self) -> HedgeStats {
@@ -178,7 +207,7 @@ impl HedgedClient {
         length: usize,
     ) -> Result<OpId, ClientError> {
         let is_down = !self.primary_is_ready || self.primary.rpc().is_down();
-        if (is_down || self.is_primary_worse(endpoint))
+        if (is_down || self.is_avoided_alone(HedgeServer::First, endpoint.now()))
             && let Some(replica) = self.replica.as_mut().filter(|other| !other.rpc().is_down())
         {
             let op = replica.start_read(endpoint, chunk, offset, length)?;
@@ -230,6 +259,16 @@ impl HedgedClient {
         endpoint: &mut Endpoint<D>,
         event: Event,
     ) -> Option<Event> {
+        if let Event::LinkDown { link, reason } = event
+            && was_lost(reason)
+        {
+            let is_of = |client: &ChunkClient| client.rpc().link() == link;
+            if is_of(&self.primary) {
+                self.avoid(HedgeServer::First, endpoint.now());
+            } else if self.replica.as_ref().is_some_and(is_of) {
+                self.avoid(HedgeServer::Second, endpoint.now());
+            }
+        }
         let event = self.primary.on_event(endpoint, event)?;
         match &mut self.replica {
             Some(replica) => replica.on_event(endpoint, event),
@@ -258,7 +297,8 @@ impl HedgedClient {
 
     /// A read is late: the second replica is asked for it, where it may be.
     fn hedge<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, place: usize) {
-        if self.is_replica_worse(endpoint) {
+        let is_worse = self.is_avoided_alone(HedgeServer::Second, endpoint.now());
+        if is_worse && !self.primary.rpc().is_down() {
             self.stats.hedges_avoided += 1;
             return;
         }
@@ -268,19 +308,13 @@ impl HedgedClient {
         self.stats.hedges_denied += u64::from(!asked);
     }
 
-    /// The first replica is on the blacklist, and the second is not.
-    fn is_primary_worse<D: Device<Memory = Region>>(&self, endpoint: &Endpoint<D>) -> bool {
-        let replica = self.replica.as_ref();
-        replica
-            .is_some_and(|other| is_listed(endpoint, &self.primary) && !is_listed(endpoint, other))
-    }
-
-    /// The second replica is on the blacklist, and the first is neither that nor down.
-    fn is_replica_worse<D: Device<Memory = Region>>(&self, endpoint: &Endpoint<D>) -> bool {
-        let replica = self.replica.as_ref();
-        let is_listed_alone =
-            |other| is_listed(endpoint, other) && !is_listed(endpoint, &self.primary);
-        !self.primary.rpc().is_down() && replica.is_some_and(is_listed_alone)
+    /// Whether of the two servers this one is avoided at `now`, and the other is not.
+    fn is_avoided_alone(&self, server: HedgeServer, now: Time) -> bool {
+        let other = match server {
+            HedgeServer::First => HedgeServer::Second,
+            HedgeServer::Second => HedgeServer::First,
+        };
+        self.is_avoided(server, now) && !self.is_avoided(other, now)
     }
 
     fn replica_is_up(&self) -> bool {
@@ -408,13 +442,6 @@ impl HedgedClient {
             }
         }
     }
-}
-
-/// Whether the server of a client is on the endpoint's blacklist. One whose link is gone is known
-/// as that.
-fn is_listed<D: Device<Memory = Region>>(endpoint: &Endpoint<D>, client: &ChunkClient) -> bool {
-    let addr = endpoint.peer(client.rpc().link()).and_then(|peer| peer.setup_addr);
-    addr.is_some_and(|addr| endpoint.blacklist().is_listed(addr))
 }
 
 /// Whether another server that holds the same bytes may serve what one could not. What a busy

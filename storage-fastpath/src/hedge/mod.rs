@@ -12,9 +12,12 @@
 //! |---|---|
 //! | `client` | [`HedgedClient`]: two [`ChunkClient`](crate::ChunkClient)s as one |
 //! | `policy` | when to hedge, and how often at most |
+//! | `trouble` | which server is avoided for a while |
 
 mod client;
 mod policy;
+mod trouble;
 
-pub use client::{HedgeStats, HedgedClient};
+pub use client::{HedgeServer, HedgeStats, HedgedClient};
 pub use policy::{HedgeAfter, HedgeConfig, ParseHedgeAfterError};
+pub(crate) use trouble::blames_server;

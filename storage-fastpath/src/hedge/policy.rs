@@ -22,6 +22,10 @@ const DELAY_FIRST: Nanos = Nanos::from_millis(10);
 /// requests that a client usually has under way.
 const SAVED_MAX: f64 = 16.0;
 
+/// How long a server is avoided after its first trouble: as long as the longest wait before a lost
+/// link is made again.
+const AVOID_FOR: Nanos = Nanos::from_secs(1);
+
 /// When a second replica is asked for what the first has not answered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HedgeAfter {
@@ -57,11 +61,12 @@ impl FromStr for HedgeAfter {
 pub struct HedgeConfig {
     after: HedgeAfter,
     budget_percent: f64,
+    avoid_for: Nanos,
 }
 
 impl Default for HedgeConfig {
     fn default() -> Self {
-        Self { after: HedgeAfter::Percentile(95.0), budget_percent: 5.0 }
+        Self { after: HedgeAfter::Percentile(95.0), budget_percent: 5.0, avoid_for: AVOID_FOR }
     }
 }
 
@@ -88,6 +93,14 @@ impl HedgeConfig {
         self.budget_percent = if percent.is_finite() { percent.clamp(0.0, 100.0) } else { 0.0 };
         self
     }
+
+    /// How long a server is avoided after its first trouble; after each further trouble within a
+    /// minute twice as long, up to 64 times. Default 1 s.
+    #[must_use]
+    pub fn avoid_for(mut self, span: Nanos) -> Self {
+        self.avoid_for = span;
+        self
+    }
 }
 
 /// Decides when to hedge, from what this client has seen.
@@ -104,6 +117,11 @@ pub(super) struct Policy {
 }
 
 impl Policy {
+    /// How long a server is avoided after its first trouble.
+    pub(super) fn avoid_for(&self) -> Nanos {
+        self.config.avoid_for
+    }
+
     pub(super) fn new(config: HedgeConfig) -> Self {
         let delay = match config.after {
             HedgeAfter::Fixed(delay) => delay,

@@ -11,7 +11,7 @@ use super::request::Task;
 use crate::client::{ChunkClient, Done, OpId};
 use crate::config::ClientConfig;
 use crate::error::{ClientError, ErrorKind};
-use crate::hedge::{HedgeConfig, HedgedClient};
+use crate::hedge::{HedgeConfig, HedgeServer, HedgedClient, blames_server};
 use crate::leg::{Change, Leg};
 use crate::session::ClientSession;
 
@@ -107,7 +107,8 @@ impl Seat {
     ) -> Option<News> {
         // Nothing is read before the server itself was there once.
         if let (Some((leg, _)), Some(_)) = (&mut self.replica, &self.client) {
-            drop(leg.begin(endpoint, prng));
+            let change = leg.begin(endpoint, prng);
+            self.note_failed(endpoint, HedgeServer::Second, change.as_ref());
         }
         let change = self.primary.begin(endpoint, prng);
         change.and_then(|change| self.on_change(endpoint, change))
@@ -141,9 +142,10 @@ impl Seat {
         prng: &mut Prng,
     ) -> Option<Event> {
         let Some((leg, hedge)) = &mut self.replica else { return Some(event) };
-        let (rest, change) = leg.on_event(endpoint, event, prng);
+        let (hedge, (rest, change)) = (*hedge, leg.on_event(endpoint, event, prng));
+        self.note_failed(endpoint, HedgeServer::Second, change.as_ref());
         if let (Some(Change::Up(link, channel)), Some(client)) = (change, &mut self.client) {
-            client.set_replica(self.config.chunk_client(link, channel), *hedge);
+            client.set_replica(self.config.chunk_client(link, channel), hedge);
         }
         rest
     }
@@ -153,6 +155,7 @@ impl Seat {
         endpoint: &mut Endpoint<D>,
         change: Change,
     ) -> Option<News> {
+        self.note_failed(endpoint, HedgeServer::First, Some(&change));
         match change {
             Change::Up(link, channel) => self.enter(endpoint, link, channel),
             Change::Lost => {
@@ -164,6 +167,20 @@ impl Seat {
                 let failure = error.map_or(Failure::NoChannel, Failure::Connect);
                 Some(News::Failed(failure))
             }
+        }
+    }
+
+    /// A server that could not be connected to is avoided for a while.
+    fn note_failed<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &Endpoint<D>,
+        server: HedgeServer,
+        change: Option<&Change>,
+    ) {
+        if let (Some(client), Some(Change::Failed(Some(error)))) = (&mut self.client, change)
+            && blames_server(error)
+        {
+            client.avoid(server, endpoint.now());
         }
     }
 

@@ -51,7 +51,6 @@ pub struct EndpointConfig {
     pub(crate) ahead_bytes: Option<u64>,
     pub(crate) shared_receiving: bool,
     pub(crate) lanes_by_messages: bool,
-    pub(crate) blacklist_span: Nanos,
     pub(crate) seed: u64,
     pub(crate) app: AppProtocol,
     pub(crate) worker: Option<Worker>,
@@ -99,7 +98,6 @@ impl Default for EndpointConfig {
             ahead_bytes: None,
             shared_receiving: true,
             lanes_by_messages: false,
-            blacklist_span: Nanos::from_secs(1),
             // std keys each RandomState from the system's randomness: a source of it without a
             // dependency. These ids guard against accidents, not against attackers.
             seed: RandomState::new().hash_one(0u64),
@@ -314,14 +312,6 @@ impl EndpointConfig {
     #[must_use]
     pub fn spin(mut self, span: impl Into<Nanos>) -> Self {
         self.timing.spin = span.into();
-        self
-    }
-
-    /// How long a peer is on the [blacklist](crate::Endpoint::blacklist) the first time. Default
-    /// 1 s; each time soon after doubles it, up to 64 times as long.
-    #[must_use]
-    pub fn blacklist_span(mut self, span: impl Into<Nanos>) -> Self {
-        self.blacklist_span = span.into();
         self
     }
 

@@ -134,7 +134,6 @@
 //! |---|---|
 //! | `endpoint` | [`Endpoint`]: poll, events, flush, commands, making and ending links |
 //! | `setup` | link set-up: HELLOs over a TCP connection, which then shows that the peer is alive |
-//! | `blacklist` | peers with recent trouble, which callers should avoid for a while |
 //! | `workers` | several endpoints that act as one: which of them gets a link |
 //! | `carrier` | the carriers of links: UC, RC or TCP |
 //! | `class`, `order` | classes of links: their DSCPs, and the order in which they send |
@@ -163,7 +162,6 @@ mod asks;
 mod away;
 mod batch;
 mod bell;
-mod blacklist;
 mod carrier;
 mod choice;
 mod class;
@@ -203,7 +201,6 @@ mod workers;
 mod wr_id;
 
 pub use address::{resolve, resolve_ip};
-pub use blacklist::{Blacklist, ListedFor, Listing};
 pub use carrier::{
     Carrier, CarrierChoice, CarrierChoiceError, CarrierReason, CarrierRule, CarrierRuleError,
     Fallback, FallbackError, Prefix, PrefixError,

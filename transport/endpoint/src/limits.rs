@@ -216,15 +216,6 @@ pub(crate) const TCP_POLL_LONGEST_NS: u64 = WATCH_POLL_NS;
 /// Changes of carrier that an endpoint remembers: more than somebody reads who asks now and then.
 pub(crate) const RIDES_MAX: usize = 64;
 
-/// Peers on a blacklist: more than one host talks to at a time, and a scan of them is short.
-pub(crate) const BLACKLIST_MAX: usize = 1024;
-
-/// How often the stay on a blacklist doubles at most: from a second to about a minute.
-pub(crate) const BLACKLIST_DOUBLINGS: u32 = 6;
-
-/// A peer that has been off the blacklist for so long begins anew.
-pub(crate) const BLACKLIST_MEMORY: Nanos = Nanos::from_secs(60);
-
 /// How long absences of our host are remembered, once or twice over: where others share its
 /// processors there are many of them in that time.
 pub(crate) const AWAY_SPAN: Nanos = Nanos::from_millis(500);

@@ -1,7 +1,6 @@
 //! Turning what links tell into what the application is told.
 
 use super::Endpoint;
-use crate::blacklist::{ListedFor, was_lost};
 use crate::event::Event;
 use crate::ids::{LinkId, SendId, StreamId};
 use crate::message::{Chunk, Message};
@@ -152,10 +151,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             LinkEvent::Closed { channel, .. } if self.on_lane_closed(link, channel) => return None,
             LinkEvent::Closed { channel, reason } => Event::ChannelClosed { link, channel, reason },
             LinkEvent::Down { reason } => {
-                let dialled = self.links.find(link).and_then(|conn| conn.dialled);
-                if let Some(addr) = dialled.filter(|_| was_lost(reason)) {
-                    self.list_for(self.now(), addr, ListedFor::LinkLost);
-                }
                 self.end_link(link);
                 Event::LinkDown { link, reason }
             }

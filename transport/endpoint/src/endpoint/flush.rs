@@ -276,7 +276,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[must_use]
     pub fn next_timeout(&self) -> Time {
         let due = self.next_timer.min(self.setup.next_due()).min(self.streams.due());
-        let due = due.min(self.blacklist_due);
         let now = self.device.now();
         let due = due.min(self.device.next_timeout()).min(self.shrink_due(now));
         let has_work = self.links.any_ready() || !self.released.is_empty() || self.wanted.is_back();

@@ -52,7 +52,6 @@ pub use usage::{EndpointUsage, PoolHolder, PoolKind, PoolReport};
 use crate::away::Away;
 use crate::batch::Batches;
 use crate::bell::Bell;
-use crate::blacklist::{Blacklist, ListedFor};
 use crate::config::EndpointConfig;
 use crate::error::EndpointError;
 use crate::event::Event;
@@ -73,7 +72,6 @@ use crate::workers::{Member, Worker};
 use mtu::MtuHints;
 use renew::Renewing;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use streams::Streams;
 use towpath_base::{Prng, Time};
@@ -163,8 +161,6 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     /// Where it is one of several workers.
     member: Option<Member>,
     streams: Streams,
-    blacklist: Blacklist,
-    blacklist_due: Time,
     mtu_hints: MtuHints,
     rides: Rides,
     /// What ends a wait, where somebody waits for that elsewhere.
@@ -245,8 +241,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             setup: Setup::new(config.timing.connect_timeout),
             member,
             streams: Streams::default(),
-            blacklist: Blacklist::new(config.blacklist_span),
-            blacklist_due: Time::NEVER,
             mtu_hints: MtuHints::default(),
             rides: Rides::new(device.now()),
             files: None,
@@ -381,34 +375,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     pub(crate) fn member(&self) -> Option<&Member> {
         self.member.as_ref()
-    }
-
-    /// The peers that it has had trouble with of late.
-    pub fn blacklist(&self) -> &Blacklist {
-        &self.blacklist
-    }
-
-    /// Puts the peer that listens at `addr` on the [blacklist](Self::blacklist) for a while, as
-    /// when its requests are too slow.
-    pub fn list_peer(&mut self, addr: SocketAddr) {
-        let now = self.now();
-        self.list_for(now, addr, ListedFor::Asked);
-    }
-
-    /// Takes a peer off the [blacklist](Self::blacklist), and forgets what it has done.
-    pub fn pardon_peer(&mut self, addr: SocketAddr) {
-        self.blacklist.pardon(addr);
-    }
-
-    pub(crate) fn list_for(&mut self, now: Time, addr: SocketAddr, reason: ListedFor) {
-        self.blacklist.list(now, addr, reason);
-        self.blacklist_due = self.blacklist.expire(now);
-    }
-
-    fn look_at_blacklist(&mut self, now: Time) {
-        if now >= self.blacklist_due {
-            self.blacklist_due = self.blacklist.expire(now);
-        }
     }
 
     /// What is no event of a link.

@@ -79,7 +79,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.make_lanes();
         }
         self.poll_setup(now, has_news);
-        self.look_at_blacklist(now);
         self.look_for_mtu_hints(now);
         self.look_for_buffers();
         self.shrink(now);

@@ -3,7 +3,6 @@
 use super::Setup;
 use super::wire::{Inbox, Outbox, ReadError};
 use crate::asks::Asks;
-use crate::blacklist::{ListedFor, blames_peer};
 use crate::endpoint::{Endpoint, PendingLink};
 use crate::error::{ConnectError, LinkError};
 use crate::event::Event;
@@ -106,9 +105,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     }
                 }
                 Progress::Failed(error) => {
-                    if blames_peer(&error) {
-                        self.list_for(now, outgoing.addr, ListedFor::ConnectFailed);
-                    }
                     self.tell(Event::ConnectFailed { connect, error });
                 }
                 Progress::Waiting => {}

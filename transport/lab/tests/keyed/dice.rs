@@ -45,12 +45,6 @@ impl Befallen {
     pub fn holes(&self) -> u64 {
         self.holes[1..].iter().sum()
     }
-
-    /// Queue pairs that were put in error.
-    #[must_use]
-    pub fn breaks(&self) -> u64 {
-        self.breaks
-    }
 }
 
 impl fmt::Display for Befallen {
