@@ -43,7 +43,7 @@ impl ChunkSize {
             mtu_bytes,
             mtu_bits: mtu_bytes.ilog2(),
             body_max,
-            cost_packets: config.chunk_cost_packets,
+            cost_packets: config.flow.chunk_cost_packets,
             packets: 0.0,
             losses: 0.0,
             disordered: 0.0,

@@ -26,8 +26,33 @@ pub enum Side {
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
     pub(crate) side: Side,
-    pub(crate) controller: ControllerConfig,
-    pub(crate) delay_noise: Nanos,
+    pub(crate) seed: u64,
+    pub(crate) times: Times,
+    pub(crate) limits: Limits,
+    pub(crate) flow: FlowConfig,
+    pub(crate) ways: Ways,
+    pub(crate) streams: bool,
+    pub(crate) pieces_as_they_come: bool,
+    pub(crate) payload_crc: bool,
+    pub(crate) checks_address: bool,
+    pub(crate) scheduling: Scheduling,
+    #[cfg(feature = "sabotage")]
+    pub(crate) sabotage: Sabotage,
+}
+
+/// When something is late.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) rto_min: Nanos,
+    pub(crate) rto_max: Nanos,
+    pub(crate) peer_timeout: Nanos,
+    pub(crate) ping_interval: Nanos,
+    pub(crate) sla_tick: Nanos,
+}
+
+/// How much there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
     pub(crate) sends_max: usize,
     pub(crate) lane_ops_max: usize,
     pub(crate) channels_max: u32,
@@ -35,33 +60,32 @@ pub struct LinkConfig {
     pub(crate) credit_total: u32,
     pub(crate) message_bytes_max: u32,
     pub(crate) whole_bytes_max: u32,
-    pub(crate) streams: bool,
-    pub(crate) pieces_as_they_come: bool,
-    pub(crate) payload_crc: bool,
-    pub(crate) rto_min: Nanos,
-    pub(crate) rto_max: Nanos,
-    pub(crate) peer_timeout: Nanos,
-    pub(crate) checks_address: bool,
-    pub(crate) ping_interval: Nanos,
+}
+
+/// How fast chunks leave, and how long they are.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowConfig {
+    pub(crate) controller: ControllerConfig,
+    pub(crate) delay_noise: Nanos,
     pub(crate) burst_bytes: u64,
-    pub(crate) scheduling: Scheduling,
+    pub(crate) chunk_bytes_max: u32,
+    pub(crate) chunk_cost_packets: f64,
+    pub(crate) gather_max: usize,
+}
+
+/// Which ways chunks take: paths, their source ports and packets, and carriers.
+#[derive(Clone, Debug)]
+pub(crate) struct Ways {
     pub(crate) spreading: Spreading,
-    pub(crate) sla_tick: Nanos,
     pub(crate) source_ports: u16,
     pub(crate) keeps_ports: bool,
     pub(crate) dark_quarantines: u32,
     pub(crate) spare_paths: usize,
+    pub(crate) packet_sizes: PacketSizes,
     /// After what silence a carrier is left, and how long a worse one is kept at least.
     pub(crate) fallback: (Nanos, Nanos),
     /// From which share of lost packets on a carrier that answers is left for TCP all the same.
     pub(crate) hopeless_loss: f64,
-    pub(crate) packet_sizes: PacketSizes,
-    pub(crate) seed: u64,
-    pub(crate) chunk_bytes_max: u32,
-    pub(crate) chunk_cost_packets: f64,
-    pub(crate) gather_max: usize,
-    #[cfg(feature = "sabotage")]
-    pub(crate) sabotage: Sabotage,
 }
 
 impl LinkConfig {
@@ -70,38 +94,46 @@ impl LinkConfig {
     pub fn new(side: Side) -> Self {
         Self {
             side,
-            controller: ControllerConfig::default(),
-            delay_noise: Nanos::ZERO,
-            sends_max: 4096,
-            lane_ops_max: crate::limits::LANE_OPS_DEFAULT,
-            channels_max: 1024,
-            quota_chunks: 128,
-            credit_total: 256,
-            message_bytes_max: MESSAGE_BYTES_MAX,
-            whole_bytes_max: MESSAGE_BYTES_MAX,
+            seed: 0,
+            times: Times {
+                rto_min: Nanos::from_millis(1),
+                rto_max: Nanos::from_millis(500),
+                peer_timeout: Nanos::from_secs(10),
+                ping_interval: Nanos::from_secs(2),
+                sla_tick: Nanos::from_millis(4),
+            },
+            limits: Limits {
+                sends_max: 4096,
+                lane_ops_max: crate::limits::LANE_OPS_DEFAULT,
+                channels_max: 1024,
+                quota_chunks: 128,
+                credit_total: 256,
+                message_bytes_max: MESSAGE_BYTES_MAX,
+                whole_bytes_max: MESSAGE_BYTES_MAX,
+            },
+            flow: FlowConfig {
+                controller: ControllerConfig::default(),
+                delay_noise: Nanos::ZERO,
+                burst_bytes: 64 << 10,
+                chunk_bytes_max: CHUNK_BYTES_MAX,
+                chunk_cost_packets: 0.5,
+                gather_max: 31,
+            },
+            ways: Ways {
+                spreading: Spreading::default(),
+                source_ports: 1,
+                keeps_ports: false,
+                dark_quarantines: 2,
+                spare_paths: 0,
+                packet_sizes: PacketSizes::default(),
+                fallback: (Nanos::from_millis(500), Nanos::from_secs(1)),
+                hopeless_loss: 0.25,
+            },
             streams: true,
             pieces_as_they_come: false,
             payload_crc: true,
-            rto_min: Nanos::from_millis(1),
-            rto_max: Nanos::from_millis(500),
-            peer_timeout: Nanos::from_secs(10),
             checks_address: false,
-            ping_interval: Nanos::from_secs(2),
-            burst_bytes: 64 << 10,
             scheduling: Scheduling::default(),
-            spreading: Spreading::default(),
-            sla_tick: Nanos::from_millis(4),
-            source_ports: 1,
-            keeps_ports: false,
-            dark_quarantines: 2,
-            spare_paths: 0,
-            fallback: (Nanos::from_millis(500), Nanos::from_secs(1)),
-            hopeless_loss: 0.25,
-            packet_sizes: PacketSizes::default(),
-            seed: 0,
-            chunk_bytes_max: CHUNK_BYTES_MAX,
-            chunk_cost_packets: 0.5,
-            gather_max: 31,
             #[cfg(feature = "sabotage")]
             sabotage: Sabotage::default(),
         }
@@ -110,7 +142,7 @@ impl LinkConfig {
     /// The congestion controller. Default: see [`ControllerConfig`].
     #[must_use]
     pub fn controller(mut self, controller: ControllerConfig) -> Self {
-        self.controller = controller;
+        self.flow.controller = controller;
         self
     }
 
@@ -119,14 +151,14 @@ impl LinkConfig {
     /// Default zero; endpoints set what their device says.
     #[must_use]
     pub fn delay_noise(mut self, span: Nanos) -> Self {
-        self.delay_noise = span;
+        self.flow.delay_noise = span;
         self
     }
 
     /// The most messages being sent at a time. Default 4,096; about 300 bytes each.
     #[must_use]
     pub fn sends_max(mut self, sends: usize) -> Self {
-        self.sends_max = sends.max(1);
+        self.limits.sends_max = sends.max(1);
         self
     }
 
@@ -134,7 +166,7 @@ impl LinkConfig {
     /// at least 8. Each holds a receive buffer of `chunk_bytes_max` at most.
     #[must_use]
     pub fn quota_chunks(mut self, chunks: u32) -> Self {
-        self.quota_chunks = chunks.clamp(QUOTA_CHUNKS_MIN, CREDIT_OUTSTANDING_MAX - 1);
+        self.limits.quota_chunks = chunks.clamp(QUOTA_CHUNKS_MIN, CREDIT_OUTSTANDING_MAX - 1);
         self
     }
 
@@ -142,7 +174,7 @@ impl LinkConfig {
     /// many buffers at most. Default 256. A channel that would exceed it is refused.
     #[must_use]
     pub fn credit_total(mut self, chunks: u32) -> Self {
-        self.credit_total = chunks;
+        self.limits.credit_total = chunks;
         self
     }
 
@@ -150,20 +182,20 @@ impl LinkConfig {
     /// credit, but for one of each channel whose next piece is not cut yet: were there fewer,
     /// pieces refused could be sent again for ever in the place of those that complete messages.
     pub(crate) fn incoming_max(&self) -> usize {
-        self.credit_total as usize + 2 * self.channels_max as usize
+        self.limits.credit_total as usize + 2 * self.limits.channels_max as usize
     }
 
     /// The most channels. Default 1,024.
     #[must_use]
     pub fn channels_max(mut self, channels: u32) -> Self {
-        self.channels_max = channels.clamp(1, crate::limits::CHANNELS_MAX);
+        self.limits.channels_max = channels.clamp(1, crate::limits::CHANNELS_MAX);
         self
     }
 
     /// The longest message taken from the peer. Default: the protocol's limit, 2^31.
     #[must_use]
     pub fn message_bytes_max(mut self, bytes: u32) -> Self {
-        self.message_bytes_max = bytes.clamp(1, MESSAGE_BYTES_MAX);
+        self.limits.message_bytes_max = bytes.clamp(1, MESSAGE_BYTES_MAX);
         self
     }
 
@@ -172,7 +204,7 @@ impl LinkConfig {
     /// decides.
     #[must_use]
     pub fn whole_bytes_max(mut self, bytes: u32) -> Self {
-        self.whole_bytes_max = bytes.max(1);
+        self.limits.whole_bytes_max = bytes.max(1);
         self
     }
 
@@ -205,14 +237,14 @@ impl LinkConfig {
     /// Bounds of the retransmission timeout. Default 1 ms to 500 ms.
     #[must_use]
     pub fn rto(mut self, min: Nanos, max: Nanos) -> Self {
-        (self.rto_min, self.rto_max) = (min, max.max(min));
+        (self.times.rto_min, self.times.rto_max) = (min, max.max(min));
         self
     }
 
     /// How long a peer may be silent while an answer is due before it counts as gone. Default 10 s.
     #[must_use]
     pub fn peer_timeout(mut self, span: Nanos) -> Self {
-        self.peer_timeout = span;
+        self.times.peer_timeout = span;
         self
     }
 
@@ -228,7 +260,7 @@ impl LinkConfig {
     /// How long a link may be idle before a sign of life is asked for. Default 2 s.
     #[must_use]
     pub fn ping_interval(mut self, span: Nanos) -> Self {
-        self.ping_interval = span;
+        self.times.ping_interval = span;
         self
     }
 
@@ -242,7 +274,7 @@ impl LinkConfig {
     /// How chunks are spread over paths. Default: 256 KiB to a path, then another.
     #[must_use]
     pub fn spreading(mut self, spreading: Spreading) -> Self {
-        self.spreading = spreading;
+        self.ways.spreading = spreading;
         self
     }
 
@@ -252,7 +284,7 @@ impl LinkConfig {
     /// and two of them below the 10 ms at which an I/O counts as slow.
     #[must_use]
     pub fn sla_tick(mut self, span: Nanos) -> Self {
-        self.sla_tick = span.max(Nanos::from_millis(1));
+        self.times.sla_tick = span.max(Nanos::from_millis(1));
         self
     }
 
@@ -261,7 +293,7 @@ impl LinkConfig {
     /// Default 1: paths stay on their ports. Endpoints set what their device says.
     #[must_use]
     pub fn source_ports(mut self, count: u16) -> Self {
-        self.source_ports = count;
+        self.ways.source_ports = count;
         self
     }
 
@@ -269,7 +301,7 @@ impl LinkConfig {
     /// another. Default off; endpoints set what their device says.
     #[must_use]
     pub fn keeps_ports(mut self, on: bool) -> Self {
-        self.keeps_ports = on;
+        self.ways.keeps_ports = on;
         self
     }
 
@@ -280,7 +312,7 @@ impl LinkConfig {
     /// on this path for a moment. At least 1.
     #[must_use]
     pub fn dark_quarantines(mut self, quarantines: u32) -> Self {
-        self.dark_quarantines = quarantines.clamp(1, DARK_QUARANTINES_MAX);
+        self.ways.dark_quarantines = quarantines.clamp(1, DARK_QUARANTINES_MAX);
         self
     }
 
@@ -292,7 +324,7 @@ impl LinkConfig {
     #[must_use]
     pub fn fallback(mut self, after: Nanos, stay: Nanos) -> Self {
         let least = Nanos::from_millis(10);
-        self.fallback = (after.max(least), stay.max(least));
+        self.ways.fallback = (after.max(least), stay.max(least));
         self
     }
 
@@ -301,7 +333,7 @@ impl LinkConfig {
     /// over that. Default 0.25, far above what congestion does; 1.0 for never.
     #[must_use]
     pub fn hopeless_loss(mut self, share: f64) -> Self {
-        self.hopeless_loss = share.clamp(0.01, 1.0);
+        self.ways.hopeless_loss = share.clamp(0.01, 1.0);
         self
     }
 
@@ -310,7 +342,7 @@ impl LinkConfig {
     /// endpoints set what they have in reserve. The peer may do otherwise.
     #[must_use]
     pub fn spare_paths(mut self, paths: usize) -> Self {
-        self.spare_paths = paths;
+        self.ways.spare_paths = paths;
         self
     }
 
@@ -318,7 +350,7 @@ impl LinkConfig {
     /// at all, and paths are not asked; endpoints set what both devices say.
     #[must_use]
     pub fn packet_sizes(mut self, sizes: PacketSizes) -> Self {
-        self.packet_sizes = sizes;
+        self.ways.packet_sizes = sizes;
         self
     }
 
@@ -333,7 +365,7 @@ impl LinkConfig {
     /// makes the 15 packets of 4,096 bytes that one offloaded socket send holds.
     #[must_use]
     pub fn chunk_bytes_max(mut self, bytes: u32) -> Self {
-        self.chunk_bytes_max = bytes.max(64);
+        self.flow.chunk_bytes_max = bytes.max(64);
         self
     }
 
@@ -341,7 +373,7 @@ impl LinkConfig {
     /// chunk size adapts. Default 0.5.
     #[must_use]
     pub fn chunk_cost_packets(mut self, packets: f64) -> Self {
-        self.chunk_cost_packets = packets.clamp(0.01, 100.0);
+        self.flow.chunk_cost_packets = packets.clamp(0.01, 100.0);
         self
     }
 
@@ -349,7 +381,7 @@ impl LinkConfig {
     /// Default 31, at least 2; endpoints set what their device can do.
     #[must_use]
     pub fn gather_max(mut self, pieces: usize) -> Self {
-        self.gather_max = pieces.max(2);
+        self.flow.gather_max = pieces.max(2);
         self
     }
 

@@ -71,7 +71,7 @@ pub(crate) struct Flow {
 pub(crate) fn estimator(config: &LinkConfig) -> RttEstimator {
     let rtt = RttConfig::default()
         .with_rto_initial(RTO_INITIAL)
-        .with_rto_range(config.rto_min, config.rto_max)
+        .with_rto_range(config.times.rto_min, config.times.rto_max)
         .expect("LinkConfig::rto keeps the bounds in order");
     RttEstimator::new(rtt)
 }
@@ -86,12 +86,12 @@ pub(crate) fn share_of(window: u64, beside_bytes: u64) -> u64 {
 
 impl Flow {
     pub(crate) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
-        let chunk_bytes_max = config.chunk_bytes_max.min(peer.chunk_bytes_max);
+        let chunk_bytes_max = config.flow.chunk_bytes_max.min(peer.chunk_bytes_max);
         let packet_bytes = peer.mtu.bytes() + peer.charge_bytes;
-        let facts = PathFacts { packet_bytes, delay_noise: config.delay_noise };
+        let facts = PathFacts { packet_bytes, delay_noise: config.flow.delay_noise };
         Self {
-            cc: Cached::new(config.controller.build(now, &facts)),
-            pacer: Pacer::new(now, config.burst_bytes),
+            cc: Cached::new(config.flow.controller.build(now, &facts)),
+            pacer: Pacer::new(now, config.flow.burst_bytes),
             chunk_size: ChunkSize::new(peer.mtu.bytes(), chunk_bytes_max, config),
             send_bytes_max: u32::MAX,
             rtt: estimator(config),
@@ -102,7 +102,7 @@ impl Flow {
             held_at: now,
             away: Nanos::ZERO,
             window_full: false,
-            burst_bytes: config.burst_bytes,
+            burst_bytes: config.flow.burst_bytes,
             window_limited: false,
             oversize_until: now,
             paced_until: Time::NEVER,
@@ -130,8 +130,9 @@ impl Flow {
     /// begins anew, with packets of `mtu`. Round trips stay known.
     pub(crate) fn restart_controller(&mut self, now: Time, config: &LinkConfig, mtu: Mtu) {
         self.packet_bytes = mtu.bytes() + self.charge_bytes;
-        let facts = PathFacts { packet_bytes: self.packet_bytes, delay_noise: config.delay_noise };
-        self.cc = Cached::new(config.controller.build(now, &facts));
+        let facts =
+            PathFacts { packet_bytes: self.packet_bytes, delay_noise: config.flow.delay_noise };
+        self.cc = Cached::new(config.flow.controller.build(now, &facts));
         self.cc.set_away(self.away);
         self.oversize_until = now;
     }

@@ -61,7 +61,7 @@ impl Lane {
         Self {
             grants: Grants::default(),
             life: Life::default(),
-            ops: Ops::new(config.lane_ops_max),
+            ops: Ops::new(config.limits.lane_ops_max),
             pace: Pace::new(config, peer, now),
             events: VecDeque::new(),
             paced_until: Time::NEVER,

@@ -29,10 +29,10 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
         let packet_bytes = peer.mtu.bytes() + peer.charge_bytes;
-        let facts = PathFacts { packet_bytes, delay_noise: config.delay_noise };
+        let facts = PathFacts { packet_bytes, delay_noise: config.flow.delay_noise };
         Self {
-            cc: Cached::new(config.controller.build(now, &facts)),
-            pacer: Pacer::new(now, config.burst_bytes),
+            cc: Cached::new(config.flow.controller.build(now, &facts)),
+            pacer: Pacer::new(now, config.flow.burst_bytes),
             in_flight_bytes: 0,
             done: None,
             is_limited: false,

@@ -49,7 +49,7 @@ impl Purpose {
 
     /// Pieces that the peer may have outstanding.
     fn quota(self, config: &LinkConfig) -> u32 {
-        let quota = config.quota_chunks;
+        let quota = config.limits.quota_chunks;
         if self.for_lane { quota.min(LANE_QUOTA_CHUNKS) } else { quota }
     }
 
@@ -102,7 +102,7 @@ pub(super) struct Channels {
     pub(super) cursor: u32,
     /// How many lives each place has had that we open channels at.
     pub(super) lives: Vec<u16>,
-    /// The sum of all quotas: never above `config.credit_total`.
+    /// The sum of all quotas: never above `config.limits.credit_total`.
     pub(super) quota_sum: u32,
     /// Channels that may have something to send now.
     pub(super) schedule: Box<dyn Scheduler>,
@@ -157,7 +157,7 @@ impl Link {
         self.check_room(purpose)?;
         let first = u32::from(self.config.side == Side::Server);
         // Each side has every other id.
-        let (cursor, count) = (self.channels.cursor, self.config.channels_max);
+        let (cursor, count) = (self.channels.cursor, self.config.limits.channels_max);
         let mut places = (0..count).map(|i| (cursor + i) % count * 2 + first);
         let is_free = |place: &u32| self.at_place(*place).is_none();
         let place = places.find(is_free).ok_or(OpenError::TooMany)?;
@@ -166,7 +166,7 @@ impl Link {
         self.place_channel(id, purpose, ChannelState::Opening, 0, 0);
         self.control.queue.push_back(Control {
             index: purpose.bits(),
-            message_len: self.config.message_bytes_max,
+            message_len: self.config.limits.message_bytes_max,
             ..Control::of(Kind::Open, id)
         });
         Ok(ChannelId(id))
@@ -235,10 +235,12 @@ impl Link {
         if purpose.for_lane {
             return Ok(());
         }
-        if self.channels.open >= self.config.channels_max {
+        if self.channels.open >= self.config.limits.channels_max {
             return Err(OpenError::TooMany);
         }
-        if self.channels.quota_sum + self.config.quota_chunks > self.config.credit_total {
+        if self.channels.quota_sum + self.config.limits.quota_chunks
+            > self.config.limits.credit_total
+        {
             return Err(OpenError::NoCredit);
         }
         Ok(())
@@ -271,7 +273,7 @@ impl Link {
         let id = header.channel;
         let place = ChannelId(id).place() as u32;
         let theirs = u32::from(self.config.side == Side::Client);
-        let is_theirs = place % 2 == theirs && place < 2 * self.config.channels_max;
+        let is_theirs = place % 2 == theirs && place < 2 * self.config.limits.channels_max;
         // The peer opens a place again only after the channel before is over for it; we may still
         // wait for the ack of our CLOSE.
         if let Some(before) = self.at_place(place).filter(|_| is_theirs).map(|c| c.id)
@@ -293,7 +295,7 @@ impl Link {
         };
         let answer = Control {
             index: refusal,
-            message_len: self.config.message_bytes_max,
+            message_len: self.config.limits.message_bytes_max,
             ..Control::of(Kind::Opened, id)
         };
         if !self.answer(answer) {

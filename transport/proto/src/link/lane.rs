@@ -82,7 +82,7 @@ impl Link {
     /// Operations that may be under way.
     #[must_use]
     pub fn ops_max(&self) -> usize {
-        self.config.lane_ops_max
+        self.config.limits.lane_ops_max
     }
 
     /// The next thing that the driver has to do for the queue pair of the lane. Ask as for

@@ -97,12 +97,13 @@ impl Link {
     pub fn new(mut config: LinkConfig, peer: PeerParams, now: Time) -> Self {
         peer.check();
         // Silence counts from the last sign of life, so idle links must ask for one in time.
-        config.ping_interval = config.ping_interval.min(Nanos(config.peer_timeout.0 / 2));
+        config.times.ping_interval =
+            config.times.ping_interval.min(Nanos(config.times.peer_timeout.0 / 2));
         let whole_bytes_max = whole_bytes_max(&config, &peer);
         if !config.streams {
-            config.message_bytes_max = config.message_bytes_max.min(whole_bytes_max);
+            config.limits.message_bytes_max = config.limits.message_bytes_max.min(whole_bytes_max);
         }
-        let piece_max = config.chunk_bytes_max.min(peer.chunk_bytes_max);
+        let piece_max = config.flow.chunk_bytes_max.min(peer.chunk_bytes_max);
         Self {
             end: End::default(),
             presence: Presence::new(&config, &peer, now),
@@ -111,7 +112,7 @@ impl Link {
             flow: Flow::new(&config, &peer, now),
             control: Controls::new(&config),
             channels: Channels::new(&config),
-            sends: Sends::new(config.sends_max, piece_max),
+            sends: Sends::new(config.limits.sends_max, piece_max),
             receives: Receives::new(config.incoming_max(), whole_bytes_max),
             lane: None,
             events: VecDeque::new(),
@@ -208,7 +209,7 @@ impl Link {
     /// [`LinkConfig::sends_max`].
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.end.state == LinkState::Up && self.sends.messages.len() < self.config.sends_max
+        self.end.state == LinkState::Up && self.sends.messages.len() < self.config.limits.sends_max
     }
 
     /// Messages being sent whose [`Event::Sent`] was not taken.
@@ -260,11 +261,11 @@ impl Link {
 
 /// See [`Link::whole_bytes_max`].
 fn whole_bytes_max(config: &LinkConfig, peer: &PeerParams) -> u32 {
-    let longest = config.chunk_bytes_max.min(peer.chunk_bytes_max) as usize;
+    let longest = config.flow.chunk_bytes_max.min(peer.chunk_bytes_max) as usize;
     let align = if longest >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
     let shortest = longest.min(PIECE_BYTES_MIN) & !(align - 1);
-    let in_credit = (config.quota_chunks / 2).max(1).saturating_mul(shortest as u32);
-    in_credit.min(config.whole_bytes_max)
+    let in_credit = (config.limits.quota_chunks / 2).max(1).saturating_mul(shortest as u32);
+    in_credit.min(config.limits.whole_bytes_max)
 }
 
 /// For those who need other parts of the link beside the channel.

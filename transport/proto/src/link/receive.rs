@@ -386,7 +386,8 @@ impl Link {
             cold_path();
             return Taken::Known;
         }
-        let max = if channel.for_lane { LANE_MESSAGE_BYTES_MAX } else { config.message_bytes_max };
+        let max =
+            if channel.for_lane { LANE_MESSAGE_BYTES_MAX } else { config.limits.message_bytes_max };
         if frame.message_len > max {
             cold_path();
             return violation(stats);

@@ -62,10 +62,11 @@ impl Link {
     /// When to ask for a sign of life, or to stop waiting for one.
     fn sign_of_life_due(&self) -> Time {
         if !self.awaits_answer() {
-            return self.presence.last_heard + self.config.ping_interval;
+            return self.presence.last_heard + self.config.times.ping_interval;
         }
-        let look = self.presence.looked_at + Nanos(self.config.peer_timeout.0 / LOOKS_IN_SILENCE);
-        look.min(self.silent_since() + self.config.peer_timeout)
+        let look =
+            self.presence.looked_at + Nanos(self.config.times.peer_timeout.0 / LOOKS_IN_SILENCE);
+        look.min(self.silent_since() + self.config.times.peer_timeout)
     }
 
     /// Since when the peer has been silent while we could have heard it.
@@ -83,7 +84,7 @@ impl Link {
     /// a peer on the same host has said nothing: its silence counts from now.
     fn excuse_absence(&mut self, now: Time) {
         let before = core::mem::replace(&mut self.presence.looked_at, now);
-        if now.since(before).0 > self.config.peer_timeout.0 / 2 {
+        if now.since(before).0 > self.config.times.peer_timeout.0 / 2 {
             self.presence.excused_until = now;
         }
     }
@@ -252,7 +253,7 @@ impl Link {
     fn watch_peer(&mut self, now: Time) {
         if self.awaits_answer() {
             let silent = now.since(self.silent_since());
-            if silent < self.config.peer_timeout {
+            if silent < self.config.times.peer_timeout {
                 return;
             }
             let reason = match self.end.state {
@@ -260,7 +261,7 @@ impl Link {
                 _ => DownReason::Silent(silent),
             };
             self.go_down(reason);
-        } else if now >= self.presence.last_heard + self.config.ping_interval {
+        } else if now >= self.presence.last_heard + self.config.times.ping_interval {
             self.control.queue.push_back(Control::of(Kind::Ping, 0));
         }
     }

@@ -220,7 +220,7 @@ impl Link {
         let bounds = Bounds {
             body_max: body_max as usize,
             piece_max: self.sends.piece_max as usize,
-            gather_max: self.config.gather_max,
+            gather_max: self.config.flow.gather_max,
         };
         Builder::new(bounds, core::mem::take(&mut self.sends.frames_scratch))
     }

@@ -37,11 +37,11 @@ impl Link {
     pub fn usage(&self) -> LinkUsage {
         let mut usage = LinkUsage {
             channels: self.channels.open,
-            channels_max: self.config.channels_max,
+            channels_max: self.config.limits.channels_max,
             credit_given: self.channels.quota_sum,
-            credit_given_max: self.config.credit_total,
+            credit_given_max: self.config.limits.credit_total,
             sends: self.sends.messages.len(),
-            sends_max: self.config.sends_max,
+            sends_max: self.config.limits.sends_max,
             in_flight_bytes: self.flow.in_flight_bytes,
             window_bytes: self.window_bytes(),
             ..LinkUsage::default()

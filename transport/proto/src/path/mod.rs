@@ -99,7 +99,8 @@ impl Path {
     ) -> Self {
         let numbers_max = u64::from(peer.path_chunks).min(NUMBER_WINDOW);
         // A carrier that repeats by itself would repeat a probe, and all behind it would wait.
-        let sizes = if carrier.is_reliable() { PacketSizes::Fixed } else { config.packet_sizes };
+        let sizes =
+            if carrier.is_reliable() { PacketSizes::Fixed } else { config.ways.packet_sizes };
         Self {
             carrier,
             source_port,

@@ -103,16 +103,22 @@ impl DerefMut for PathTable {
 impl PathTable {
     pub(crate) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
         let pairs = peer.carriers.iter().zip(&peer.generations);
-        let ports = (0..peer.carriers.len() as u16).map(|path| path % config.source_ports.max(1));
+        let ports =
+            (0..peer.carriers.len() as u16).map(|path| path % config.ways.source_ports.max(1));
         let paths = pairs
             .zip(ports)
             .map(|((&carrier, &pair), port)| Path::new(config, peer, (carrier, port), pair, now));
         let mut table = Self {
             all: paths.collect(),
             good: 0,
-            spares_max: config.spare_paths,
+            spares_max: config.ways.spare_paths,
             used_max: 0,
-            ladder: Ladder::new(&peer.carriers, config.fallback, config.hopeless_loss, now),
+            ladder: Ladder::new(
+                &peer.carriers,
+                config.ways.fallback,
+                config.ways.hopeless_loss,
+                now,
+            ),
             busy: 0,
             acks_due: 0,
             answers_due: 0,
@@ -121,9 +127,9 @@ impl PathTable {
             tails_due: 0,
             renewals_due: 0,
             reroutes_due: 0,
-            ports: Ports::new(config.source_ports, config.keeps_ports),
+            ports: Ports::new(config.ways.source_ports, config.ways.keeps_ports),
             leave_at: now,
-            dark_quarantines: config.dark_quarantines,
+            dark_quarantines: config.ways.dark_quarantines,
             fresh_rtt: estimator(config),
             proven: u16::MAX,
             answered_at: Time::ZERO,
@@ -141,8 +147,8 @@ impl PathTable {
             turn_at: now,
             turn_bytes: 0,
             prng: Prng::new(config.seed),
-            spreading: config.spreading,
-            sla_tick: config.sla_tick,
+            spreading: config.ways.spreading,
+            sla_tick: config.times.sla_tick,
         };
         table.stand_anew(now);
         table

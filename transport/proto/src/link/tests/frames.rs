@@ -408,7 +408,7 @@ fn no_chunk_brings_more_than_was_granted_and_a_bad_table_brings_nothing() {
     let frames: Vec<Frame> = (0..FRAMES_MAX as u64).map(tiny).collect();
     let (mut link, number) = open();
     let (data, body) = chunk(number, &frames);
-    let quota = u64::from(link.config.quota_chunks);
+    let quota = u64::from(link.config.limits.quota_chunks);
     assert_eq!(give(&mut link, &data, &body), Verdict::Kept(quota as u16));
     let stats = link.stats();
     assert_eq!((stats.frames_received, stats.violations), (quota, 256 - quota));
