@@ -1,6 +1,6 @@
 //! One-sided operations of a link: what its lane has at the device, and what callers name.
 
-use crate::control::NO_QP;
+use crate::conn::NO_QP;
 use crate::ids::LinkId;
 use crate::lane_talk::{LaneTalk, OwnGrant};
 use std::time::Duration;

@@ -134,73 +134,64 @@
 //! |---|---|
 //! | `endpoint` | [`Endpoint`]: poll, events, flush, commands, making and ending links |
 //! | `setup` | link set-up: HELLOs over a TCP connection, which then shows that the peer is alive |
+//! | `conn` | each link: its queue pairs and what is posted to them, and the table of links |
+//! | `rx`, `tx` | receive buffers and what arrives; the order of sends, chunks as work requests |
+//! | `buffers` | send pools, registered memory, and who waits for a buffer |
+//! | `sleep`, `away`, `bell` | how drivers sleep, and what wakes them |
 //! | `workers` | several endpoints that act as one: which of them gets a link |
 //! | `carrier` | the carriers of links: UC, RC or TCP |
-//! | `class`, `order` | classes of links: their DSCPs, and the order in which they send |
+//! | `class` | classes of links, and their DSCPs |
 //! | `tcp` | the set-up connection as a carrier |
-//! | `links`, `sends` | the state of each link, and of each message being sent |
-//! | `recv`, `tx`, `control`, `pools` | buffers: receives, headers of sends, acks, send pools |
-//! | `company` | what is copied for chunks of several messages |
-//! | `filler` | bytes that make a probe as long as a packet |
-//! | `batch` | sends that wait to be posted in one call |
-//! | `bell` | what wakes the thread that drives an endpoint |
-//! | `away` | how long the host is away between two polls |
-//! | `shared` | receive queues that the links of a class share |
-//! | `spare` | unused receive buffers, and when their memory returns to the system |
-//! | `wanted` | send buffers that were asked for in vain |
 //! | `lane` | one-sided operations: what they have at the device, and what callers name |
-//! | `held`, `message`, `payload` | owners of buffers: received messages, messages to send |
+//! | `sends`, `growing` | the buffers of each message being sent |
+//! | `held`, `message`, `payload`, `page_crcs` | owners of buffers: received messages, messages to send |
 //! | `choice` | the choice of a device by the names that the tools accept |
 //! | `plan` | [`Plan`]: how a device is used, from its capabilities |
 //! | `udp`, `mem` | endpoints on UDP sockets, and in pairs within a process (feature `mem`) |
-//! | `event`, `error`, `config`, `limits`, `wr_id` | events, errors, settings, limits, numbers |
+//! | `event`, `ids`, `error`, `config`, `limits`, `stats`, `wr_id` | events, names, errors, settings, limits, numbers |
 
 #![forbid(unsafe_code)]
 
 mod address;
 mod asks;
 mod away;
-mod batch;
 mod bell;
+mod buffers;
 mod carrier;
 mod choice;
 mod class;
-mod company;
 mod config;
-mod control;
+mod conn;
+pub mod driving;
 mod endpoint;
 mod error;
 mod event;
-mod filler;
 mod growing;
 mod held;
 mod ids;
 mod lane;
 mod lane_talk;
 mod limits;
-mod links;
 #[cfg(feature = "mem")]
 mod mem;
 mod message;
-mod order;
 mod page_crcs;
 mod payload;
 mod plan;
-mod pools;
-mod recv;
 mod rides;
+mod rx;
 mod sends;
 mod setup;
-mod shared;
-mod spare;
+mod sleep;
+mod stats;
 mod tcp;
 mod tx;
 mod udp;
-mod wanted;
 mod workers;
 mod wr_id;
 
 pub use address::{resolve, resolve_ip};
+pub use buffers::{AllocError, LinkBuffers, SendBuffers};
 pub use carrier::{
     Carrier, CarrierChoice, CarrierChoiceError, CarrierReason, CarrierRule, CarrierRuleError,
     Fallback, FallbackError, Prefix, PrefixError,
@@ -208,9 +199,10 @@ pub use carrier::{
 pub use choice::{DeviceChoice, DeviceName, DeviceNameError};
 pub use class::ClassReport;
 pub use config::EndpointConfig;
+pub use conn::PendingLink;
 pub use endpoint::{
-    BufferCensus, Endpoint, EndpointStats, EndpointUsage, PathReport, PendingLink, PollFdError,
-    PoolHolder, PoolKind, PoolReport,
+    BufferCensus, Endpoint, EndpointUsage, PathReport, PollFdError, PoolHolder, PoolKind,
+    PoolReport,
 };
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{Event, Peer};
@@ -224,8 +216,8 @@ pub use message::{Chunk, Message};
 pub use page_crcs::PageCrcs;
 pub use payload::{Payload, Rejected, SendOptions, SubmitError};
 pub use plan::{Clock, Plan, SourcePorts};
-pub use pools::{AllocError, LinkBuffers, SendBuffers};
 pub use rides::{Ride, Rides};
+pub use stats::EndpointStats;
 pub use tcp::ByteStream;
 pub use udp::{EngineUdp, RoceUdp, engine_udp, roce_udp, roce_udp_group};
 pub use workers::{Placing, Workers};
@@ -234,7 +226,7 @@ pub use workers::{Placing, Workers};
 #[doc(hidden)]
 pub mod for_handles {
     pub use crate::bell::Bell;
-    pub use crate::pools::SendPools;
+    pub use crate::buffers::SendPools;
 }
 
 // What the types here are made of, so that users need not name the crates below.

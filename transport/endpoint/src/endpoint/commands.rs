@@ -1,15 +1,15 @@
 //! Channels, sends, and buffers that come back.
 
 use super::Endpoint;
+use crate::buffers::{AllocError, Buffers, LinkBuffers, SendBuffers};
 use crate::class::ClassReport;
+use crate::conn::{Conn, Phase};
 use crate::error::ChannelError;
 use crate::event::Peer;
 use crate::ids::{LinkId, SendId};
-use crate::links::{Conn, Phase};
 use crate::message::{Chunk, Message};
 use crate::payload::{Payload, Rejected, SendOptions, SubmitError};
-use crate::pools::{AllocError, LinkBuffers, SendBuffers};
-use crate::recv::RecvTable;
+use crate::rx::Rx;
 use crate::sends::Sends;
 use std::hint::cold_path;
 use towpath_base::Nanos;
@@ -54,7 +54,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// [`AllocError`]: no buffer is so long, or all that are long enough are out now: see
     /// [`want_buffer`](Self::want_buffer).
     pub fn alloc(&self, len: usize) -> Result<Buf, AllocError> {
-        self.pools.take(len)
+        self.buffers.pools().take(len)
     }
 
     /// A buffer with a copy of `bytes`.
@@ -62,7 +62,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// As [`alloc`](Self::alloc).
     pub fn copy(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
-        self.pools.copy(bytes)
+        self.buffers.pools().copy(bytes)
     }
 
     /// The send buffers as a link may have them, for what is sent over it: a peer that takes
@@ -70,14 +70,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// link's until it is back, whoever has it by then.
     #[must_use]
     pub fn buffers_of(&self, link: LinkId) -> LinkBuffers<'_> {
-        LinkBuffers { pools: &self.pools, link }
+        self.buffers.of(link)
     }
 
     /// Has [`Event::BufferFree`](crate::Event::BufferFree) tell, once, when a buffer for so many
     /// bytes is free: at once if one is. For those who were refused one with
     /// [`AllocError::AllOut`]. First give back what else the message had taken: it counts, too.
     pub fn want_buffer(&self, bytes: usize) {
-        self.wanted.note(&self.pools, bytes);
+        self.buffers.want(bytes);
     }
 
     /// Opens a channel; [`Event::ChannelOpened`](crate::Event::ChannelOpened) or
@@ -87,7 +87,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// [`ChannelError`].
     pub fn open_channel(&mut self, link: LinkId, ordered: bool) -> Result<ChannelId, ChannelError> {
         // The last message of a channel that was closed may be what its credit waits for.
-        self.take_released();
+        self.rx.take_released(&mut self.links);
         let found = self.links.up(link).ok_or(ChannelError::NoSuchLink)?;
         let channel = found.open_channel(ordered)?;
         self.links.touch(link.index);
@@ -158,12 +158,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         later: Option<u32>,
     ) -> Result<SendId, Rejected> {
         let options = options.counted_from(|| self.device.now());
-        let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
+        let Self { links, buffers, rx, .. } = self;
+        let conn = links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
         let sent = match conn {
-            Some(conn) => {
-                let regions = (&self.regions[..], &self.recv);
-                try_send(conn, regions, channel, (&payload, later), options)
-            }
+            Some(conn) => try_send(conn, (buffers, rx), channel, (&payload, later), options),
             None => Err(SubmitError::NoSuchLink),
         };
         match sent {
@@ -192,9 +190,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         options: SendOptions,
     ) -> Option<SendKey> {
         let payload = Payload::new(buf);
-        let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up)?;
-        let regions = (&self.regions[..], &self.recv);
-        let sent = try_send(conn, regions, channel, (&payload, None), options);
+        let Self { links, buffers, rx, .. } = self;
+        let conn = links.find_mut(link).filter(|conn| conn.phase == Phase::Up)?;
+        let sent = try_send(conn, (buffers, rx), channel, (&payload, None), options);
         let (key, lkeys, sends) = sent.ok()?;
         sends.put(key, payload, (lkeys, false));
         self.links.touch(link.index);
@@ -216,64 +214,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// [`flush`](Self::flush) or [`poll`](Self::poll). Where the device takes nothing in before a
     /// poll, that is when the first answers have left.
     pub fn release(&mut self, message: Message) {
-        self.released.push(message);
-    }
-
-    /// Takes home what was [released](Self::release); false when there was nothing.
-    pub(super) fn take_released(&mut self) -> bool {
-        if self.released.is_empty() {
-            return false;
-        }
-        let mut released = std::mem::take(&mut self.released);
-        // Messages of one channel are told of together.
-        let mut origin = None;
-        let (mut held, mut count) = (0, 0);
-        for message in released.drain(..) {
-            let another = (message.link, message.channel);
-            if let Some(before) = origin.replace(another).filter(|before| *before != another) {
-                self.let_go_of(before, held, count);
-                (held, count) = (0, 0);
-            }
-            let chunks = self.take_chunks(message);
-            (held, count) = (held + chunks.0, count + chunks.1);
-        }
-        if let Some(last) = origin {
-            self.let_go_of(last, held, count);
-        }
-        self.released = released;
-        true
-    }
-
-    /// Tells a link of chunks that are home, if any are: those of another endpoint's messages find
-    /// their own way.
-    fn let_go_of(&mut self, (link, channel): (LinkId, ChannelId), held: usize, count: u32) {
-        if count > 0 {
-            self.let_go((link, Some(channel)), held, count);
-        }
-    }
-
-    /// Takes the pieces of a message home: of how many slots they were the last, and how many there
-    /// were.
-    #[inline]
-    fn take_chunks(&mut self, mut message: Message) -> (usize, u32) {
-        let (mut held, mut count) = (0, 0);
-        for chunk in message.chunks.drain(..).rev() {
-            if let Some((slot, _)) = self.recv.take_back(chunk) {
-                if self.recv.let_go(slot) {
-                    self.repost_here(slot);
-                    held += 1;
-                }
-                count += 1;
-            }
-        }
-        (held, count)
+        self.rx.release(message);
     }
 
     /// Gives a received chunk's buffer back: faster than dropping it.
     pub fn release_chunk(&mut self, chunk: Chunk) {
-        if let Some((slot, channel)) = self.recv.take_back(chunk) {
-            self.piece_home(slot, Some(channel));
-        }
+        self.rx.release_chunk(&mut self.links, chunk);
     }
 
     /// The counters of a link; `None` when it is gone.
@@ -286,7 +232,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[must_use]
     pub fn stats_of_all_links(&self) -> LinkStats {
         let links = self.links.iter().filter_map(|conn| conn.link.as_ref());
-        links.fold(self.ended, |mut sum, link| {
+        links.fold(self.tally.ended, |mut sum, link| {
             sum += link.stats();
             sum
         })
@@ -333,7 +279,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// The path MTU of a link, in both directions; `None` when the link is gone.
     #[must_use]
     pub fn mtu_of(&self, link: LinkId) -> Option<Mtu> {
-        self.links.find(link)?.mtu
+        self.links.find(link)?.agreed.mtu
     }
 
     /// Messages from the peer up to this length come whole, the same on each link:
@@ -361,7 +307,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Who is at the other end of a link.
     #[must_use]
     pub fn peer(&self, link: LinkId) -> Option<Peer> {
-        self.links.find(link)?.peer
+        self.links.find(link)?.agreed.peer
     }
 
     /// The links that are up.
@@ -372,15 +318,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Where the buffers are.
     #[must_use]
     pub fn buffers(&self) -> BufferCensus {
-        let (send_free, send_all) = self.pools.free_and_all();
-        let (recv_all, recv_free, recv_posted) = self.recv.census();
+        let (send_free, send_all) = self.buffers.pools().free_and_all();
+        let (recv_all, recv_free, recv_posted) = self.rx.slots().census();
         BufferCensus { send_free, send_all, recv_posted, recv_free, recv_all }
     }
 }
 
 impl<D: Device<Memory = Region>> SendBuffers for Endpoint<D> {
     fn alloc(&self, len: usize) -> Result<Buf, AllocError> {
-        self.pools.take(len)
+        self.buffers.pools().take(len)
     }
 }
 
@@ -388,7 +334,7 @@ impl<D: Device<Memory = Region>> SendBuffers for Endpoint<D> {
 #[inline]
 fn try_send<'a>(
     conn: &'a mut Conn,
-    regions: (&[(RegionId, u32)], &RecvTable),
+    regions: (&Buffers, &Rx),
     channel: ChannelId,
     (payload, later): (&Payload, Option<u32>),
     options: SendOptions,
@@ -423,13 +369,8 @@ fn try_send<'a>(
     Ok((key, lkeys, &mut conn.sends))
 }
 
-/// The key of a region: a scan, but of few, with the small messages' pool first; behind them those
-/// of what was received.
+/// The key of a region; behind those that were registered come those of what was received.
 #[inline]
-pub(super) fn lkey_of(
-    (regions, recv): (&[(RegionId, u32)], &RecvTable),
-    region: RegionId,
-) -> Option<u32> {
-    let found = regions.iter().find(|&&(id, _)| id == region);
-    found.map(|&(_, lkey)| lkey).or_else(|| recv.lkey_of(region))
+pub(super) fn lkey_of((buffers, rx): (&Buffers, &Rx), region: RegionId) -> Option<u32> {
+    buffers.lkey_of(region).or_else(|| rx.lkey_of(region))
 }

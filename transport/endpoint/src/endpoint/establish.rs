@@ -1,19 +1,16 @@
 //! Joining our half of a link with the peer's.
 
 use super::Endpoint;
-use super::offer::PendingLink;
-use crate::away::Away;
 use crate::carrier::Fallback;
+use crate::conn::{PendingLink, Phase};
 use crate::error::LinkError;
 use crate::event::Peer;
 use crate::ids::LinkId;
 use crate::limits::WINDOW_UNBOUNDED_BYTES;
-use crate::links::Phase;
 use crate::tcp::ByteStream;
 use crate::workers::Member;
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use towpath_base::Nanos;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::{AppProtocol, Hello, HelloPath};
@@ -104,7 +101,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         (setup_addr, has_stream): (Option<SocketAddr>, bool),
     ) -> Result<(), LinkError> {
         let conn = self.links.find(id).filter(|conn| conn.phase == Phase::Offered);
-        let ours = conn.and_then(|conn| conn.hello.clone()).ok_or(LinkError::NotPending)?;
+        let ours = conn.and_then(|conn| conn.agreed.hello.clone()).ok_or(LinkError::NotPending)?;
         let mtu = ours.mtu.min(peer.mtu);
         check_limits(&ours, peer, mtu)?;
         if !has_stream && ours.paths.iter().any(|path| path.carrier == Carrier::Tcp) {
@@ -151,22 +148,22 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let config = config.seed(link_seed(&ours)).checks_address(setup_addr.is_some());
         let config = config.packet_sizes(packet_sizes(self.device.caps(), peer));
         let mut link = Link::new(config, params, now);
-        link.set_away(self.away.as_ref().map_or(Nanos::ZERO, Away::told));
+        link.set_away(self.sleep.absence());
         let ports: Vec<u16> = (0..ours.paths.len()).map(|path| self.source_port_of(path)).collect();
-        let seat = self.member.as_ref().map(Member::seat);
+        let seat = self.identity.member.as_ref().map(Member::seat);
         if let Some(conn) = self.links.find_mut(id) {
             conn.seat = seat;
             for (path, port) in conn.paths.iter_mut().zip(ports) {
                 path.source_port = port;
             }
             conn.link = Some(link);
-            conn.mtu = Some(mtu);
+            conn.agreed.mtu = Some(mtu);
             conn.phase = Phase::Up;
-            self.order.joined(ours.class);
+            self.tx.order.joined(ours.class);
             let (instance, device_addr, class) = (peer.instance, peer.addr, peer.class);
             conn.class.dscp_of_peer = peer.dscp;
-            conn.dialled = setup_addr.filter(|_| side == Side::Client);
-            conn.peer = Some(Peer { instance, device_addr, setup_addr, class });
+            conn.agreed.dialled = setup_addr.filter(|_| side == Side::Client);
+            conn.agreed.peer = Some(Peer { instance, device_addr, setup_addr, class });
         }
         self.links.touch(id.index);
         Ok(())

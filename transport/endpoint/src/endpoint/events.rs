@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::ids::{LinkId, SendId, StreamId};
 use crate::message::{Chunk, Message};
 use crate::payload::Payload;
-use crate::recv::RecvTable;
+use crate::rx::Rx;
 use smallvec::SmallVec;
 use std::hint::cold_path;
 use towpath_memory::Region;
@@ -45,7 +45,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
         }
         while let Some(index) = self.links.eventful() {
-            let Self { links, recv, .. } = self;
+            let Self { links, rx, .. } = self;
             let told = links.at(index).and_then(|conn| {
                 let from = conn.link.as_mut()?;
                 let (sends, lane) = (&mut conn.sends, (&mut conn.lane, conn.refused_lane));
@@ -65,7 +65,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     let chunks = SmallVec::new();
                     let mut event = Event::Message(Message { link, channel, len: length, chunks });
                     if let Event::Message(message) = &mut event {
-                        gather(from, recv, incoming, message);
+                        gather(from, rx, incoming, message);
                     }
                     if (lane.as_ref().is_some_and(|lane| lane.talk.has(channel))
                         || refused == Some(channel))
@@ -93,7 +93,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     continue;
                 }
                 LinkEvent::StreamChunk { channel, incoming, chunk, message_len, end } => {
-                    let Some(chunk) = recv.lend_out(&chunk, channel) else { continue };
+                    let Some(chunk) = rx.lend_out(&chunk, channel) else { continue };
                     let stream = StreamId(incoming);
                     let event =
                         Event::StreamChunk { link, channel, stream, chunk, message_len, end };
@@ -145,7 +145,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             LinkEvent::OpDone { op, token, outcome } => self.op_done(link, op, token, outcome),
             LinkEvent::CarrierChanged { from, to, why } => {
                 self.reconsider_lane(link);
-                self.rides.note(self.device.now(), link, (from, to, why));
+                self.tally.rides.note(self.device.now(), link, (from, to, why));
                 Event::CarrierChanged { link, from, to, why }
             }
             LinkEvent::Closed { channel, .. } if self.on_lane_closed(link, channel) => return None,
@@ -155,7 +155,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 Event::LinkDown { link, reason }
             }
             LinkEvent::Recycled { buf } => {
-                self.piece_home(buf.0, None);
+                self.rx.piece_home(&mut self.links, buf.0, None);
                 return None;
             }
             LinkEvent::Message { .. }
@@ -168,14 +168,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
 /// The chunks of a message that is handed over.
 #[inline]
-fn gather(from: &mut Link, recv: &mut RecvTable, incoming: IncomingKey, message: &mut Message) {
+fn gather(from: &mut Link, rx: &Rx, incoming: IncomingKey, message: &mut Message) {
     let Message { channel, chunks, .. } = message;
     from.take_message(incoming, |taken| {
         if taken.len() > chunks.inline_size() {
             make_room(chunks, taken.len());
         }
         for chunk in taken {
-            let lent = recv.lend_out(chunk, *channel);
+            let lent = rx.lend_out(chunk, *channel);
             debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
             if let Some(lent) = lent {
                 chunks.push(lent);

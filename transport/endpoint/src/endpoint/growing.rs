@@ -106,8 +106,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         page_crcs: PageCrcs,
     ) -> Result<(), SupplyRejected> {
         let segment = piece.into();
-        let regions = (&self.regions[..], &self.recv);
-        let Some(lkey) = lkey_of(regions, segment.region_id()) else {
+        let known = lkey_of((&self.buffers, &self.rx), segment.region_id());
+        let Some(lkey) = known else {
             return Err(SupplyRejected { segment, error: SupplyFault::NotRegistered });
         };
         let refused = |segment, error| SupplyRejected { segment, error: SupplyFault::from(error) };

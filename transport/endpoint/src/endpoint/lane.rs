@@ -2,13 +2,12 @@
 //! `lane_qp` and `lane_messages`.
 
 use super::Endpoint;
-use crate::control::NO_QP;
+use crate::conn::{NO_QP, Phase};
 use crate::event::Event;
 use crate::ids::LinkId;
 use crate::ids::OpId;
 use crate::lane::{Landing, LaneError, LaneQp, LaneReport, OpOptions, Place, RejectedOp};
 use crate::lane_talk::OwnGrant;
-use crate::links::Phase;
 use std::ops::Range;
 use towpath_memory::{Berth, Buf, Region, SharedMemory};
 use towpath_proto::{GrantId, Link, OpCounts, OpKey, OpKind, OpOutcome, OpRequest, Rights};

@@ -2,11 +2,11 @@
 //! (docs/protocol.md section 11).
 
 use super::Endpoint;
+use crate::conn::Conn;
 use crate::ids::LinkId;
 use crate::lane::LaneQp;
 use crate::lane_talk::Asked;
 use crate::limits::{LANE_ANSWER_WAIT, LANE_BUFS, LANE_OPS_POSTED, LANE_REQUESTS_MAX};
-use crate::links::Conn;
 use crate::message::Message;
 use crate::payload::SendOptions;
 use std::sync::atomic::Ordering;
@@ -199,7 +199,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     fn breach(&mut self, link: LinkId) {
         tracing::warn!(link = link.index, "what a peer says on its lane is none: the link ends");
-        self.stats.lane_breaches += 1;
+        self.tally.stats.lane_breaches += 1;
         self.cut(link);
     }
 

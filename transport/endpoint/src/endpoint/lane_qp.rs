@@ -1,14 +1,14 @@
 //! The queue pair of a link's one-sided operations: how it is made, joined, and made anew; what is
 //! posted to it (docs/protocol.md section 11).
 
+use super::Endpoint;
 use super::lane::WORD_BYTES;
 use super::teardown::DRAIN_POLLS;
-use super::{Endpoint, is_error};
-use crate::control::NO_QP;
+use crate::conn::{Conn, NO_QP, Phase};
 use crate::ids::LinkId;
 use crate::lane::{LaneError, LaneQp};
 use crate::limits::{LANE_OPS_POSTED, LANE_RC, LANES_MAX, REGIONS_MAX};
-use crate::links::{Conn, Phase};
+use crate::stats::is_error;
 use crate::wr_id::WrId;
 use towpath_base::Time;
 use towpath_base::serial::Psn;
@@ -157,7 +157,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     fn make_lane(&mut self, link: LinkId) {
         let has_way = self.lane_has_way(link);
         let made = has_way.then(|| self.create_lane_qp(link)).transpose();
-        let (now, psn) = (self.device.now(), Psn::new(self.prng.next_u32()));
+        let (now, psn) = (self.device.now(), Psn::new(self.identity.prng.next_u32()));
         let Some(conn) = self.links.find_mut(link) else { return };
         let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
         lane.making = None;
@@ -197,7 +197,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Some(conn) = self.links.find_mut(link) else { return };
         let tclass = self.config.class.tclass(conn.class.class);
         let source_port = conn.paths.first().map_or(0, |path| path.source_port);
-        let (Some(peer), Some(path_mtu)) = (conn.peer, conn.mtu) else { return };
+        let (Some(peer), Some(path_mtu)) = (conn.agreed.peer, conn.agreed.mtu) else { return };
         let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
         let connect = Connect {
             dest: peer.device_addr,
@@ -217,7 +217,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn post_ops(&mut self, index: u16, now: Time) {
-        let Self { links, device, stats, .. } = self;
+        let Self { links, device, tally, .. } = self;
         let Some(conn) = links.at(index) else { return };
         let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
         if lane.qp_num == NO_QP || state.lane_is_by_messages() {
@@ -234,7 +234,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 continue;
             };
             let Err(bad) = device.post_send(qp_num, &[wr]) else { continue };
-            stats.posts_refused += 1;
+            tally.stats.posts_refused += 1;
             tracing::warn!(link = index, error = %bad.error, "an operation is not posted");
             lane.give_back(post.key.index());
             if let VerbError::BadMemory(_) | VerbError::BadArgument(_) = bad.error {
@@ -259,10 +259,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn on_op_done(&mut self, now: Time, index: u16, op: u32, wc: &Wc) {
-        let Self { links, device, stats, .. } = self;
+        let Self { links, device, tally, .. } = self;
         let Some(conn) = links.at(index) else { return };
         let Some(lane) = conn.lane.as_mut() else { return };
-        stats.send_errors += u64::from(is_error(wc));
+        tally.stats.send_errors += u64::from(is_error(wc));
         let end = match wc.status {
             WcStatus::Success => OpEnd::Done,
             WcStatus::RemAccessErr | WcStatus::RemInvReqErr | WcStatus::RemOpErr => OpEnd::Refused,

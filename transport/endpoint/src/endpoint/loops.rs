@@ -71,16 +71,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`PollFdError::Unsupported`] on a device without files; [`PollFdError::System`].
     pub fn poll_fd(&mut self) -> Result<OwnedFd, PollFdError> {
-        if self.files.is_none() {
+        if self.sleep.files().is_none() {
             let files = AnyOf::new()?;
             if !self.device.add_to_epoll(files.as_fd().as_raw_fd()) {
                 return Err(PollFdError::Unsupported);
             }
             self.setup.add_news_to(&files)?;
-            self.files = Some(files);
+            self.sleep.wait_for(files);
         }
-        let files = self.files.as_ref().ok_or(PollFdError::Unsupported)?;
-        Ok(files.as_fd().try_clone_to_owned()?)
+        Ok(self.sleep.descriptor().ok_or(PollFdError::Unsupported)??)
     }
 
     /// The endpoint is about to be waited for by its [descriptor](Self::poll_fd): how long that may
@@ -88,37 +87,21 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// nothing; the wait ends for the endpoint with its next [`poll`](Self::poll) or
     /// [`turn`](Self::turn).
     pub fn prepare_wait(&mut self, most: Duration) -> Duration {
-        self.file_timers_anew();
+        self.links.file_anew();
         let due = self.next_timeout().since(self.device.now());
-        if let Some(away) = &mut self.away {
-            away.rest();
-        }
-        self.bell.sleeps();
-        self.is_waited_for = true;
+        self.sleep.begin_for_files();
         // What is there already is told now, and what comes later by the files.
-        let is_told = self.recv.has_returned() || self.wanted.is_back();
+        let is_told = self.rx.has_returned() || self.buffers.is_back();
         if is_told || due == Nanos::ZERO {
-            self.end_wait();
+            self.sleep.end();
             return Duration::ZERO;
         }
         // This takes in what woke the loop the last time, where that was not packets.
         if self.device.wait(Nanos::ZERO) {
-            self.end_wait();
+            self.sleep.end();
             self.setup.wake();
             return Duration::ZERO;
         }
         if self.next_timeout() == Time::NEVER { most } else { most.min(due.into()) }
-    }
-
-    /// The wait for the files is over.
-    #[cold]
-    pub(super) fn end_wait(&mut self) {
-        self.is_waited_for = false;
-        self.bell.wakes();
-    }
-
-    /// The files that end a wait, where somebody asked for a descriptor.
-    pub(crate) fn files(&self) -> Option<&AnyOf> {
-        self.files.as_ref()
     }
 }

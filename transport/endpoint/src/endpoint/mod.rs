@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `poll` | takes in what the device received and completed |
 //! | `flush` | sends what the links want sent |
-//! | `posting` | makes work requests of chunks |
 //! | `streams` | the same for links that ride on their set-up connection |
 //! | `events` | turns what links tell into what the application is told |
 //! | `commands` | channels, sends, buffers |
 //! | `offer` | makes our half of a link |
+//! | `hosting` | connecting and listening, and what set-up asks of the endpoint |
 //! | `establish` | joins it with the peer's |
 //! | `lane`, `lane_qp` | one-sided operations: the calls, and the queue pair that carries them |
 //! | `lane_messages` | the same as messages, where there is no queue pair |
@@ -25,6 +25,7 @@ mod establish;
 mod events;
 mod flush;
 mod growing;
+mod hosting;
 #[cfg(test)]
 mod joined;
 mod lane;
@@ -34,102 +35,45 @@ mod loops;
 mod mtu;
 mod offer;
 mod poll;
-mod posting;
-mod receive;
 mod renew;
 mod streams;
 mod teardown;
-mod transmit;
 mod usage;
 
 pub use commands::{BufferCensus, PathReport};
 #[cfg(any(test, feature = "mem"))]
 pub(crate) use establish::join;
 pub use loops::PollFdError;
-pub use offer::PendingLink;
 pub use usage::{EndpointUsage, PoolHolder, PoolKind, PoolReport};
 
 use crate::away::Away;
-use crate::batch::Batches;
 use crate::bell::Bell;
+use crate::buffers::{Buffers, SendPools};
 use crate::config::EndpointConfig;
+use crate::conn::Links;
 use crate::error::EndpointError;
 use crate::event::Event;
-use crate::filler::Filler;
 use crate::lane::Lanes;
-use crate::limits::{BATCH, REGIONS_MAX};
-use crate::links::{Conn, Links};
-use crate::message::Message;
-use crate::order::Order;
+use crate::limits::BATCH;
 use crate::plan::Plan;
-use crate::pools::SendPools;
-use crate::recv::RecvTable;
 use crate::rides::Rides;
+use crate::rx::Rx;
 use crate::setup::Setup;
-use crate::shared::SharedQueues;
-use crate::wanted::Wanted;
+use crate::sleep::Sleep;
+use crate::stats::EndpointStats;
+use crate::tx::Tx;
 use crate::workers::{Member, Worker};
 use mtu::MtuHints;
-use renew::Renewing;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 use streams::Streams;
+use towpath_base::serial::Psn;
 use towpath_base::{Prng, Time};
-use towpath_memory::{Region, RegionId};
+use towpath_memory::Region;
+use towpath_proto::wire::HelloPath;
 use towpath_proto::{Carrier, LinkStats};
-use towpath_verbs::{Access, CqNum, Device, PdNum, Wc, WcStatus};
-use towpath_wake::AnyOf;
-
-/// What an endpoint did beside what its links count; each number only grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EndpointStats {
-    /// Receives that completed in error (a message longer than its buffer, say).
-    pub recv_errors: u64,
-    /// Received messages shorter than a chunk header.
-    pub runts: u64,
-    /// Chunks of data that came while receive buffers were short and their links held their shares
-    /// ([`EndpointConfig::receive_buffers_max`]): what of them takes a buffer comes again.
-    pub over_share: u64,
-    /// Sends that completed in error.
-    pub send_errors: u64,
-    /// How the last send or receive ended of those that completed in error.
-    pub last_error: Option<WcStatus>,
-    /// Work requests that the device refused.
-    pub posts_refused: u64,
-    /// Completions of work requests that are not known.
-    pub strays: u64,
-    /// Links that were never heard of and gave their places to newcomers, all places being taken.
-    pub links_gave_way: u64,
-    /// Set-up connections that brought what no frame is: their links are down.
-    pub tcp_breaches: u64,
-    /// Links that were ended because of what came on the channel of their lane, which was nothing
-    /// that a lane says.
-    pub lane_breaches: u64,
-}
-
-impl EndpointStats {
-    fn note_send(&mut self, wc: &Wc) {
-        self.send_errors += self.note(wc);
-    }
-
-    fn note_recv(&mut self, wc: &Wc) {
-        self.recv_errors += self.note(wc);
-    }
-
-    fn note(&mut self, wc: &Wc) -> u64 {
-        if !is_error(wc) {
-            return 0;
-        }
-        self.last_error = Some(wc.status);
-        1
-    }
-}
-
-/// A flush is how destroyed queue pairs give back what was posted: no error.
-fn is_error(wc: &Wc) -> bool {
-    !matches!(wc.status, WcStatus::Success | WcStatus::WrFlushErr)
-}
+use towpath_verbs::{CqNum, Device, QpNum, Wc};
 
 /// An RDMA device and the links to its peers, driven by the caller's loop.
 ///
@@ -141,58 +85,69 @@ fn is_error(wc: &Wc) -> bool {
 // dropped: the fields that hold buffers come behind `device`.
 pub struct Endpoint<D: Device<Memory = Region>> {
     device: D,
-    links: Links,
-    recv: RecvTable,
-    pools: SendPools,
-    wanted: Wanted,
-    /// Rung by threads that give buffers back, and by handles.
-    bell: Arc<Bell>,
     config: EndpointConfig,
     plan: Plan,
-    regions: Vec<(RegionId, u32)>,
+    links: Links,
+    rx: Rx,
+    tx: Tx,
+    buffers: Buffers,
+    lanes: Lanes,
+    setup: Setup,
+    streams: Streams,
+    sleep: Sleep,
+    driver: Driver,
+    identity: Identity,
+    tally: Tally,
+    /// What is told and is no event of a link.
+    told: VecDeque<Event>,
+}
+
+/// What a turn of the loop needs, and what it leaves to the next.
+struct Driver {
+    /// Where the completions of paths come, and those of acks.
     cq: CqNum,
     control_cq: CqNum,
-    order: Order,
-    batches: Batches,
-    /// None where each path has a receive queue of its own.
-    shared: Option<SharedQueues>,
-    filler: Filler,
-    setup: Setup,
-    /// Where it is one of several workers.
-    member: Option<Member>,
-    streams: Streams,
-    mtu_hints: MtuHints,
-    rides: Rides,
-    /// What ends a wait, where somebody waits for that elsewhere.
-    files: Option<AnyOf>,
-    /// Somebody does so now.
-    is_waited_for: bool,
-    /// Where absences of our host are noise.
-    away: Option<Away>,
-    told: VecDeque<Event>,
-    /// What the application is done with, for the next flush or poll; as much as there are receive
-    /// buffers at most.
-    released: Vec<Message>,
-    prng: Prng,
-    instance: u64,
-    next_timer: Time,
-    draining: Vec<u16>,
-    renewing: Vec<Renewing>,
-    lanes: Lanes,
-    stats: EndpointStats,
-    /// What links that are down have counted.
-    ended: LinkStats,
     wcs: Vec<Wc>,
-    /// Receive slots whose chunks nobody kept, while a run of receives is taken in.
-    unkept: Vec<u32>,
-    /// CRC32C of the pages of the chunk that is being taken in.
-    page_crcs: Vec<u32>,
-    /// So much is held of all links that each takes in no more than its share.
-    is_short: bool,
+    mtu_hints: MtuHints,
     /// The last poll left some of what it does to the next.
     has_put_off: bool,
     /// Turns in a row for which timers that are due have waited.
     timers_put_off: u8,
+}
+
+/// Who the endpoint is to its peers, and where its random numbers come from.
+struct Identity {
+    instance: u64,
+    prng: Prng,
+    /// Where it is one of several workers.
+    member: Option<Member>,
+}
+
+impl Identity {
+    /// `waker` wakes the wait of its device.
+    fn of(config: &EndpointConfig, waker: Option<Waker>) -> Self {
+        let worker = config.worker.as_ref();
+        let seed = worker.map_or(config.seed, |worker| worker.seed(config.seed));
+        let mut prng = Prng::new(seed);
+        let instance = worker.map_or_else(|| prng.next_u64(), Worker::instance);
+        let member = worker.map(|worker| Member::new(worker, waker));
+        Self { instance, prng, member }
+    }
+
+    /// What a HELLO says of a queue pair.
+    fn describe(&mut self, qp_num: QpNum, carrier: Carrier) -> HelloPath {
+        let psn = Psn::new(self.prng.next_u32());
+        let generation = self.prng.next_u32();
+        HelloPath { carrier, qp_num, psn, generation }
+    }
+}
+
+/// What happened so far.
+struct Tally {
+    stats: EndpointStats,
+    /// What links that are down have counted.
+    ended: LinkStats,
+    rides: Rides,
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -212,63 +167,40 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (completions, control_completions) = config.sizes.completions_max(plan.receiving);
         let control_cq = device.create_cq(control_completions as u32)?;
         let cq = device.create_cq(completions as u32)?;
-        let receives = config.sizes.receives_of_class(plan.receiving) as u32;
-        let shared = plan.shared_receiving.then(|| SharedQueues::new(receives));
-        let worker = config.worker.as_ref();
-        let mut prng = Prng::new(worker.map_or(config.seed, |worker| worker.seed(config.seed)));
-        let instance = worker.map_or_else(|| prng.next_u64(), Worker::instance);
-        let member = worker.map(|worker| Member::new(worker, device.waker()));
-        let filler = Filler::on(&mut device, plan.mtu)?;
-        let bell = Arc::new(Bell::new(device.waker()));
-        let slots_max = config.sizes.slots_max(plan.receiving);
-        let mut endpoint = Self {
+        let order = (config.class.order, plan.ahead_bytes);
+        let tx = Tx::on(&mut device, plan.mtu, order, config.sizes.qp_paths_max())?;
+        let now = device.now();
+        let sleep = Sleep::new(device.waker(), Away::on(&plan, now));
+        let mut buffers = Buffers::new(&config, sleep.bell())?;
+        buffers.register_pools(&mut device)?;
+        Ok(Self {
             links: Links::new(config.sizes.links_max),
-            recv: RecvTable::new(
-                slots_max,
-                config.sizes.chunk_bytes_max,
-                (Arc::clone(&bell), config.timing.memory_quiet),
-            ),
-            pools: SendPools::new(&config.send_pools, config.sizes.links_max)?,
-            wanted: Wanted::new(Arc::clone(&bell)),
-            bell,
-            regions: Vec::new(),
-            cq,
-            control_cq,
-            shared,
-            filler,
-            order: Order::new(config.class.order, plan.ahead_bytes),
-            batches: Batches::new(config.sizes.qp_paths_max()),
-            setup: Setup::new(config.timing.connect_timeout),
-            member,
-            streams: Streams::default(),
-            mtu_hints: MtuHints::default(),
-            rides: Rides::new(device.now()),
-            files: None,
-            is_waited_for: false,
-            away: Away::on(&plan, device.now()),
-            told: VecDeque::new(),
-            released: Vec::new(),
-            instance,
-            prng,
-            next_timer: Time::NEVER,
-            draining: Vec::new(),
-            renewing: Vec::new(),
+            rx: Rx::new(&config, plan.receiving, sleep.bell()),
+            tx,
+            buffers,
             lanes: Lanes::default(),
-            stats: EndpointStats::default(),
-            ended: LinkStats::default(),
-            wcs: vec![Wc::default(); BATCH],
-            unkept: Vec::new(),
-            page_crcs: Vec::new(),
-            is_short: false,
-            has_put_off: false,
-            timers_put_off: 0,
+            setup: Setup::new(config.timing.connect_timeout),
+            streams: Streams::default(),
+            sleep,
+            driver: Driver {
+                cq,
+                control_cq,
+                wcs: vec![Wc::default(); BATCH],
+                mtu_hints: MtuHints::default(),
+                has_put_off: false,
+                timers_put_off: 0,
+            },
+            identity: Identity::of(&config, device.waker()),
+            tally: Tally {
+                stats: EndpointStats::default(),
+                ended: LinkStats::default(),
+                rides: Rides::new(now),
+            },
+            told: VecDeque::new(),
             device,
             config,
             plan,
-        };
-        let regions: Vec<Region> = endpoint.pools.regions().cloned().collect();
-        regions.iter().try_for_each(|region| endpoint.register(region))?;
-        Ok(endpoint)
+        })
     }
 
     /// Registers a region, so that buffers in it can be sent. Registering one again does nothing.
@@ -276,19 +208,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`EndpointError::TooManyRegions`], [`EndpointError::Verb`].
     pub fn register(&mut self, region: &Region) -> Result<(), EndpointError> {
-        if self.regions.iter().any(|&(id, _)| id == region.id()) {
-            return Ok(());
-        }
-        if self.regions.len() == REGIONS_MAX {
-            return Err(EndpointError::TooManyRegions { max: REGIONS_MAX });
-        }
-        if self.device.caps().pins_memory {
-            // Receive buffers of another endpoint, say, which gives pages back.
-            region.keep_pages();
-        }
-        let keys = self.device.reg_mr(PdNum::DEFAULT, region, Access::LOCAL)?;
-        self.regions.push((region.id(), keys.lkey));
-        Ok(())
+        self.buffers.register(&mut self.device, region)
     }
 
     /// Takes a registration back. Messages under way from that region are lost and sent again in
@@ -298,10 +218,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`EndpointError::Verb`].
     pub fn deregister(&mut self, region: &Region) -> Result<(), EndpointError> {
-        if let Some(place) = self.regions.iter().position(|&(id, _)| id == region.id()) {
-            self.device.dereg_mr(self.regions[place].1)?;
-            self.regions.swap_remove(place);
-        }
+        self.buffers.deregister(&mut self.device, region)?;
         self.forget_region(region);
         Ok(())
     }
@@ -326,7 +243,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Random, one life of this endpoint: what peers know it by.
     #[must_use]
     pub fn instance(&self) -> u64 {
-        self.instance
+        self.identity.instance
     }
 
     /// What its links ride on.
@@ -350,35 +267,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Its counters.
     #[must_use]
     pub fn endpoint_stats(&self) -> EndpointStats {
-        self.stats
-    }
-
-    pub(crate) fn conns(&self) -> impl Iterator<Item = &Conn> {
-        self.links.iter()
+        self.tally.stats
     }
 
     /// For threads that have no endpoint.
     #[doc(hidden)]
     pub fn pools(&self) -> &SendPools {
-        &self.pools
+        self.buffers.pools()
     }
 
     /// What ends its driver's sleep.
     #[doc(hidden)]
     pub fn bell(&self) -> &Arc<Bell> {
-        &self.bell
-    }
-
-    pub(crate) fn setup(&mut self) -> &mut Setup {
-        &mut self.setup
-    }
-
-    pub(crate) fn member(&self) -> Option<&Member> {
-        self.member.as_ref()
-    }
-
-    /// What is no event of a link.
-    pub(crate) fn tell(&mut self, event: Event) {
-        self.told.push_back(event);
+        self.sleep.bell()
     }
 }

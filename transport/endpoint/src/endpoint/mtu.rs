@@ -53,7 +53,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// links hear what it says of their ways now. It may have been told so by anybody, so they ask.
     #[inline]
     pub(super) fn look_for_mtu_hints(&mut self, now: Time) {
-        if self.device.packets_too_long() != self.mtu_hints.seen && now >= self.mtu_hints.next_at {
+        if self.device.packets_too_long() != self.driver.mtu_hints.seen
+            && now >= self.driver.mtu_hints.next_at
+        {
             self.take_mtu_hints(now);
         }
     }
@@ -61,11 +63,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[cold]
     fn take_mtu_hints(&mut self, now: Time) {
         let seen = self.device.packets_too_long();
-        self.mtu_hints = MtuHints { seen, next_at: now + MTU_HINT_INTERVAL };
+        self.driver.mtu_hints = MtuHints { seen, next_at: now + MTU_HINT_INTERVAL };
         let mut asked = SmallVec::<[(IpAddr, Mtu); 8]>::new();
         let mut told = SmallVec::<[u16; 32]>::new();
         for conn in self.links.iter_mut() {
-            let (Some(link), Some(peer)) = (conn.link.as_mut(), conn.peer) else { continue };
+            let (Some(link), Some(peer)) = (conn.link.as_mut(), conn.agreed.peer) else { continue };
             let to = peer.device_addr.ip();
             let known = asked.iter().find(|(ip, _)| *ip == to).map(|&(_, mtu)| mtu);
             let mtu = match known {
@@ -93,7 +95,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         (path, from, to, why): (PathId, Mtu, Mtu, MtuReason),
     ) {
         let Some(conn) = self.links.find(link) else { return };
-        let Some(peer) = conn.peer.map(|peer| peer.device_addr) else { return };
+        let Some(peer) = conn.agreed.peer.map(|peer| peer.device_addr) else { return };
         let alike = |found: &PathSnapshot| found.path != path && found.mtu <= to;
         let is_first = !conn.link.iter().flat_map(Link::paths).any(|found| alike(&found));
         let path = path.0;

@@ -5,32 +5,22 @@ use super::establish::check_app;
 use crate::asks::Asks;
 use crate::carrier::{CarrierChoice, Fallback, carrier_for, has, qp_type};
 use crate::class::ClassReport;
-use crate::company::Company;
 use crate::config::Sizes;
-use crate::control::{Control, NO_QP};
+use crate::conn::{
+    Company, Conn, Control, NO_QP, Path, PendingLink, Phase, RecvQueue, TxQueue, TxSlots,
+};
 use crate::error::LinkError;
 use crate::ids::LinkId;
 use crate::limits::{COMPANY, CONTROL_RECVS, CONTROL_SENDS};
-use crate::links::{Conn, Path, Phase};
-use crate::recv::Home;
-use crate::tx::{TxQueue, TxSlots};
 use smallvec::SmallVec;
 use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::limits::PATHS_MAX;
-use towpath_proto::wire::{Hello, HelloPath};
+use towpath_proto::wire::Hello;
 use towpath_proto::{Carrier, Class};
 use towpath_verbs::{Access, Device, Mtu, PdNum, QpInit, QpNum, QpType, VerbError};
-
-/// Our half of a link that waits for the peer's HELLO. Hand it to
-/// [`Endpoint::establish`] or [`Endpoint::withdraw`]; dropping it keeps its place taken.
-#[derive(Debug)]
-#[must_use = "a pending link holds its place until it is established or withdrawn"]
-pub struct PendingLink {
-    pub(super) id: LinkId,
-}
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Makes our half of a link: queue pairs, buffers, and the HELLO that tells the peer of them.
@@ -159,7 +149,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         mtu: Mtu,
     ) -> Result<(Hello, PendingLink), LinkError> {
         // Buffers before new memory.
-        self.take_released();
+        self.rx.take_released(&mut self.links);
         let links_max = self.config.sizes.links_max;
         let id = self.links.vacant().ok_or(LinkError::Full { links_max })?;
         let (control, pool) = Control::new()?;
@@ -208,11 +198,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 qp_num = self.make_path((id, class), carrier, (qp_type, qp_paths))?;
                 self.links.add_qp(qp_num, id.index, path as u8);
             }
-            paths.push(self.describe(qp_num, carrier));
+            paths.push(self.identity.describe(qp_num, carrier));
         }
-        self.make_receives(id, class)?;
+        self.rx.fill_link(&mut self.device, &mut self.links, (id, class))?;
         let hello = Hello {
-            instance: self.instance,
+            instance: self.identity.instance,
             class,
             dscp: self.config.class.dscp(class),
             addr: self.device.local_addr(),
@@ -222,12 +212,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             charge_bytes: self.device.caps().rx_charge_bytes,
             window_bytes: self.window_bytes(self.links.up_count() + 1),
             path_chunks: self.config.sizes.path_chunks(qp_paths.max(1), self.plan.receiving),
-            control: self.describe(control_qp, carrier),
+            control: self.identity.describe(control_qp, carrier),
             paths,
             app: self.config.app,
         };
         let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
-        conn.hello = Some(hello.clone());
+        conn.agreed.hello = Some(hello.clone());
         self.links.touch(id.index);
         self.post_receives();
         Ok(hello)
@@ -240,15 +230,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         pool: &Pool,
     ) -> Result<QpNum, LinkError> {
         let control_lkey = self.register_for(id, pool.region())?;
-        let init =
-            QpInit::new(qp_type, self.control_cq).depth(CONTROL_SENDS as u32, CONTROL_RECVS as u32);
+        let init = QpInit::new(qp_type, self.driver.control_cq)
+            .depth(CONTROL_SENDS as u32, CONTROL_RECVS as u32);
         let control_qp = self.device.create_qp(&init)?;
         let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
         conn.control.set_lkey(control_lkey);
         conn.control.qp_num = control_qp;
-        for slot in Control::recv_slots() {
-            conn.control_repost.extend(conn.control.lend_recv(id.index, slot));
-        }
+        conn.control.fill(id.index);
         Ok(control_qp)
     }
 
@@ -286,8 +274,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             qp_num,
             source_port: 0,
             tx: TxQueue::new(self.config.sizes.send_queue_depth),
-            posted: 0,
-            repost: Vec::new(),
+            recvs: RecvQueue::default(),
             batch: None,
             has_failed: false,
             psn: Psn::new(0),
@@ -303,63 +290,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         qp_type: QpType,
         paths: usize,
     ) -> Result<QpNum, VerbError> {
-        let mut init =
-            QpInit::new(qp_type, self.cq).max_send_sge(self.device.caps().send_sge_max).depth(
+        let mut init = QpInit::new(qp_type, self.driver.cq)
+            .max_send_sge(self.device.caps().send_sge_max)
+            .depth(
                 self.config.sizes.path_sends() as u32,
                 self.config.sizes.receives_per_path(paths) as u32,
             );
-        if let Some(shared) = &mut self.shared {
-            init.srq = Some(shared.make(&mut self.device, class)?);
-        }
+        init.srq = self.rx.shared_queue(&mut self.device, class)?;
         self.device.create_qp(&init)
-    }
-
-    /// Gets the receives that a new link adds, and queues them for posting.
-    fn make_receives(&mut self, id: LinkId, class: Class) -> Result<(), LinkError> {
-        if let Some(shared) = &self.shared {
-            let target = self.shared_target(class);
-            let have = shared.of(class).map_or(0, |s| s.posted + s.repost.len());
-            let missing = target.saturating_sub(have);
-            // What is held now is replaced when it comes home: no reason to refuse a newcomer.
-            let missing = missing.min(self.recv.available());
-            self.recv.reserve(&mut self.device, missing)?;
-            if let Some(queue) = self.shared.as_mut().and_then(|shared| shared.of_mut(class)) {
-                queue.target = target;
-            }
-            for _ in 0..missing {
-                let Some(slot) = self.recv.take_free(class, None) else { break };
-                self.repost(slot);
-            }
-            return Ok(());
-        }
-        let (count, paths) =
-            self.links.find(id).map_or((0, 1), |conn| (conn.paths.len(), conn.qp_paths()));
-        let per_path = self.config.sizes.receives_per_path(paths);
-        // What the other links may still need stays theirs.
-        let spare = |conn: &Conn| self.config.sizes.spare_receives(conn.qp_paths());
-        let others =
-            self.links.iter().filter(|conn| conn.id != id && conn.phase != Phase::Draining);
-        let theirs: usize = others.map(|conn| spare(conn).saturating_sub(conn.held)).sum();
-        self.recv.reserve(&mut self.device, self.config.sizes.receives_of_link(paths) + theirs)?;
-        for path in 0..count as u8 {
-            let home = Home { link: id, path };
-            for _ in 0..per_path {
-                let Some(slot) = self.recv.take_free(class, Some(home)) else { break };
-                self.repost(slot);
-            }
-        }
-        Ok(())
-    }
-
-    /// What all links of a class that are there need to have posted.
-    pub(super) fn shared_target(&self, class: Class) -> usize {
-        let links = self.links.of_class(class).filter(|conn| conn.phase != Phase::Draining);
-        self.config.sizes.receives_of_links(self.plan.receiving, links.map(Conn::qp_paths))
-    }
-
-    pub(super) fn describe(&mut self, qp_num: QpNum, carrier: Carrier) -> HelloPath {
-        let psn = Psn::new(self.prng.next_u32());
-        let generation = self.prng.next_u32();
-        HelloPath { carrier, qp_num, psn, generation }
     }
 }

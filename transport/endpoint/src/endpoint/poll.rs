@@ -1,9 +1,10 @@
 //! Taking in what the device received and completed.
 
-use super::{Endpoint, is_error};
+use super::Endpoint;
+use crate::conn::Phase;
 use crate::event::Event;
 use crate::limits::{BATCH, TIMERS_PUT_OFF_MAX};
-use crate::links::Phase;
+use crate::stats::is_error;
 use crate::wr_id::WrId;
 use std::hint::cold_path;
 use towpath_base::{Nanos, Time};
@@ -16,29 +17,29 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// means that nothing happened. Afterwards take all [events](Self::next_event), act, and
     /// [`flush`](Self::flush).
     pub fn poll(&mut self) -> usize {
-        if self.is_waited_for {
-            self.end_wait();
-        }
         // Of between two turns: what came before that came home in the flush.
-        self.take_released();
+        self.rx.take_released(&mut self.links);
         self.post_receives();
         let moved = self.device.progress(self.config.sizes.progress_budget);
         let now = self.device.now();
-        self.look_for_absence(now);
+        if let Some(absence) = self.sleep.on_poll(now) {
+            self.set_away(absence);
+        }
         let acks = self.poll_control(now);
         let mut completions = self.poll_data(now);
         if let Some(cq) = self.lanes.cq {
             completions += self.poll_lanes(now, cq);
         }
-        let count = moved + acks + completions + self.take_returns();
-        if now >= self.next_timer {
+        let count = moved + acks + completions + self.rx.take_returns(&mut self.links);
+        if now >= self.links.next_timer() {
             // Of those whose timers have moved on none is due.
-            self.file_timers_anew();
+            self.links.file_anew();
         }
         // What came is answered first where nothing is due: the set-up and what the device has to
         // tell of itself can wait, for one turn.
-        self.has_put_off = count > 0 && !self.has_put_off && !self.is_anything_due(now);
-        if self.has_put_off {
+        let was_put_off = self.driver.has_put_off;
+        self.driver.has_put_off = count > 0 && !was_put_off && !self.is_anything_due(now);
+        if self.driver.has_put_off {
             self.setup.packets_came();
             return count;
         }
@@ -49,17 +50,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// in. Where a device gives all that has come there is nothing behind.
     #[inline]
     fn puts_off_timers(&mut self, idle: bool) -> bool {
-        let is_late = idle || self.timers_put_off == TIMERS_PUT_OFF_MAX;
+        let put_off = &mut self.driver.timers_put_off;
+        let is_late = idle || *put_off == TIMERS_PUT_OFF_MAX;
         let puts_off = !is_late && self.device.caps().arrives_in_progress;
-        self.timers_put_off = if puts_off { self.timers_put_off + 1 } else { 0 };
+        *put_off = if puts_off { *put_off + 1 } else { 0 };
         puts_off
     }
 
     #[inline]
     fn is_anything_due(&self, now: Time) -> bool {
+        let Self { links, lanes, streams, .. } = self;
         let is_quiet =
-            self.draining.is_empty() && self.renewing.is_empty() && self.lanes.making.is_empty();
-        !is_quiet || now >= self.next_timer.min(self.streams.due())
+            links.draining.is_empty() && links.renewing.is_empty() && lanes.making.is_empty();
+        !is_quiet || now >= links.next_timer().min(streams.due())
     }
 
     /// Looks at all but packets and completions.
@@ -67,11 +70,11 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     fn look_around(&mut self, now: Time, idle: bool) -> usize {
         let has_news = self.take_news(now, idle);
         let frames = self.poll_streams(now);
-        if now >= self.next_timer {
+        if now >= self.links.next_timer() {
             let puts_off = self.puts_off_timers(idle);
             self.look_at_those_due(now, puts_off);
         } else {
-            self.timers_put_off = 0;
+            self.driver.timers_put_off = 0;
         }
         self.finish_draining();
         self.finish_renewals();
@@ -88,10 +91,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Tells of a send buffer that came back after one was asked for in vain.
     #[inline]
     fn look_for_buffers(&mut self) {
-        if self.wanted.is_back()
-            && let Some(bytes) = self.wanted.take(&self.pools)
-        {
-            self.tell(Event::BufferFree { bytes });
+        if let Some(bytes) = self.buffers.take_wanted() {
+            self.told.push_back(Event::BufferFree { bytes });
         }
     }
 
@@ -99,23 +100,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[inline]
     fn shrink(&mut self, now: Time) {
         if now >= self.shrink_due(now) {
-            self.recv.shrink(now);
+            self.rx.shrink(now);
         }
     }
 
     /// When that is due: never on a device that pins memory.
     pub(super) fn shrink_due(&self, now: Time) -> Time {
-        if self.device.caps().pins_memory { Time::NEVER } else { self.recv.shrink_due(now) }
+        if self.device.caps().pins_memory { Time::NEVER } else { self.rx.shrink_due(now) }
     }
 
     /// Where completions carry no time, delays are as long as nobody looked.
-    #[inline]
-    fn look_for_absence(&mut self, now: Time) {
-        if let Some(away) = self.away.as_mut().and_then(|away| away.look(now)) {
-            self.set_away(away);
-        }
-    }
-
     #[cold]
     fn set_away(&mut self, away: Nanos) {
         for conn in self.links.iter_mut() {
@@ -127,7 +121,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Acks first: they open the window for what is sent in this turn.
     fn poll_control(&mut self, now: Time) -> usize {
-        self.drain(self.control_cq, |endpoint, wcs| {
+        self.drain(self.driver.control_cq, |endpoint, wcs| {
             let wc = &wcs[0];
             match WrId::unpack(wc.wr_id) {
                 Some(WrId::ControlRecv { link, slot }) => {
@@ -142,7 +136,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     #[cold]
     pub(super) fn stray(&mut self) {
-        self.stats.strays += 1;
+        self.tally.stats.strays += 1;
     }
 
     #[inline(never)]
@@ -152,7 +146,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             // An ack may have waited for the slot.
             self.links.touch(link);
         }
-        self.stats.note_send(wc);
+        self.tally.stats.note_send(wc);
     }
 
     /// Hands the completions of a queue to `on_wcs`, as many as there are, which says how many of
@@ -162,7 +156,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         cq: CqNum,
         mut on_wcs: impl FnMut(&mut Self, &[Wc]) -> usize,
     ) -> usize {
-        let mut wcs = std::mem::take(&mut self.wcs);
+        let mut wcs = std::mem::take(&mut self.driver.wcs);
         let mut total = 0;
         loop {
             let count = self.device.poll_cq(cq, &mut wcs);
@@ -175,14 +169,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 break;
             }
         }
-        self.wcs = wcs;
+        self.driver.wcs = wcs;
         total
     }
 
     #[inline(never)]
     fn on_control_recv(&mut self, now: Time, index: u16, slot: u32, wc: &Wc) {
         let ok = wc.status == WcStatus::Success;
-        self.stats.note_recv(wc);
+        self.tally.stats.note_recv(wc);
         let Some(conn) = self.links.at(index) else { return };
         let bytes = conn.control.received(slot, if ok { wc.byte_len } else { 0 });
         if conn.phase == Phase::Draining {
@@ -192,16 +186,17 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             conn.class.note(wc.tclass);
             link.handle_ack(now, bytes, wc.timestamp.unwrap_or(now));
         }
-        if let Some(wr) = conn.control.lend_recv(index, slot) {
-            conn.control_repost.push(wr);
-        }
+        conn.control.lend_recv(index, slot);
         self.links.touch(index);
     }
 
     fn poll_data(&mut self, now: Time) -> usize {
-        self.drain(self.cq, |endpoint, wcs| {
+        self.drain(self.driver.cq, |endpoint, wcs| {
             match WrId::unpack(wcs[0].wr_id) {
-                Some(WrId::DataRecv { .. }) => return endpoint.on_recvs(now, wcs),
+                Some(WrId::DataRecv { .. }) => {
+                    let Self { rx, device, links, tally, .. } = endpoint;
+                    return rx.take_in((device, links), &mut tally.stats, now, wcs);
+                }
                 Some(WrId::DataSend { link, path, position }) => {
                     endpoint.on_sent(link, path, position, &wcs[0]);
                 }
@@ -217,7 +212,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     #[inline(never)]
     fn on_sent(&mut self, index: u16, path: u8, position: u32, wc: &Wc) {
-        self.stats.note_send(wc);
+        self.tally.stats.note_send(wc);
         let Some(conn) = self.links.at(index) else { return };
         let Some(sending) = conn.paths.get_mut(usize::from(path)) else { return };
         let qp_num = sending.qp_num;
@@ -233,8 +228,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             cold_path();
             conn.fail_qp(self.device.now(), qp_num);
         }
-        if self.order.is_needed() {
-            self.order.recount(conn);
+        if self.tx.order.is_needed() {
+            self.tx.order.recount(conn);
         }
         self.links.touch(index);
     }
@@ -256,7 +251,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             self.links.touch(index);
         }
-        self.next_timer = self.links.next_timer();
     }
 }
 
@@ -282,7 +276,7 @@ mod tests {
             far.flush();
             world.advance_to(world.now() + Nanos::from_micros(100));
             assert!(near.poll() > 0, "what was sent has come");
-            put_off.push(near.has_put_off);
+            put_off.push(near.driver.has_put_off);
         }
         assert_eq!(put_off, [true, false].repeat(4));
     }

@@ -1,25 +1,15 @@
 //! Making queue pairs anew for paths whose own have failed (docs/protocol.md section 10).
 
 use super::Endpoint;
-use super::teardown::{DRAIN_POLLS, take_back_sends};
+use super::teardown::DRAIN_POLLS;
 use crate::carrier::{Fallback, qp_type};
-use crate::control::NO_QP;
+use crate::conn::{Conn, NO_QP, Phase, Renewing};
 use crate::ids::LinkId;
-use crate::links::{Conn, Phase};
-use crate::recv::Home;
+use crate::tx::take_back_sends;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::{Class, PathId, QpHalf, Renew};
+use towpath_proto::{PathId, QpHalf, Renew};
 use towpath_verbs::{Connect, Device};
-
-/// A path whose queue pair is destroyed, while completions of it may still come.
-#[derive(Clone, Copy)]
-pub(crate) struct Renewing {
-    link: LinkId,
-    path: u8,
-    /// Polls since.
-    polls: u8,
-}
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Does what a link asks for its failed paths.
@@ -45,18 +35,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Some(way) = conn.and_then(|conn| conn.paths.get_mut(usize::from(path))) else { return };
         way.has_failed = true;
         let qp_num = std::mem::replace(&mut way.qp_num, NO_QP);
-        let unposted: Vec<_> = way.repost.drain(..).collect();
+        let unposted = way.recvs.take_waiting();
         // It is there until here, unless the last one could not be made; then there is none.
         let _ = self.device.destroy_qp(qp_num);
         self.links.remove_qp(qp_num);
-        self.unpost(unposted.into_iter());
-        self.renewing.push(Renewing { link, path, polls: 0 });
+        self.rx.unpost(unposted);
+        self.links.renewing.push(Renewing { link, path, polls: 0 });
     }
 
     /// Makes the queue pairs for which nothing is in the way any more.
     #[inline]
     pub(super) fn finish_renewals(&mut self) {
-        if !self.renewing.is_empty() {
+        if !self.links.renewing.is_empty() {
             self.renew_drained();
         }
     }
@@ -64,7 +54,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[cold]
     fn renew_drained(&mut self) {
         let mut place = 0;
-        while let Some(renewing) = self.renewing.get_mut(place) {
+        while let Some(renewing) = self.links.renewing.get_mut(place) {
             renewing.polls = renewing.polls.saturating_add(1);
             let Renewing { link, path, polls } = *renewing;
             let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
@@ -73,13 +63,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     take_back_sends(conn, path);
                 }
                 let way = &conn.paths[usize::from(path)];
-                if way.posted > 0 || way.tx.outstanding() > 0 {
+                if way.recvs.posted() > 0 || way.tx.outstanding() > 0 {
                     place += 1;
                     continue;
                 }
                 self.make_anew(link, path);
             }
-            self.renewing.swap_remove(place);
+            self.links.renewing.swap_remove(place);
         }
     }
 
@@ -90,7 +80,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Some(qp_type) = qp_type(carrier) else { return };
         let made = self.create_path_qp(class, qp_type, conn.qp_paths());
         let now = self.device.now();
-        let ours = made.map(|qp_num| self.describe(qp_num, carrier));
+        let ours = made.map(|qp_num| self.identity.describe(qp_num, carrier));
         let Some(conn) = self.links.find_mut(link) else { return };
         let (Some(found), way) = (conn.link.as_mut(), &mut conn.paths[index]) else { return };
         match ours {
@@ -103,27 +93,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 let (qp_num, psn, generation) = (ours.qp_num, ours.psn, ours.generation);
                 found.renewed(PathId(path), QpHalf { qp_num, psn, generation });
                 self.links.add_qp(qp_num, link.index, path);
-                self.refill((link, class), path);
+                let Self { rx, device, links, .. } = self;
+                rx.refill(device, links, (link, path));
             }
         }
         self.links.touch(link.index);
         self.post_receives();
-    }
-
-    /// Gets receives for a queue pair of its own; a shared queue has them.
-    fn refill(&mut self, (link, class): (LinkId, Class), path: u8) {
-        if self.shared.is_some() {
-            return;
-        }
-        let paths = self.links.find(link).map_or(1, Conn::qp_paths);
-        let per_path = self.config.sizes.receives_per_path(paths);
-        // At the limit those that there are have to do; what is held comes home some time.
-        let _ = self.recv.reserve(&mut self.device, per_path);
-        let home = Home { link, path };
-        for _ in 0..per_path {
-            let Some(slot) = self.recv.take_free(class, Some(home)) else { break };
-            self.repost(slot);
-        }
     }
 
     /// Joins our half with the peer's; it leaves from another port than the one before if the link
@@ -136,10 +111,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         source_port: Option<u16>,
     ) {
         let Some(conn) = self.links.find_mut(link) else { return };
-        let rc = self.config.rc_of(conn.hello.as_ref().map_or(Fallback::None, Fallback::of));
+        let rc = self.config.rc_of(conn.agreed.hello.as_ref().map_or(Fallback::None, Fallback::of));
         let tclass = self.config.class.tclass(conn.class.class);
         let way = &mut conn.paths[usize::from(path)];
-        let (Some(peer), Some(path_mtu)) = (conn.peer, conn.mtu) else { return };
+        let (Some(peer), Some(path_mtu)) = (conn.agreed.peer, conn.agreed.mtu) else { return };
         way.source_port = source_port.unwrap_or(way.source_port);
         let connect = Connect {
             dest: peer.device_addr,

@@ -1,27 +1,21 @@
 //! Reading and writing the streams of links, as part of an endpoint's turn.
 
 use super::Endpoint;
-use super::receive::Pieces;
+use crate::conn::Phase;
 use crate::ids::LinkId;
 use crate::limits::TCP_FRAMES_PER_LOOK;
-use crate::links::{Conn, Phase};
-use crate::recv::Home;
 use crate::tcp::{ByteStream, Frames, FramesError, Tcp};
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::limits::HEADER_BYTES;
-use towpath_proto::wire::{ChunkHeader, FrameTable, Kind};
-use towpath_proto::{Arrival, BufToken, PathId, Verdict};
 use towpath_verbs::Device;
-
-/// No slot: what has no payload to keep needs none.
-const NO_SLOT: BufToken = BufToken(u32::MAX);
 
 /// The links of an endpoint that have a stream, and when the next one is looked at.
 #[derive(Default)]
 pub(crate) struct Streams {
     links: Vec<u16>,
     due: Option<Time>,
+    /// Those with news, while they are looked at.
+    pub(super) with_news: Vec<u16>,
 }
 
 impl Streams {
@@ -37,11 +31,6 @@ impl Streams {
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
-    /// Whether a path of a link rides on its set-up connection.
-    pub(crate) fn carries_path(&self, link: LinkId) -> bool {
-        self.links.find(link).is_some_and(|conn| conn.tcp_path().is_some())
-    }
-
     /// Something came on the stream of a link.
     pub(crate) fn hurry_stream(&mut self, index: u16, now: Time) {
         if let Some(tcp) = self.links.at(index).and_then(|conn| conn.tcp.as_mut()) {
@@ -110,7 +99,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             Err(error) => {
                 if let FramesError::Length { .. } = error {
-                    self.stats.tcp_breaches += 1;
+                    self.tally.stats.tcp_breaches += 1;
                     tracing::warn!(link = index, %error, "a set-up connection is given up");
                 }
                 tcp.due = Time::NEVER;
@@ -139,7 +128,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 continue;
             };
             let payload_bytes = payload.len();
-            if !self.on_frame((index, tcp.path), header, payload, now) {
+            let at = (&mut self.device, &mut self.links);
+            if !self.rx.take_frame(at, (index, tcp.path), (header, payload), now) {
                 // No buffer: the stream waits, and with it the peer.
                 break;
             }
@@ -148,69 +138,4 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         Ok(wrote)
     }
-
-    /// Hands a frame to its link; false when there is no buffer for what it brings. The link checks
-    /// header, generation and payload as those of any path.
-    fn on_frame(
-        &mut self,
-        (index, path): (u16, PathId),
-        header: &[u8; HEADER_BYTES],
-        payload: &[u8],
-        now: Time,
-    ) -> bool {
-        let mut slot = None;
-        let is_data = header[1] == Kind::Data as u8;
-        // A body that fits no buffer is refused for its length.
-        let fits = is_data && payload.len() <= self.config.sizes.chunk_bytes_max as usize;
-        let share = self.share();
-        if fits {
-            let conn = self.links.at(index).map(|conn| (conn.class.class, conn.held));
-            let (class, held) = conn.unwrap_or_default();
-            slot = if held < share { self.spare_slot(class, None) } else { None };
-            // What completes a piece that has its buffer brings that home.
-            if slot.is_none() && !brings_part(header, payload) {
-                return false;
-            }
-        }
-        let body = if is_data && !fits { &[] } else { payload };
-        let Self { links, recv, device, unkept, page_crcs, .. } = self;
-        let conn = links.at(index).filter(|conn| conn.phase == Phase::Up);
-        let Some(Conn { id, link: Some(link), held, class, .. }) = conn else {
-            if let Some(slot) = slot {
-                recv.put_free(slot);
-            }
-            return true;
-        };
-        let home = Home { link: *id, path: path.0 };
-        let of = (class.class, home);
-        let buf = slot.map_or(NO_SLOT, BufToken);
-        let arrival = Arrival { header, body, buf, may_keep: slot.is_some(), received_at: now };
-        page_crcs.clear();
-        let recv_table = &mut *recv;
-        let mut pieces = Pieces { device, recv: recv_table, of, unkept, held, share, page_crcs };
-        let verdict = link.handle_chunk(now, path, &arrival, &mut pieces);
-        if let Some(number) = slot {
-            match (verdict, recv.at(number)) {
-                (Verdict::Kept(pieces), Some(slot)) => {
-                    let filled = slot.fill(body);
-                    debug_assert!(filled, "the slot is free, and the body fits");
-                    slot.keep(pieces, home, page_crcs);
-                    *held += 1;
-                }
-                _ => recv.put_free(number),
-            }
-        }
-        while let Some(number) = self.unkept.pop() {
-            self.repost(number);
-        }
-        true
-    }
-}
-
-/// Whether a chunk of data brings a part of a piece. What breaks a rule is the link's to refuse.
-#[cold]
-fn brings_part(header: &[u8; HEADER_BYTES], body: &[u8]) -> bool {
-    let Ok(header) = ChunkHeader::parse(header) else { return true };
-    let Ok(table) = FrameTable::parse(&header, body) else { return true };
-    table.first.is_part() || table.others().any(|(frame, _)| frame.is_part())
 }

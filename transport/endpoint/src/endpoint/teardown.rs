@@ -1,14 +1,12 @@
 //! Ending links, and taking back what their queue pairs held.
 
 use super::Endpoint;
-use crate::control::NO_QP;
+use crate::conn::{Conn, NO_QP, Phase};
 use crate::event::Event;
 use crate::ids::LinkId;
-use crate::links::{Conn, Phase};
-use crate::wr_id::WrId;
+use crate::tx::take_back_sends;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::PathId;
 use towpath_verbs::{AsyncEvent, Device};
 
 /// The poll in which draining began may be past its completions; the next one is not.
@@ -23,7 +21,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return;
         };
         if conn.phase == Phase::Up {
-            self.order.left(conn);
+            self.tx.order.left(conn);
         }
         conn.phase = Phase::Draining;
         conn.timer = Time::NEVER;
@@ -39,33 +37,25 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             // It is there until here; and if it is not, nothing is posted to it either.
             let _ = device.destroy_qp(qp_num);
         }
-        let control: Vec<_> = conn.control_repost.drain(..).collect();
-        for wr in control {
-            if let Some(WrId::ControlRecv { slot, .. }) = WrId::unpack(wr.wr_id) {
-                conn.control.received(slot, 0);
-            }
-        }
+        conn.control.unpost(0);
         let unposted: Vec<_> =
-            conn.paths.iter_mut().flat_map(|path| path.repost.drain(..)).collect();
+            conn.paths.iter_mut().flat_map(|path| path.recvs.take_waiting()).collect();
         self.links.forget_qps_of(index);
-        self.unpost(unposted.into_iter());
-        let target = self.shared_target(class);
-        if let Some(shared) = self.shared.as_mut().and_then(|shared| shared.of_mut(class)) {
-            shared.target = target;
+        self.rx.unpost(unposted);
+        self.rx.retarget(&self.links, class);
+        if !self.tx.order.is_needed() {
+            self.tx.order.drain().for_each(|waiting| self.links.touch(waiting));
         }
-        if !self.order.is_needed() {
-            self.order.drain().for_each(|waiting| self.links.touch(waiting));
-        }
-        self.draining.push(index);
+        self.links.draining.push(index);
         self.links.touch(index);
         self.share_window();
-        self.close_setup(id);
+        self.setup.forget(id);
     }
 
     /// The link has told that it is down: its place is free once the device has let go.
     pub(super) fn end_link(&mut self, id: LinkId) {
         if let Some(link) = self.links.find_mut(id).and_then(|conn| conn.link.take()) {
-            self.ended += link.stats();
+            self.tally.ended += link.stats();
         }
         self.begin_draining(id.index);
     }
@@ -88,22 +78,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    /// Ends a link whose peer was never heard of, for a newcomer.
-    pub(crate) fn give_way(&mut self, link: LinkId, now: Time) {
-        if let Some(found) = self.links.up(link) {
-            found.give_way(now);
-            self.links.touch(link.index);
-            self.stats.links_gave_way += 1;
-        }
-    }
-
     /// Frees the places of links that are drained, and looks at what the device itself tells.
     #[inline]
     pub(super) fn finish_draining(&mut self) {
         while let Some(event) = self.device.poll_async_event() {
             self.on_device_event(event);
         }
-        if !self.draining.is_empty() {
+        if !self.links.draining.is_empty() {
             self.remove_drained();
         }
     }
@@ -111,7 +92,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[inline(never)]
     fn remove_drained(&mut self) {
         let (mut place, now) = (0, self.device.now());
-        while let Some(&index) = self.draining.get(place) {
+        while let Some(&index) = self.links.draining.get(place) {
             if self.links.at(index).is_some_and(|conn| take_back_untold(conn, now)) {
                 // Its link has outcomes to tell.
                 self.links.touch(index);
@@ -121,7 +102,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 place += 1;
                 continue;
             }
-            self.draining.swap_remove(place);
+            self.links.draining.swap_remove(place);
             let Some(conn) = self.links.remove(index) else { continue };
             for &lkey in &conn.lkeys {
                 // The key was given by this device; a refusal leaves a spare entry in its table.
@@ -160,7 +141,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         // What was under way goes again now, and a queue pair that is made anew has a timer.
         met.into_iter().for_each(|index| self.links.touch(index));
-        self.tell(Event::Device { event });
+        self.told.push_back(Event::Device { event });
     }
 }
 
@@ -193,20 +174,6 @@ fn take_back_untold(conn: &mut Conn, now: Time) -> bool {
     let mut any = super::lane_qp::take_back_ops(conn, now);
     for id in 0..conn.paths.len() as u8 {
         any |= take_back_sends(conn, id);
-    }
-    any
-}
-
-/// Takes back all sends of a path; false when there were none.
-pub(super) fn take_back_sends(conn: &mut Conn, path: u8) -> bool {
-    let Conn { paths, tx_slots, link, .. } = conn;
-    let Some(sending) = paths.get_mut(usize::from(path)) else { return false };
-    let mut any = false;
-    while let Some(number) = sending.tx.pop_any(tx_slots) {
-        any = true;
-        if let Some(link) = link.as_mut() {
-            link.handle_sent(PathId(path), number, None);
-        }
     }
     any
 }

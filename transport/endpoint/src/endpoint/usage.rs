@@ -1,9 +1,8 @@
 //! What of its limits an endpoint uses now: for people who look at a running process.
 
 use super::Endpoint;
-use crate::control::NO_QP;
+use crate::conn::{Conn, NO_QP, Phase};
 use crate::ids::LinkId;
-use crate::links::{Conn, Phase};
 use crate::rides::Rides;
 use std::fmt;
 use std::net::SocketAddr;
@@ -123,7 +122,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Which carriers its links went to, when and why.
     #[must_use]
     pub fn rides(&self) -> &Rides {
-        &self.rides
+        &self.tally.rides
     }
 
     /// What of its limits is in use now. Takes time in proportion to the links: not for the data
@@ -131,20 +130,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[must_use]
     pub fn usage(&self) -> EndpointUsage {
         let live = || self.links.iter().filter(|conn| conn.phase != Phase::Draining);
-        let (receives_posted, receives_wanted) = match &self.shared {
-            Some(shared) => shared.iter().fold((0, 0), |(posted, wanted), queue| {
-                (posted + queue.posted, wanted + queue.target)
-            }),
-            None => {
-                let wanted = |conn: &Conn| {
-                    conn.paths.len() * self.config.sizes.receives_per_path(conn.qp_paths())
-                };
-                let paths = live().flat_map(|conn| &conn.paths);
-                (paths.map(|path| path.posted).sum(), live().map(wanted).sum())
-            }
-        };
-        let (receive_buffers, receive_buffers_max) = self.recv.made_and_max();
-        let (send_free, send_buffers_max) = self.pools.free_and_all();
+        let (receives_posted, receives_wanted) = self.rx.posted_and_wanted(&self.links);
+        let (receive_buffers, receive_buffers_max) = self.rx.slots().made_and_max();
+        let (send_free, send_buffers_max) = self.buffers.pools().free_and_all();
         EndpointUsage {
             links: self.links.up_count(),
             links_max: self.config.sizes.links_max,
@@ -154,7 +142,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             receives_wanted,
             receive_buffers,
             receive_buffers_max,
-            receive_buffers_returned: self.recv.returned(),
+            receive_buffers_returned: self.rx.slots().returned(),
             send_buffers_out: send_buffers_max.saturating_sub(send_free),
             send_buffers_max,
         }
@@ -163,7 +151,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// The pools that its links share, and who holds most of each. Takes time in proportion to the
     /// links: not for the data path.
     pub fn pool_reports(&self) -> impl Iterator<Item = PoolReport> {
-        let send = self.pools.iter().map(|pool| self.report(PoolKind::Send, pool));
+        let send = self.buffers.pools().iter().map(|pool| self.report(PoolKind::Send, pool));
         let lane = self.lanes.bufs.iter().map(|pool| self.report(PoolKind::Lane, pool));
         let most = self.links.iter().filter(|conn| conn.held > 0).max_by_key(|conn| conn.held);
         let receive = PoolReport {
@@ -188,7 +176,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     fn holder(&self, link: usize, held: usize) -> PoolHolder {
         let conn = self.links.iter().find(|conn| conn.id.index() == link);
-        let peer = conn.and_then(|conn| conn.peer).map(|peer| peer.device_addr);
+        let peer = conn.and_then(|conn| conn.agreed.peer).map(|peer| peer.device_addr);
         PoolHolder { link, peer, held }
     }
 

@@ -19,8 +19,11 @@ mod waiting;
 mod watch;
 mod wire;
 
-use crate::endpoint::Endpoint;
-use crate::error::{ConnectError, ListenError};
+use crate::asks::Asks;
+use crate::config::EndpointConfig;
+use crate::conn::{Conn, PendingLink};
+use crate::error::{ConnectError, LinkError, ListenError};
+use crate::event::{Event, Peer};
 use crate::ids::{ConnectId, LinkId};
 use crate::limits::{
     HANDSHAKES_MAX, LISTEN_BACKLOG, LISTEN_POLL_NS, LISTENERS_MAX, SETUP_POLL_NS, WATCH_POLL_NS,
@@ -30,14 +33,69 @@ use incoming::Incoming;
 use news::News;
 use outgoing::Outgoing;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use towpath_base::{Nanos, Time};
-use towpath_memory::Region;
-use towpath_proto::Class;
-use towpath_verbs::Device;
-use towpath_wake::AnyOf;
+use towpath_proto::wire::Hello;
+use towpath_proto::{Class, Side};
+use towpath_verbs::VerbSet;
+use towpath_wake::{AnyOf, Watch};
 use waiting::Waiting;
 use watch::{Lingering, Watched};
+
+/// What set-up asks of whoever has the links: an [`Endpoint`](crate::Endpoint).
+pub(crate) trait Host {
+    fn config(&self) -> &EndpointConfig;
+    /// What its device can do.
+    fn verbs(&self) -> VerbSet;
+    /// Its place among several workers, if it is one of them.
+    fn member(&self) -> Option<&Member>;
+    /// What it keeps for each link.
+    fn conns(&self) -> impl Iterator<Item = &Conn>;
+    /// Who is at the other end of a link.
+    fn peer(&self, link: LinkId) -> Option<Peer>;
+
+    /// Makes our half of a link that asks for this, to a peer at `dest`.
+    fn offer_to(
+        &mut self,
+        dest: SocketAddr,
+        class: Class,
+        asks: Asks,
+    ) -> Result<(Hello, PendingLink), LinkError>;
+    /// Makes a half that answers a peer's.
+    fn answer(&mut self, peer: &Hello, from: IpAddr) -> Result<(Hello, PendingLink), LinkError>;
+    /// Joins our half with the peer's. `setup` has the address that the HELLOs came over, and
+    /// whether there is a stream.
+    fn establish_from(
+        &mut self,
+        pending: PendingLink,
+        peer: &Hello,
+        side: Side,
+        setup: (Option<SocketAddr>, bool),
+    ) -> Result<LinkId, LinkError>;
+    /// Gives a half up.
+    fn withdraw(&mut self, pending: PendingLink);
+
+    /// Whether a path of a link rides on its set-up connection.
+    fn carries_path(&self, link: LinkId) -> bool;
+    /// Gives a link its stream, on which `first` is still to be written; gives both back where it
+    /// has no path that rides on it. `is_told` says that what comes on it is told of.
+    fn give_stream(
+        &mut self,
+        link: LinkId,
+        stream: TcpStream,
+        first: (Vec<u8>, bool),
+    ) -> Option<(TcpStream, Vec<u8>)>;
+    /// The set-up connection of a link broke: the peer's process is gone.
+    fn peer_gone(&mut self, link: LinkId);
+    /// Ends a link whose peer was never heard of, for a newcomer.
+    fn give_way(&mut self, link: LinkId, now: Time);
+
+    /// Has each wait end for news of the sockets of this watch; of none, where there is none.
+    /// False when it cannot.
+    fn wait_for_news(&mut self, watch: Option<&Watch>) -> bool;
+    /// Tells the application.
+    fn tell(&mut self, event: Event);
+}
 
 /// All set-up conversations of an endpoint.
 #[derive(Default)]
@@ -53,8 +111,6 @@ pub(crate) struct Setup {
     next_poll: Time,
     next_watch: Time,
     news: News,
-    /// Empty between two looks.
-    streams_with_news: Vec<u16>,
 }
 
 impl Setup {
@@ -88,16 +144,14 @@ impl Setup {
         let accepts = !self.incoming.is_empty() || !self.waiting.is_empty();
         accepts || !self.outgoing.is_empty() || !self.lingering.is_empty()
     }
-}
 
-impl<D: Device<Memory = Region>> Endpoint<D> {
-    /// Listens for peers on a TCP address; port 0 is any free one. Returns the address with its
-    /// port. Peers that connect are told of with [`Event::Accepted`](crate::Event::Accepted).
-    ///
-    /// # Errors
-    /// [`ListenError`].
-    pub fn listen(&mut self, addr: SocketAddr) -> Result<SocketAddr, ListenError> {
-        if self.setup().listeners.len() == LISTENERS_MAX {
+    /// Listens for peers on a TCP address.
+    pub(crate) fn listen(
+        &mut self,
+        host: &mut impl Host,
+        addr: SocketAddr,
+    ) -> Result<SocketAddr, ListenError> {
+        if self.listeners.len() == LISTENERS_MAX {
             return Err(ListenError::TooMany { max: LISTENERS_MAX });
         }
         let at = |source| ListenError::at(addr, source);
@@ -106,97 +160,65 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         rustix::net::listen(&listener, LISTEN_BACKLOG).map_err(|error| at(error.into()))?;
         listener.set_nonblocking(true).map_err(at)?;
         let local = listener.local_addr().map_err(at)?;
-        self.tell_news_of(&listener);
-        self.setup().listeners.push(listener);
+        self.news.add(host, &listener, None);
+        self.listeners.push(listener);
         Ok(local)
     }
 
-    /// Stops listening. Links that are up, and set-ups under way, go on.
-    pub fn stop_listening(&mut self) {
-        self.setup().listeners.clear();
+    /// Stops listening. Set-ups under way go on.
+    pub(crate) fn stop_listening(&mut self) {
+        self.listeners.clear();
     }
 
-    /// Begins to connect to a peer that listens on a TCP address.
-    /// [`Event::Connected`](crate::Event::Connected) or
-    /// [`Event::ConnectFailed`](crate::Event::ConnectFailed) follows.
-    ///
-    /// # Errors
-    /// [`ConnectError::TooMany`], [`ConnectError::Dial`] when no thread could be had for dialling.
-    pub fn connect(&mut self, addr: SocketAddr) -> Result<ConnectId, ConnectError> {
-        self.connect_as(addr, self.config().class.own)
-    }
-
-    /// The same with a link of another class than
-    /// [`EndpointConfig::class`](crate::EndpointConfig::class). Classes to one peer have links of
-    /// their own.
-    ///
-    /// # Errors
-    /// As [`connect`](Self::connect).
-    pub fn connect_as(
+    /// Begins to connect to a peer, and to ask for this.
+    pub(crate) fn connect(
         &mut self,
-        addr: SocketAddr,
-        class: Class,
+        (addr, class): (SocketAddr, Class),
+        asks: Asks,
+        now: Time,
     ) -> Result<ConnectId, ConnectError> {
-        let now = self.now();
-        let asks = self.asks(addr.ip());
-        let setup = self.setup();
-        if setup.outgoing.len() == HANDSHAKES_MAX {
+        if self.outgoing.len() == HANDSHAKES_MAX {
             return Err(ConnectError::TooMany { max: HANDSHAKES_MAX });
         }
-        let connect = ConnectId(setup.next_connect);
-        setup.next_connect += 1;
-        let outgoing = Outgoing::dial(connect, (addr, class), asks, setup.timeout, now)
+        let connect = ConnectId(self.next_connect);
+        self.next_connect += 1;
+        let outgoing = Outgoing::dial(connect, (addr, class), asks, self.timeout, now)
             .map_err(|source| ConnectError::Dial { addr, source })?;
-        setup.outgoing.push(outgoing);
-        setup.next_poll = now;
+        self.outgoing.push(outgoing);
+        self.next_poll = now;
         Ok(connect)
     }
 
-    /// Whether there is news of set-up conversations. Streams that have something are looked at in
-    /// this turn. `idle` says that nothing else has happened in it.
-    pub(crate) fn take_news(&mut self, now: Time, idle: bool) -> bool {
-        let setup = self.setup();
-        let mut streams = std::mem::take(&mut setup.streams_with_news);
-        let has_news = setup.news.take(now, idle, &mut streams);
-        streams.drain(..).for_each(|link| self.hurry_stream(link, now));
-        self.setup().streams_with_news = streams;
-        has_news
+    /// Whether there is news of the conversations, and of which links whose set-up connections
+    /// carry a path, into `streams`. `idle` says that nothing else has happened in this turn.
+    pub(crate) fn take_news(&mut self, now: Time, idle: bool, streams: &mut Vec<u16>) -> bool {
+        self.news.take(now, idle, streams)
     }
 
-    /// Looks at the set-up conversations when it is time to.
-    pub(crate) fn poll_setup(&mut self, now: Time, has_news: bool) {
-        let has_placed = self.member().is_some_and(Member::has_placed);
-        let setup = self.setup();
-        if has_placed || has_news || now >= setup.next_due() {
-            self.go_on_with_setup(now, has_placed, has_news);
-        }
-    }
-
+    /// Looks at the conversations that it is time for.
     #[inline(never)]
-    fn go_on_with_setup(&mut self, now: Time, has_placed: bool, has_news: bool) {
-        let mut setup = std::mem::take(self.setup());
-        if has_placed {
-            self.take_placed(&mut setup, now);
+    pub(crate) fn go_on(&mut self, host: &mut impl Host, now: Time, has_news: bool) {
+        if host.member().is_some_and(Member::has_placed) {
+            self.take_placed(host, now);
         }
-        if has_news || now >= setup.next_poll {
-            self.poll_waiting(&mut setup, now);
-            let may_be_more = self.poll_incoming(&mut setup, now);
-            self.poll_outgoing(&mut setup, now);
-            setup.lingering.retain_mut(|peer| !peer.is_done(now));
-            let is_busy = may_be_more || setup.is_talking();
-            let pause = if is_busy { SETUP_POLL_NS } else { setup.news.or(LISTEN_POLL_NS) };
-            setup.next_poll = now + Nanos(pause);
+        if has_news || now >= self.next_poll {
+            self.poll_waiting(host, now);
+            let may_be_more = self.poll_incoming(host, now);
+            self.poll_outgoing(host, now);
+            self.lingering.retain_mut(|peer| !peer.is_done(now));
+            let is_busy = may_be_more || self.is_talking();
+            let pause = if is_busy { SETUP_POLL_NS } else { self.news.or(LISTEN_POLL_NS) };
+            self.next_poll = now + Nanos(pause);
         }
-        if has_news || now >= setup.next_watch {
-            let all_said = self.poll_watched(&mut setup);
-            let pause = if all_said { setup.news.or(WATCH_POLL_NS) } else { WATCH_POLL_NS };
-            setup.next_watch = now + Nanos(pause);
+        if has_news || now >= self.next_watch {
+            let all_said = self.poll_watched(host);
+            let pause = if all_said { self.news.or(WATCH_POLL_NS) } else { WATCH_POLL_NS };
+            self.next_watch = now + Nanos(pause);
         }
-        *self.setup() = setup;
     }
 
     /// A link is over: so is its set-up connection.
-    pub(crate) fn close_setup(&mut self, link: LinkId) {
-        self.setup().watched.retain(|watched| watched.link != link);
+    pub(crate) fn forget(&mut self, link: LinkId) {
+        self.watched.retain(|watched| watched.link != link);
     }
 }

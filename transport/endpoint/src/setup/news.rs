@@ -1,13 +1,11 @@
 //! When there is something to look at on the sockets of set-up: told by the system where the device
 //! can wait for that too, and by the clock elsewhere.
 
-use crate::endpoint::Endpoint;
+use super::Host;
 use crate::limits::{NEWS_POLL_NS, NO_NEWS_POLL_NS};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use towpath_base::{Nanos, Time};
-use towpath_memory::Region;
-use towpath_verbs::Device;
 use towpath_wake::{AnyOf, Watch};
 
 /// What tells of news.
@@ -80,37 +78,20 @@ impl News {
             Source::Unknown | Source::Clock => clock_ns,
         }
     }
-}
-
-impl<D: Device<Memory = Region>> Endpoint<D> {
-    /// Has news of a socket end each wait, if that can be.
-    pub(super) fn tell_news_of(&mut self, socket: &impl AsFd) {
-        let mut news = std::mem::take(&mut self.setup().news);
-        self.add_to(&mut news, socket, None);
-        self.setup().news = news;
-    }
 
     /// Adds a socket; `stream` is the link whose path it carries.
-    pub(super) fn add_to(&mut self, news: &mut News, socket: &impl AsFd, stream: Option<u16>) {
-        if let Source::Unknown = news.source {
-            let watch = Watch::new().ok();
-            let watch = watch.filter(|w| self.files().is_none_or(|files| files.add(w).is_ok()));
-            let watch = watch.filter(|w| self.device_mut().watch_file(w.as_fd().as_raw_fd()));
-            news.source = watch.map_or(Source::Clock, Source::Watch);
+    pub(super) fn add(&mut self, host: &mut impl Host, socket: &impl AsFd, stream: Option<u16>) {
+        if let Source::Unknown = self.source {
+            let watch = Watch::new().ok().filter(|watch| host.wait_for_news(Some(watch)));
+            self.source = watch.map_or(Source::Clock, Source::Watch);
         }
-        let is_added = match &news.source {
-            Source::Watch(watch) => {
-                watch.add(socket, stream.map_or(0, |link| u64::from(link) + 1)).is_ok()
-            }
-            Source::Unknown | Source::Clock => true,
-        };
-        if !is_added {
+        let number = stream.map_or(0, |link| u64::from(link) + 1);
+        if let Source::Watch(watch) = &self.source
+            && watch.add(socket, number).is_err()
+        {
             // One that is not told of has to be looked at, and then so may the others.
-            self.device_mut().watch_file(NO_FILE);
-            news.source = Source::Clock;
+            host.wait_for_news(None);
+            self.source = Source::Clock;
         }
     }
 }
-
-/// What a device takes for none.
-const NO_FILE: i32 = -1;

@@ -1,9 +1,9 @@
 //! Dialling, and the answer.
 
-use super::Setup;
 use super::wire::{Inbox, Outbox, ReadError};
+use super::{Host, Setup};
 use crate::asks::Asks;
-use crate::endpoint::{Endpoint, PendingLink};
+use crate::conn::PendingLink;
 use crate::error::{ConnectError, LinkError};
 use crate::event::Event;
 use crate::ids::{ConnectId, LinkId};
@@ -12,10 +12,8 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
-use towpath_memory::Region;
 use towpath_proto::wire::{AppProtocol, Refusal, Welcome};
 use towpath_proto::{Class, Side};
-use towpath_verbs::Device;
 
 /// A connection that is being made.
 pub(super) struct Outgoing {
@@ -73,109 +71,114 @@ enum Progress {
     Failed(ConnectError),
 }
 
-impl<D: Device<Memory = Region>> Endpoint<D> {
-    pub(super) fn poll_outgoing(&mut self, setup: &mut Setup, now: Time) {
+impl Setup {
+    pub(super) fn poll_outgoing(&mut self, host: &mut impl Host, now: Time) {
         let mut place = 0;
-        while let Some(outgoing) = setup.outgoing.get_mut(place) {
-            let mut progress = self.advance(outgoing);
+        while let Some(outgoing) = self.outgoing.get_mut(place) {
+            let mut progress = advance(host, outgoing);
             if matches!(progress, Progress::Waiting) {
                 if now < outgoing.deadline {
                     place += 1;
                     continue;
                 }
-                let (addr, after) = (outgoing.addr, setup.timeout);
+                let (addr, after) = (outgoing.addr, self.timeout);
                 progress = Progress::Failed(ConnectError::Timeout { addr, after });
             }
             if let Progress::Failed(error) = &progress
-                && self.asks_for_less(outgoing, error, now)
+                && asks_for_less(host, outgoing, error, now)
             {
                 place += 1;
                 continue;
             }
-            let outgoing = setup.outgoing.swap_remove(place);
+            let outgoing = self.outgoing.swap_remove(place);
             let connect = outgoing.connect;
             if let Stage::Talking { pending, .. } = outgoing.stage {
-                self.withdraw(pending);
+                host.withdraw(pending);
             }
             match progress {
                 Progress::Joined(stream, link) => {
-                    self.keep(setup, stream, link, Vec::new());
-                    if let Some(peer) = self.peer(link) {
-                        self.tell(Event::Connected { connect, link, peer });
+                    self.keep(host, stream, link, Vec::new());
+                    if let Some(peer) = host.peer(link) {
+                        host.tell(Event::Connected { connect, link, peer });
                     }
                 }
                 Progress::Failed(error) => {
-                    self.tell(Event::ConnectFailed { connect, error });
+                    host.tell(Event::ConnectFailed { connect, error });
                 }
                 Progress::Waiting => {}
             }
         }
     }
+}
 
-    /// Whether the peer, which refused, is asked again for less.
-    fn asks_for_less(&mut self, outgoing: &mut Outgoing, error: &ConnectError, now: Time) -> bool {
-        let verbs = self.device().caps().verbs;
-        let Some(asks) = outgoing.asks.after(error, self.config(), &verbs) else { return false };
-        let Ok(dialling) = Stage::dialling(outgoing.addr, outgoing.deadline.since(now)) else {
-            return false;
-        };
-        outgoing.asks = asks;
-        if let Stage::Talking { pending, .. } = std::mem::replace(&mut outgoing.stage, dialling) {
-            self.withdraw(pending);
-        }
-        true
+/// Whether the peer, which refused, is asked again for less.
+fn asks_for_less(
+    host: &mut impl Host,
+    outgoing: &mut Outgoing,
+    error: &ConnectError,
+    now: Time,
+) -> bool {
+    let Some(asks) = outgoing.asks.after(error, host.config(), &host.verbs()) else { return false };
+    let Ok(dialling) = Stage::dialling(outgoing.addr, outgoing.deadline.since(now)) else {
+        return false;
+    };
+    outgoing.asks = asks;
+    if let Stage::Talking { pending, .. } = std::mem::replace(&mut outgoing.stage, dialling) {
+        host.withdraw(pending);
     }
+    true
+}
 
-    fn advance(&mut self, outgoing: &mut Outgoing) -> Progress {
-        let (addr, class, app) = (outgoing.addr, outgoing.class, self.config().app);
-        if let Stage::Dialling(told) = &outgoing.stage {
-            let dialled = match told.try_recv() {
-                Err(TryRecvError::Empty) => return Progress::Waiting,
-                Err(TryRecvError::Disconnected) => Err(io::ErrorKind::Interrupted.into()),
-                Ok(dialled) => dialled,
-            };
-            let ready = dialled.and_then(|stream| {
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)?;
-                Ok(stream)
-            });
-            let stream = match ready {
-                Ok(stream) => stream,
-                Err(source) => return Progress::Failed(ConnectError::Dial { addr, source }),
-            };
-            let (hello, pending) = match self.offer_to(addr, class, outgoing.asks) {
-                Ok(half) => half,
-                Err(error) => return Progress::Failed(ConnectError::Local { addr, error }),
-            };
-            let (outbox, inbox) = (Outbox::new(hello.emit()), Inbox::default());
-            outgoing.stage = Stage::Talking { stream, outbox, inbox, pending };
+/// Takes a connection on, as far as it goes without waiting.
+fn advance(host: &mut impl Host, outgoing: &mut Outgoing) -> Progress {
+    let (addr, class, app) = (outgoing.addr, outgoing.class, host.config().app);
+    if let Stage::Dialling(told) = &outgoing.stage {
+        let dialled = match told.try_recv() {
+            Err(TryRecvError::Empty) => return Progress::Waiting,
+            Err(TryRecvError::Disconnected) => Err(io::ErrorKind::Interrupted.into()),
+            Ok(dialled) => dialled,
+        };
+        let ready = dialled.and_then(|stream| {
+            stream.set_nonblocking(true)?;
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        });
+        let stream = match ready {
+            Ok(stream) => stream,
+            Err(source) => return Progress::Failed(ConnectError::Dial { addr, source }),
+        };
+        let (hello, pending) = match host.offer_to(addr, class, outgoing.asks) {
+            Ok(half) => half,
+            Err(error) => return Progress::Failed(ConnectError::Local { addr, error }),
+        };
+        let (outbox, inbox) = (Outbox::new(hello.emit()), Inbox::default());
+        outgoing.stage = Stage::Talking { stream, outbox, inbox, pending };
+    }
+    let Stage::Talking { stream, outbox, inbox, .. } = &mut outgoing.stage else {
+        return Progress::Waiting;
+    };
+    // A peer that refuses may close before all is written: its answer says more than our error.
+    let written = outbox.write(stream);
+    let answer = match (inbox.read(stream), written) {
+        (Ok(None), Ok(_)) => return Progress::Waiting,
+        (Ok(None), Err(error)) => Err(ConnectError::Broken { addr, source: Some(error) }),
+        (Ok(Some(Welcome::Hello(hello))), _) => Ok(hello),
+        (Ok(Some(Welcome::Refused(refusal))), _) => Err(refused((addr, class, app), refusal)),
+        (Err(ReadError::Hello(error)), _) => Err(ConnectError::Hello { addr, error }),
+        (Err(ReadError::Broken(source)), _) => Err(ConnectError::Broken { addr, source }),
+    };
+    let hello = match answer {
+        Ok(hello) => hello,
+        Err(error) => return Progress::Failed(error),
+    };
+    let stage = std::mem::replace(&mut outgoing.stage, Stage::Done);
+    let Stage::Talking { stream, pending, .. } = stage else { return Progress::Waiting };
+    match host.establish_from(pending, &hello, Side::Client, (Some(addr), true)) {
+        Ok(link) => Progress::Joined(stream, link),
+        Err(LinkError::App { theirs, ours }) => {
+            Progress::Failed(ConnectError::App { addr, theirs, ours })
         }
-        let Stage::Talking { stream, outbox, inbox, .. } = &mut outgoing.stage else {
-            return Progress::Waiting;
-        };
-        // A peer that refuses may close before all is written: its answer says more than our error.
-        let written = outbox.write(stream);
-        let answer = match (inbox.read(stream), written) {
-            (Ok(None), Ok(_)) => return Progress::Waiting,
-            (Ok(None), Err(error)) => Err(ConnectError::Broken { addr, source: Some(error) }),
-            (Ok(Some(Welcome::Hello(hello))), _) => Ok(hello),
-            (Ok(Some(Welcome::Refused(refusal))), _) => Err(refused((addr, class, app), refusal)),
-            (Err(ReadError::Hello(error)), _) => Err(ConnectError::Hello { addr, error }),
-            (Err(ReadError::Broken(source)), _) => Err(ConnectError::Broken { addr, source }),
-        };
-        let hello = match answer {
-            Ok(hello) => hello,
-            Err(error) => return Progress::Failed(error),
-        };
-        let stage = std::mem::replace(&mut outgoing.stage, Stage::Done);
-        let Stage::Talking { stream, pending, .. } = stage else { return Progress::Waiting };
-        match self.establish_from(pending, &hello, Side::Client, (Some(addr), true)) {
-            Ok(link) => Progress::Joined(stream, link),
-            Err(LinkError::App { theirs, ours }) => {
-                Progress::Failed(ConnectError::App { addr, theirs, ours })
-            }
-            Err(error) => Progress::Failed(ConnectError::Local { addr, error }),
-        }
+        Err(error) => Progress::Failed(ConnectError::Local { addr, error }),
     }
 }
 

@@ -1,16 +1,13 @@
 //! The connections of links that are up, and of peers that were refused.
 
-use super::Setup;
 use super::wire::Outbox;
-use crate::endpoint::Endpoint;
+use super::{Host, Setup};
 use crate::ids::LinkId;
 use crate::limits::{LINGER_BYTES_MAX, LINGER_NS};
 use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
 use towpath_base::{Nanos, Time};
-use towpath_memory::Region;
 use towpath_proto::wire::Refusal;
-use towpath_verbs::Device;
 
 /// The set-up connection of a link: its end is how a dead peer process is noticed at once.
 pub(super) struct Watched {
@@ -70,35 +67,35 @@ impl Lingering {
     }
 }
 
-impl<D: Device<Memory = Region>> Endpoint<D> {
+impl Setup {
     /// Keeps the connection of a link that is up, on which `first` is still to be written: to
     /// carry a path, or as a sign of life alone.
     pub(super) fn keep(
         &mut self,
-        setup: &mut Setup,
+        host: &mut impl Host,
         stream: TcpStream,
         link: LinkId,
         first: Vec<u8>,
     ) {
-        let carries_path = self.carries_path(link);
-        self.add_to(&mut setup.news, &stream, carries_path.then_some(link.index));
-        let is_told = setup.news.are_told();
-        if let Some((stream, first)) = self.give_stream(link, stream, (first, is_told)) {
-            setup.watched.push(Watched::new(stream, link, Outbox::new(first)));
+        let carries_path = host.carries_path(link);
+        self.news.add(host, &stream, carries_path.then_some(link.index));
+        let is_told = self.news.are_told();
+        if let Some((stream, first)) = host.give_stream(link, stream, (first, is_told)) {
+            self.watched.push(Watched::new(stream, link, Outbox::new(first)));
         }
     }
 
     /// Whether nothing is left to be written on any.
-    pub(super) fn poll_watched(&mut self, setup: &mut Setup) -> bool {
+    pub(super) fn poll_watched(&mut self, host: &mut impl Host) -> bool {
         let mut all_said = true;
-        setup.watched.retain_mut(|watched| {
+        self.watched.retain_mut(|watched| {
             let alive = watched.outbox.write(&mut watched.stream).map(|said| {
                 all_said &= said;
                 watched.is_silent()
             });
             let alive = alive.unwrap_or(false);
             if !alive {
-                self.peer_gone(watched.link);
+                host.peer_gone(watched.link);
             }
             alive
         });

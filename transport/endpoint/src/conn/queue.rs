@@ -1,6 +1,6 @@
 //! What the paths of a link have posted: headers by the order of posting, from one stock.
 
-use crate::company::Company;
+use super::Company;
 use crate::held::Held;
 use crate::wr_id::WrId;
 use towpath_memory::{Buf, MemoryError, Pool};
@@ -274,9 +274,9 @@ mod tests {
         for number in 0..2 {
             assert!(!slots.any_full());
             let index = slots.company.take().expect("one is free");
-            slots.company.bytes_mut(index)[..3].fill(7);
-            let entry = slots.company.entry(index, 1, 3);
-            assert_eq!((entry.length, entry.lkey), (2, 9));
+            let (bytes, whole) = slots.company.bytes_mut(index);
+            bytes[..3].fill(7);
+            assert_eq!((whole.length as usize, whole.lkey), (bytes.len(), 9));
             slots.company.lend(index);
             queue.push(&mut slots, (number, 100, Some(index)), |_| {});
         }

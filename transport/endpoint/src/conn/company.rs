@@ -47,16 +47,10 @@ impl Company {
         self.free.pop()
     }
 
-    /// The bytes of one that was taken.
-    pub(crate) fn bytes_mut(&mut self, index: u16) -> &mut [u8] {
-        let (held, _) = &mut self.bufs[usize::from(index)];
-        held.buf_mut().map_or(&mut [], |buf| &mut buf[..])
-    }
-
-    /// The gather entry of a part of one.
-    pub(crate) fn entry(&self, index: u16, from: usize, end: usize) -> Sge {
-        let (_, whole) = &self.bufs[usize::from(index)];
-        Sge { addr: whole.addr + from as u64, length: (end - from) as u32, ..*whole }
+    /// The bytes of one that was taken, and their gather entry.
+    pub(crate) fn bytes_mut(&mut self, index: u16) -> (&mut [u8], Sge) {
+        let (held, whole) = &mut self.bufs[usize::from(index)];
+        (held.buf_mut().map_or(&mut [], |buf| &mut buf[..]), *whole)
     }
 
     /// It is filled: the device reads it.

@@ -1,6 +1,6 @@
 //! The order in which links of several classes hand work to the device.
 
-use crate::links::Conn;
+use crate::conn::Conn;
 use std::collections::VecDeque;
 use towpath_proto::{AtDevice, Class, ClassOrder, ClassScheduler};
 
@@ -48,14 +48,14 @@ impl Order {
 
     fn count(&mut self, conn: &mut Conn, bytes: u64) {
         let of_class = &mut self.device.bytes[conn.class.class.index()];
-        *of_class = of_class.saturating_sub(conn.counted_bytes) + bytes;
-        conn.counted_bytes = bytes;
+        *of_class = of_class.saturating_sub(conn.turn.counted_bytes) + bytes;
+        conn.turn.counted_bytes = bytes;
     }
 
     /// A link may have something to send.
     pub(crate) fn line_up(&mut self, conn: &mut Conn) {
         let class = conn.class.class;
-        if !std::mem::replace(&mut conn.is_in_line, true) {
+        if !std::mem::replace(&mut conn.turn.is_in_line, true) {
             self.lines[class.index()].push_back(conn.id.index);
         }
         self.scheduler.enter(class);

@@ -5,7 +5,7 @@ use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, CONTROL_SLOT_BYTES};
 use crate::wr_id::WrId;
 use towpath_memory::{MemoryError, Pool};
 use towpath_proto::limits::ACK_BYTES_MAX;
-use towpath_verbs::{QpNum, RecvWr, SendOp, SendWr, SgList};
+use towpath_verbs::{Device, QpNum, RecvWr, SendOp, SendWr, SgList};
 
 /// No queue pair: 24 bits hold those that there are.
 pub(crate) const NO_QP: QpNum = QpNum(u32::MAX);
@@ -16,7 +16,9 @@ pub(crate) struct Control {
     slots: Vec<Held>,
     lkey: u32,
     free_sends: Vec<u32>,
-    pub(crate) recvs_posted: usize,
+    recvs_posted: usize,
+    /// Receives that came home, to be posted again.
+    pub(crate) repost: Vec<RecvWr>,
 }
 
 impl Control {
@@ -27,27 +29,49 @@ impl Control {
         let slots = std::iter::from_fn(|| pool.take().map(Held::new)).take(count).collect();
         let free_sends = (CONTROL_RECVS as u32..count as u32).collect();
         let qp_num = NO_QP;
-        Ok((Self { qp_num, slots, lkey: 0, free_sends, recvs_posted: 0 }, pool))
+        Ok((Self { qp_num, slots, lkey: 0, free_sends, recvs_posted: 0, repost: Vec::new() }, pool))
     }
 
     pub(crate) fn set_lkey(&mut self, lkey: u32) {
         self.lkey = lkey;
     }
 
-    /// The slots that receives go to.
-    pub(crate) fn recv_slots() -> std::ops::Range<u32> {
-        0..CONTROL_RECVS as u32
+    /// Queues all receive slots for posting.
+    pub(crate) fn fill(&mut self, link: u16) {
+        (0..CONTROL_RECVS as u32).for_each(|slot| self.lend_recv(link, slot));
     }
 
-    /// The work request that posts a receive slot again.
-    pub(crate) fn lend_recv(&mut self, link: u16, slot: u32) -> Option<RecvWr> {
-        let held = self.slots.get_mut(slot as usize)?;
+    /// Queues a receive slot for posting.
+    pub(crate) fn lend_recv(&mut self, link: u16, slot: u32) {
+        let Some(held) = self.slots.get_mut(slot as usize) else { return };
         if !held.lend() {
-            return None;
+            return;
         }
         self.recvs_posted += 1;
         let sg_list = SgList::one(held.sge(self.lkey, CONTROL_SLOT_BYTES));
-        Some(RecvWr { wr_id: WrId::ControlRecv { link, slot }.pack(), sg_list })
+        self.repost.push(RecvWr { wr_id: WrId::ControlRecv { link, slot }.pack(), sg_list });
+    }
+
+    /// Posts the receives that came home; returns how many calls the device refused.
+    #[inline(never)]
+    pub(crate) fn post<D: Device>(&mut self, device: &mut D) -> u64 {
+        let posted = device.post_recv(self.qp_num, &self.repost);
+        let refused = u64::from(posted.is_err());
+        let taken = posted.err().map_or(self.repost.len(), |bad| bad.index);
+        self.unpost(taken);
+        refused
+    }
+
+    /// Takes the receives home that wait to be posted, from the one at `from` on.
+    pub(crate) fn unpost(&mut self, from: usize) {
+        let mut repost = std::mem::take(&mut self.repost);
+        for wr in &repost[from..] {
+            if let Some(WrId::ControlRecv { slot, .. }) = WrId::unpack(wr.wr_id) {
+                self.received(slot, 0);
+            }
+        }
+        repost.clear();
+        self.repost = repost;
     }
 
     /// What a completed receive holds.

@@ -1,26 +1,26 @@
 //! Sending the chunks that one link wants sent.
 
-use super::posting::{post, push, push_frame};
-use crate::batch::{Batch, Batches};
-use crate::filler::Filler;
+use super::Tx;
+use super::body::{Body, byte_len, lone_payload};
+use super::filler::Filler;
+use crate::conn::{Batch, Batches, Conn, Path, TxQueue, TxSlots};
 use crate::limits::RC_WINDOW_BYTES;
-use crate::links::{Conn, Path};
 use crate::sends::Sends;
-use crate::tx::TxSlots;
+use crate::tcp::Tcp;
 use std::hint::cold_path;
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::limits::FRAMES_FULL;
 use towpath_proto::{Carrier, Link, PathId, Reroute, Transmit};
-use towpath_verbs::{Device, QpNum};
+use towpath_verbs::{Device, QpNum, QpState, SEND_SGE_MAX, Sge};
 
 /// How much a link may hand to the device.
 #[derive(Clone, Copy)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// What the device may have of it at a time, and one chunk however long.
-    pub(super) ahead_bytes: u64,
+    pub(crate) ahead_bytes: u64,
     /// What it may hand over now, likewise.
-    pub(super) turn_bytes: u64,
+    pub(crate) turn_bytes: u64,
 }
 
 /// What is to be done behind a chunk, before another may follow.
@@ -36,16 +36,29 @@ enum After {
 
 /// What a link handed to the device.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Sent {
-    pub(super) bytes: u64,
+pub(crate) struct Sent {
+    pub(crate) bytes: u64,
     /// The turn was over before all was sent.
-    pub(super) has_more: bool,
+    pub(crate) has_more: bool,
     /// Work requests that the device refused.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
 }
 
-/// Sends the chunks that one link wants sent.
-pub(super) fn send_chunks<D: Device<Memory = Region>>(
+impl Tx {
+    /// Sends the chunks that one link wants sent.
+    pub(crate) fn send<D: Device<Memory = Region>>(
+        &mut self,
+        device: &mut D,
+        conn: &mut Conn,
+        room: Room,
+        now: Time,
+    ) -> Sent {
+        let Self { batches, filler, .. } = self;
+        send_chunks((device, batches, filler), conn, room, now)
+    }
+}
+
+fn send_chunks<D: Device<Memory = Region>>(
     (device, batches, filler): (&mut D, &mut Batches, &Filler),
     conn: &mut Conn,
     room: Room,
@@ -165,6 +178,84 @@ fn put(
     After::Nothing
 }
 
+/// Copies a chunk to the stream of its link. One for which there is no room is lost, as on UC.
+#[inline(never)]
+fn push_frame(tcp: &mut Tcp, sends: &Sends, transmit: &mut Transmit) {
+    tcp.frames.push_chunk(|out| {
+        let from = out.len();
+        out.resize(from + byte_len(transmit), 0);
+        let body = Body::write(&mut out[from..], None, sends, transmit)?;
+        transmit.header.body_crc = body.crc;
+        Some(&transmit.header)
+    });
+}
+
+/// Makes the work request of a chunk. False when its bytes are not there.
+#[inline]
+fn push(
+    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
+    sends: &Sends,
+    index: u16,
+    transmit: &mut Transmit,
+) -> bool {
+    if transmit.header.flags.units() > 0 {
+        return push_company((path, tx_slots, batches), sends, index, transmit);
+    }
+    let (mut length, mut payload) = (0, None);
+    if let [frame] = &transmit.frames[..] {
+        let found = lone_payload(sends, &frame.source, transmit.header.flags);
+        let Some((entry, crc)) = found else { return false };
+        transmit.header.body_crc = crc;
+        (length, payload) = (entry.length, Some(entry));
+    }
+    let what = (transmit.header.number, length, None);
+    push_entries((path, tx_slots, batches), (index, transmit), what, payload.as_slice());
+    true
+}
+
+/// Makes the work request of a chunk that has a table of frames.
+#[inline(never)]
+fn push_company(
+    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
+    sends: &Sends,
+    index: u16,
+    transmit: &mut Transmit,
+) -> bool {
+    let Some(company) = tx_slots.company.take() else { return false };
+    let (to, whole) = tx_slots.company.bytes_mut(company);
+    let body = Body::write(to, Some(whole), sends, transmit);
+    // The link keeps to what the device gathers. A chunk that is cut short must not leave.
+    let Some(body) = body.filter(|body| body.entries.len() < SEND_SGE_MAX) else {
+        cold_path();
+        tx_slots.company.take_home(company);
+        return false;
+    };
+    tx_slots.company.lend(company);
+    transmit.header.body_crc = body.crc;
+    let what = (transmit.header.number, body.length, Some(company));
+    push_entries((path, tx_slots, batches), (index, transmit), what, &body.entries);
+    true
+}
+
+/// Puts a work request behind what waits on a path: the header, and the entries of the body.
+#[inline(always)]
+fn push_entries(
+    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
+    (index, transmit): (u16, &Transmit),
+    what: (u64, u32, Option<u16>),
+    entries: &[Sge],
+) {
+    let header = &transmit.header;
+    let (position, sge) = path.tx.push(tx_slots, what, |bytes| header.emit(bytes));
+    let wr_id = TxQueue::wr_id(index, transmit.path.0, position);
+    let batch = path.batch.get_or_insert_with(|| batches.take());
+    let sg_list = batch.push(wr_id, sge, transmit.cut_at);
+    for entry in entries {
+        let has_room = sg_list.push(*entry);
+        debug_assert!(has_room, "there is the header, and the body was counted");
+    }
+}
+
 /// Makes a probe as long as it is to be.
 #[inline]
 fn fill_probe(path: &mut Path, filler: &Filler, bytes: u32) {
@@ -212,4 +303,33 @@ fn move_path<D: Device<Memory = Region>>(
         Ok(()) => path.source_port = reroute.source_port,
         Err(_) => link.pin_ports(),
     }
+}
+
+/// Posts the batch of a path. What the device refuses counts as sent and lost, as UC would.
+fn post<D: Device<Memory = Region>>(
+    (device, batches): (&mut D, &mut Batches),
+    (path, tx_slots): (&mut Path, &mut TxSlots),
+    link: &mut Link,
+    id: PathId,
+) -> u64 {
+    let Some(mut batch) = path.batch.take() else { return 0 };
+    let wrs = batch.sealed();
+    let mut refused = 0;
+    if let Err(bad) = device.post_send(path.qp_num, wrs) {
+        cold_path();
+        for _ in bad.index..wrs.len() {
+            if let Some(number) = path.tx.unpush(tx_slots) {
+                link.handle_sent(id, number, None);
+            }
+            refused += 1;
+        }
+        // What was taken before them completes with the next signaled one. A queue pair that is
+        // out of order ends its path.
+        if device.qp_state(path.qp_num) != Ok(QpState::Rts) {
+            path.has_failed = true;
+            link.path_failed(device.now(), id);
+        }
+    }
+    batches.put(batch);
+    refused
 }

@@ -3,181 +3,13 @@
 #[cfg(test)]
 mod tests;
 
-use crate::batch::Batch;
-use crate::class::ClassReport;
-use crate::control::Control;
-use crate::event::Peer;
+use super::{Conn, Phase, Renewing};
 use crate::ids::LinkId;
 use crate::lane::LaneQp;
-use crate::sends::Sends;
-use crate::tcp::Tcp;
-use crate::tx::{TxQueue, TxSlots};
-use crate::workers::Seat;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use towpath_base::Time;
-use towpath_base::serial::Psn;
-use towpath_proto::wire::Hello;
-use towpath_proto::{Carrier, ChannelId, Class, Link, PathId};
-use towpath_verbs::{Mtu, QpNum, RecvWr};
-
-/// Where a link is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Our half is made; the peer's HELLO is awaited.
-    Offered,
-    /// Joined.
-    Up,
-    /// Its queue pairs are destroyed; their last completions are awaited.
-    Draining,
-}
-
-/// A path: its queue pair and what is posted to it.
-pub(crate) struct Path {
-    pub(crate) carrier: Carrier,
-    pub(crate) qp_num: QpNum,
-    /// Which of the device's source ports it leaves from.
-    pub(crate) source_port: u16,
-    pub(crate) tx: TxQueue,
-    /// Receives posted to its own queue; none with a shared one.
-    pub(crate) posted: usize,
-    pub(crate) repost: Vec<RecvWr>,
-    /// Sends that wait to be posted, within a flush.
-    pub(crate) batch: Option<Batch>,
-    /// Its queue pair is in error, or gone: nothing is posted to it.
-    pub(crate) has_failed: bool,
-    /// The first packet sequence number of one that was made anew.
-    pub(crate) psn: Psn,
-}
-
-/// What an endpoint keeps for one link.
-pub(crate) struct Conn {
-    pub(crate) id: LinkId,
-    pub(crate) phase: Phase,
-    pub(crate) class: ClassReport,
-    pub(crate) link: Option<Link>,
-    pub(crate) paths: Vec<Path>,
-    /// The headers of what is posted to any of them.
-    pub(crate) tx_slots: TxSlots,
-    /// The set-up connection, where it carries a path.
-    pub(crate) tcp: Option<Tcp>,
-    pub(crate) control: Control,
-    pub(crate) control_repost: Vec<RecvWr>,
-    pub(crate) hello: Option<Hello>,
-    /// The smaller of both ends', once it is up.
-    pub(crate) mtu: Option<Mtu>,
-    pub(crate) peer: Option<Peer>,
-    /// Where we connected to.
-    pub(crate) dialled: Option<SocketAddr>,
-    pub(crate) sends: Sends,
-    /// A message was refused for want of room, and the application was not told of room since.
-    pub(crate) is_refused: bool,
-    /// A channel for a lane that the peer opened and may not have, until it is closed.
-    pub(crate) refused_lane: Option<ChannelId>,
-    /// Receive buffers that the link or the application holds.
-    pub(crate) held: usize,
-    pub(crate) timer: Time,
-    /// When it is looked at whether `timer` has come; `NEVER` while it is in no list.
-    filed: Time,
-    /// Polls since its queue pairs were destroyed.
-    pub(crate) drain_polls: u8,
-    /// Counts it among the links of its worker, while it is up.
-    pub(crate) seat: Option<Seat>,
-    is_ready: bool,
-    is_eventful: bool,
-    /// It waits for its turn among the links of other classes.
-    pub(crate) is_in_line: bool,
-    /// Bytes at the device that the order between classes knows of.
-    pub(crate) counted_bytes: u64,
-    /// Keys of memory that is this link's alone.
-    pub(crate) lkeys: Vec<u32>,
-    /// What its one-sided operations have, once there are some.
-    pub(crate) lane: Option<Box<LaneQp>>,
-}
-
-impl Conn {
-    pub(crate) fn new(id: LinkId, class: ClassReport, control: Control) -> Self {
-        Self {
-            id,
-            phase: Phase::Offered,
-            class,
-            link: None,
-            paths: Vec::new(),
-            tx_slots: TxSlots::default(),
-            tcp: None,
-            control,
-            control_repost: Vec::new(),
-            hello: None,
-            mtu: None,
-            peer: None,
-            dialled: None,
-            sends: Sends::default(),
-            is_refused: false,
-            refused_lane: None,
-            held: 0,
-            timer: Time::NEVER,
-            filed: Time::NEVER,
-            drain_polls: 0,
-            seat: None,
-            is_ready: false,
-            is_eventful: false,
-            is_in_line: false,
-            counted_bytes: 0,
-            lkeys: Vec::new(),
-            lane: None,
-        }
-    }
-
-    /// A queue pair went to error. A path's ends that path; without a way for acks nothing on the
-    /// link would get ahead. False when it is another link's.
-    pub(crate) fn fail_qp(&mut self, now: Time, qp_num: QpNum) -> bool {
-        let Some(link) = self.link.as_mut() else { return false };
-        let mut is_ours = self.control.qp_num == qp_num;
-        if is_ours {
-            link.acks_failed();
-        }
-        if let Some(lane) = self.lane.as_mut().filter(|lane| lane.qp_num == qp_num) {
-            lane.has_failed = true;
-            link.lane_failed(now);
-            is_ours = true;
-        }
-        for (path, id) in self.paths.iter_mut().zip(0u8..) {
-            if path.qp_num == qp_num {
-                path.has_failed = true;
-                link.path_failed(now, PathId(id));
-                is_ours = true;
-            }
-        }
-        is_ours
-    }
-
-    /// Paths that its receive buffers are for: those with a queue pair. One without any is as one
-    /// with a single path.
-    pub(crate) fn qp_paths(&self) -> usize {
-        self.paths.len().max(1)
-    }
-
-    /// Bytes that the device has and that have not left. Only UC tells when they do.
-    pub(crate) fn uc_bytes_at_device(&self) -> u64 {
-        let on_uc = self.paths.iter().filter(|path| path.carrier == Carrier::Uc);
-        on_uc.map(|path| path.tx.posted_bytes()).sum()
-    }
-
-    /// The path that rides on the set-up connection, by our HELLO: the one behind the last that has
-    /// a queue pair.
-    pub(crate) fn tcp_path(&self) -> Option<PathId> {
-        let hello = self.hello.as_ref()?;
-        let place = hello.paths.iter().position(|path| path.carrier == Carrier::Tcp)?;
-        Some(PathId(place as u8))
-    }
-
-    /// Whether the device holds nothing of it any more.
-    pub(crate) fn is_drained(&self) -> bool {
-        let quiet = |path: &Path| path.posted == 0 && path.tx.outstanding() == 0;
-        let lane_is_quiet = self.lane.as_ref().is_none_or(|lane| lane.posted == 0);
-        self.control.is_drained() && lane_is_quiet && self.paths.iter().all(quiet)
-    }
-}
+use towpath_proto::{Class, Link};
+use towpath_verbs::QpNum;
 
 #[derive(Default)]
 struct Slot {
@@ -201,6 +33,11 @@ pub(crate) struct Links {
     /// When which link is looked at for its timer: each is here at most once, and no later than its
     /// timer. One whose timer has moved on meanwhile is filed anew when it is the first here.
     timers: BTreeSet<(Time, u16)>,
+    /// No timer comes before this.
+    next_timer: Time,
+    /// Links whose queue pairs are destroyed, and whose last completions are awaited.
+    pub(crate) draining: Vec<u16>,
+    pub(crate) renewing: Vec<Renewing>,
 }
 
 impl Links {
@@ -214,6 +51,9 @@ impl Links {
             last_qp: (QpNum(u32::MAX), 0, 0),
             touched: None,
             timers: BTreeSet::new(),
+            next_timer: Time::NEVER,
+            draining: Vec::new(),
+            renewing: Vec::new(),
         }
     }
 
@@ -240,7 +80,7 @@ impl Links {
     pub(crate) fn remove(&mut self, index: u16) -> Option<Box<Conn>> {
         let slot = self.slots.get_mut(usize::from(index))?;
         let conn = slot.conn.take()?;
-        self.timers.remove(&(conn.filed, index));
+        self.timers.remove(&(conn.marks.filed, index));
         slot.life = slot.life.wrapping_add(1);
         self.ready.retain(|&other| other != index);
         self.eventful.retain(|&other| other != index);
@@ -263,7 +103,10 @@ impl Links {
     /// A link's timer was set.
     #[inline]
     pub(crate) fn file_timer(&mut self, index: u16) {
-        if self.at(index).is_some_and(|conn| conn.timer < conn.filed) {
+        let Some(conn) = self.at(index) else { return };
+        let (timer, is_sooner) = (conn.timer, conn.timer < conn.marks.filed);
+        self.next_timer = self.next_timer.min(timer);
+        if is_sooner {
             self.file_sooner(index);
         }
     }
@@ -273,9 +116,9 @@ impl Links {
         let Self { slots, timers, .. } = self;
         let slot = slots.get_mut(usize::from(index));
         let Some(conn) = slot.and_then(|slot| slot.conn.as_deref_mut()) else { return };
-        timers.remove(&(conn.filed, index));
-        conn.filed = conn.timer;
-        timers.insert((conn.filed, index));
+        timers.remove(&(conn.marks.filed, index));
+        conn.marks.filed = conn.timer;
+        timers.insert((conn.marks.filed, index));
     }
 
     /// The next link whose timer has come, which is none any more.
@@ -284,20 +127,25 @@ impl Links {
         let &(_, index) = self.timers.first().filter(|&&(at, _)| at <= now)?;
         self.timers.pop_first();
         let conn = self.at(index)?;
-        (conn.timer, conn.filed) = (Time::NEVER, Time::NEVER);
+        (conn.timer, conn.marks.filed) = (Time::NEVER, Time::NEVER);
         Some(index)
     }
 
     /// Files the links anew that are first in the list and whose timers have moved on, so that
     /// [`next_timer`](Self::next_timer) is when one comes: a sleep ends for nothing else.
     pub(crate) fn file_anew(&mut self) {
+        self.file_first();
+        self.next_timer = self.timers.first().map_or(Time::NEVER, |&(at, _)| at);
+    }
+
+    fn file_first(&mut self) {
         while let Some(&(at, index)) = self.timers.first() {
-            let conn = self.at(index).filter(|conn| conn.filed == at);
+            let conn = self.at(index).filter(|conn| conn.marks.filed == at);
             if conn.as_ref().is_some_and(|conn| conn.timer <= at) {
                 return;
             }
             let timer = conn.map(|conn| {
-                conn.filed = conn.timer;
+                conn.marks.filed = conn.timer;
                 conn.timer
             });
             self.timers.pop_first();
@@ -309,7 +157,7 @@ impl Links {
 
     /// When a timer may come next; `NEVER` when none does.
     pub(crate) fn next_timer(&self) -> Time {
-        self.timers.first().map_or(Time::NEVER, |&(at, _)| at)
+        self.next_timer
     }
 
     pub(crate) fn find(&self, id: LinkId) -> Option<&Conn> {
@@ -382,12 +230,12 @@ impl Links {
         else {
             return;
         };
-        if !conn.is_ready {
-            conn.is_ready = true;
+        if !conn.marks.is_ready {
+            conn.marks.is_ready = true;
             self.ready.push(index);
         }
-        if !conn.is_eventful {
-            conn.is_eventful = true;
+        if !conn.marks.is_eventful {
+            conn.marks.is_eventful = true;
             self.eventful.push(index);
         }
         self.touched = Some(index);
@@ -397,7 +245,7 @@ impl Links {
         self.touched = None;
         let index = self.ready.pop()?;
         if let Some(conn) = self.at(index) {
-            conn.is_ready = false;
+            conn.marks.is_ready = false;
         }
         Some(index)
     }
@@ -418,14 +266,14 @@ impl Links {
     pub(crate) fn pop_eventful(&mut self) {
         self.touched = None;
         if let Some(conn) = self.eventful.pop().and_then(|index| self.at(index)) {
-            conn.is_eventful = false;
+            conn.marks.is_eventful = false;
         }
     }
 
     /// A flush may have made events.
     pub(crate) fn mark_eventful(&mut self, index: u16) {
-        if let Some(conn) = self.at(index).filter(|conn| !conn.is_eventful) {
-            conn.is_eventful = true;
+        if let Some(conn) = self.at(index).filter(|conn| !conn.marks.is_eventful) {
+            conn.marks.is_eventful = true;
             self.eventful.push(index);
         }
     }

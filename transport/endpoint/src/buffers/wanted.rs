@@ -1,7 +1,7 @@
 //! The wish of an endpoint's application for a send buffer, when all were out.
 
+use super::pools::SendPools;
 use crate::bell::Bell;
-use crate::pools::SendPools;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Wake, Waker};

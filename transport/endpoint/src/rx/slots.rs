@@ -1,10 +1,10 @@
 //! Receive buffers: a header slot and a buffer for the body each, by slot number.
 
+use super::spare::Spare;
 use crate::bell::Bell;
 use crate::held::Held;
 use crate::ids::LinkId;
 use crate::message::{Chunk, Loan, Returned, Returns};
-use crate::spare::Spare;
 use crate::wr_id::WrId;
 use std::sync::Arc;
 use towpath_base::passes::{Pass, note};
@@ -108,7 +108,7 @@ impl Slot {
 }
 
 /// All receive buffers of an endpoint.
-pub(crate) struct RecvTable {
+pub(crate) struct Slots {
     slots: Vec<Slot>,
     free: Spare,
     slots_max: usize,
@@ -118,7 +118,7 @@ pub(crate) struct RecvTable {
     regions: Vec<(RegionId, u32)>,
 }
 
-impl RecvTable {
+impl Slots {
     /// Pieces that come back from other threads ring `bell`. Memory that is not needed for `quiet`
     /// goes back to the system.
     pub(crate) fn new(
@@ -285,7 +285,7 @@ impl RecvTable {
 
     /// Hands a kept piece out.
     #[inline]
-    pub(crate) fn lend_out(&mut self, piece: &ChunkRef, channel: ChannelId) -> Option<Chunk> {
+    pub(crate) fn lend_out(&self, piece: &ChunkRef, channel: ChannelId) -> Option<Chunk> {
         let slot = self.slots.get(piece.buf.0 as usize)?;
         debug_assert!(slot.pieces > 0, "it is kept");
         Some(Chunk::new(Arc::clone(&slot.loan), piece, channel))
@@ -294,7 +294,7 @@ impl RecvTable {
     /// Takes a piece back that came by the fast way: its slot and channel. None for one of another
     /// endpoint, which then finds its own way.
     #[inline]
-    pub(crate) fn take_back(&mut self, chunk: Chunk) -> Option<Returned> {
+    pub(crate) fn take_back(&self, chunk: Chunk) -> Option<Returned> {
         chunk.into_returned(&self.returns)
     }
 
@@ -304,7 +304,7 @@ impl RecvTable {
     }
 
     /// Takes one piece back that was dropped somewhere.
-    pub(crate) fn pop_returned(&mut self) -> Option<Returned> {
+    pub(crate) fn pop_returned(&self) -> Option<Returned> {
         self.returns.pop()
     }
 

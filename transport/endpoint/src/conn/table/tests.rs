@@ -1,6 +1,8 @@
 //! What is in the lists of links, and when.
 
 use super::*;
+use crate::class::ClassReport;
+use crate::conn::Control;
 use towpath_base::{Nanos, Prng};
 
 fn links(count: u16) -> Links {

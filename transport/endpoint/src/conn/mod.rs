@@ -1,0 +1,228 @@
+//! What an endpoint keeps for each link: its queue pairs, what is posted to them, and its marks.
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `table` | all links, and the lists of those that have something to do |
+//! | `control` | the queue pair for acks, and its buffers |
+//! | `queue`, `recv_queue` | what is posted to a path: sends, receives |
+//! | `batch` | sends that wait to be posted in one call |
+//! | `company` | what is copied for chunks of several messages |
+
+mod batch;
+mod company;
+mod control;
+mod queue;
+mod recv_queue;
+mod table;
+
+pub(crate) use batch::{Batch, Batches};
+pub(crate) use company::Company;
+pub(crate) use control::{Control, NO_QP};
+pub(crate) use queue::{TxQueue, TxSlots};
+pub(crate) use recv_queue::RecvQueue;
+pub(crate) use table::Links;
+
+use crate::class::ClassReport;
+use crate::event::Peer;
+use crate::ids::LinkId;
+use crate::lane::LaneQp;
+use crate::sends::Sends;
+use crate::tcp::Tcp;
+use crate::workers::Seat;
+use std::net::SocketAddr;
+use towpath_base::Time;
+use towpath_base::serial::Psn;
+use towpath_proto::wire::Hello;
+use towpath_proto::{Carrier, ChannelId, Link, PathId};
+use towpath_verbs::{Mtu, QpNum};
+
+/// Where a link is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Our half is made; the peer's HELLO is awaited.
+    Offered,
+    /// Joined.
+    Up,
+    /// Its queue pairs are destroyed; their last completions are awaited.
+    Draining,
+}
+
+/// A path: its queue pair and what is posted to it.
+pub(crate) struct Path {
+    pub(crate) carrier: Carrier,
+    pub(crate) qp_num: QpNum,
+    /// Which of the device's source ports it leaves from.
+    pub(crate) source_port: u16,
+    pub(crate) tx: TxQueue,
+    /// Its own receive queue; empty with a shared one.
+    pub(crate) recvs: RecvQueue,
+    /// Sends that wait to be posted, within a flush.
+    pub(crate) batch: Option<Batch>,
+    /// Its queue pair is in error, or gone: nothing is posted to it.
+    pub(crate) has_failed: bool,
+    /// The first packet sequence number of one that was made anew.
+    pub(crate) psn: Psn,
+}
+
+/// What set-up has agreed on.
+#[derive(Default)]
+pub(crate) struct Agreed {
+    /// Ours.
+    pub(crate) hello: Option<Hello>,
+    /// The smaller of both ends', once the link is up.
+    pub(crate) mtu: Option<Mtu>,
+    pub(crate) peer: Option<Peer>,
+    /// Where we connected to.
+    pub(crate) dialled: Option<SocketAddr>,
+}
+
+/// A link among those of other classes.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// It waits for its turn.
+    pub(crate) is_in_line: bool,
+    /// Bytes at the device that the order between classes knows of.
+    pub(crate) counted_bytes: u64,
+}
+
+/// In which lists of the table a link is.
+struct Marks {
+    is_ready: bool,
+    is_eventful: bool,
+    /// When the table looks whether the link's timer has come; `NEVER` while it is in no list.
+    filed: Time,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self { is_ready: false, is_eventful: false, filed: Time::NEVER }
+    }
+}
+
+/// A path whose queue pair is destroyed, while completions of it may still come.
+#[derive(Clone, Copy)]
+pub(crate) struct Renewing {
+    pub(crate) link: LinkId,
+    pub(crate) path: u8,
+    /// Polls since.
+    pub(crate) polls: u8,
+}
+
+/// Our half of a link that waits for the peer's HELLO. Hand it to
+/// [`Endpoint::establish`](crate::Endpoint::establish) or
+/// [`Endpoint::withdraw`](crate::Endpoint::withdraw); dropping it keeps its place taken.
+#[derive(Debug)]
+#[must_use = "a pending link holds its place until it is established or withdrawn"]
+pub struct PendingLink {
+    pub(crate) id: LinkId,
+}
+
+/// What an endpoint keeps for one link.
+pub(crate) struct Conn {
+    pub(crate) id: LinkId,
+    pub(crate) phase: Phase,
+    pub(crate) class: ClassReport,
+    pub(crate) link: Option<Link>,
+    pub(crate) paths: Vec<Path>,
+    /// The headers of what is posted to any of them.
+    pub(crate) tx_slots: TxSlots,
+    /// The set-up connection, where it carries a path.
+    pub(crate) tcp: Option<Tcp>,
+    pub(crate) control: Control,
+    pub(crate) agreed: Agreed,
+    pub(crate) sends: Sends,
+    /// A message was refused for want of room, and the application was not told of room since.
+    pub(crate) is_refused: bool,
+    /// A channel for a lane that the peer opened and may not have, until it is closed.
+    pub(crate) refused_lane: Option<ChannelId>,
+    /// Receive buffers that the link or the application holds.
+    pub(crate) held: usize,
+    pub(crate) timer: Time,
+    /// Polls since its queue pairs were destroyed.
+    pub(crate) drain_polls: u8,
+    /// Counts it among the links of its worker, while it is up.
+    pub(crate) seat: Option<Seat>,
+    marks: Marks,
+    pub(crate) turn: Turn,
+    /// Keys of memory that is this link's alone.
+    pub(crate) lkeys: Vec<u32>,
+    /// What its one-sided operations have, once there are some.
+    pub(crate) lane: Option<Box<LaneQp>>,
+}
+
+impl Conn {
+    pub(crate) fn new(id: LinkId, class: ClassReport, control: Control) -> Self {
+        Self {
+            id,
+            phase: Phase::Offered,
+            class,
+            link: None,
+            paths: Vec::new(),
+            tx_slots: TxSlots::default(),
+            tcp: None,
+            control,
+            agreed: Agreed::default(),
+            sends: Sends::default(),
+            is_refused: false,
+            refused_lane: None,
+            held: 0,
+            timer: Time::NEVER,
+            drain_polls: 0,
+            seat: None,
+            marks: Marks::default(),
+            turn: Turn::default(),
+            lkeys: Vec::new(),
+            lane: None,
+        }
+    }
+
+    /// A queue pair went to error. A path's ends that path; without a way for acks nothing on the
+    /// link would get ahead. False when it is another link's.
+    pub(crate) fn fail_qp(&mut self, now: Time, qp_num: QpNum) -> bool {
+        let Some(link) = self.link.as_mut() else { return false };
+        let mut is_ours = self.control.qp_num == qp_num;
+        if is_ours {
+            link.acks_failed();
+        }
+        if let Some(lane) = self.lane.as_mut().filter(|lane| lane.qp_num == qp_num) {
+            lane.has_failed = true;
+            link.lane_failed(now);
+            is_ours = true;
+        }
+        for (path, id) in self.paths.iter_mut().zip(0u8..) {
+            if path.qp_num == qp_num {
+                path.has_failed = true;
+                link.path_failed(now, PathId(id));
+                is_ours = true;
+            }
+        }
+        is_ours
+    }
+
+    /// Paths that its receive buffers are for: those with a queue pair. One without any is as one
+    /// with a single path.
+    pub(crate) fn qp_paths(&self) -> usize {
+        self.paths.len().max(1)
+    }
+
+    /// Bytes that the device has and that have not left. Only UC tells when they do.
+    pub(crate) fn uc_bytes_at_device(&self) -> u64 {
+        let on_uc = self.paths.iter().filter(|path| path.carrier == Carrier::Uc);
+        on_uc.map(|path| path.tx.posted_bytes()).sum()
+    }
+
+    /// The path that rides on the set-up connection, by our HELLO: the one behind the last that has
+    /// a queue pair.
+    pub(crate) fn tcp_path(&self) -> Option<PathId> {
+        let hello = self.agreed.hello.as_ref()?;
+        let place = hello.paths.iter().position(|path| path.carrier == Carrier::Tcp)?;
+        Some(PathId(place as u8))
+    }
+
+    /// Whether the device holds nothing of it any more.
+    pub(crate) fn is_drained(&self) -> bool {
+        let quiet = |path: &Path| path.recvs.posted() == 0 && path.tx.outstanding() == 0;
+        let lane_is_quiet = self.lane.as_ref().is_none_or(|lane| lane.posted == 0);
+        self.control.is_drained() && lane_is_quiet && self.paths.iter().all(quiet)
+    }
+}

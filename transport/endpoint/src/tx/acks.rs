@@ -1,0 +1,80 @@
+//! Posting acks, and taking back what was posted.
+
+use crate::conn::{Conn, Control, Path};
+use crate::tcp::Tcp;
+use crate::wr_id::WrId;
+use towpath_base::Time;
+use towpath_memory::Region;
+use towpath_proto::{Link, PathId};
+use towpath_verbs::Device;
+
+/// Sends the acks of one link, and what its stream has room for; returns how many work requests the
+/// device refused.
+pub(crate) fn send_acks<D: Device<Memory = Region>>(
+    device: &mut D,
+    conn: &mut Conn,
+    now: Time,
+) -> u64 {
+    let Conn { id, link: Some(link), paths, tcp, control, timer, .. } = conn else {
+        return 0;
+    };
+    let index = id.index;
+    let refused = post_acks(device, control, (paths, tcp), (link, index), now);
+    if let Some(tcp) = tcp {
+        tcp.write_out(now);
+    }
+    *timer = link.poll_timeout();
+    refused
+}
+
+fn post_acks<D: Device<Memory = Region>>(
+    device: &mut D,
+    control: &mut Control,
+    (paths, tcp): (&[Path], &mut Option<Tcp>),
+    (link, index): (&mut Link, u16),
+    now: Time,
+) -> u64 {
+    let mut refused = 0;
+    while control.has_send_slot() {
+        let (mut way, mut len, mut cut_at) = (None, 0, None);
+        let write = |bytes: &mut _| {
+            let ack = link.poll_ack(now, bytes)?;
+            (way, len, cut_at) = (ack.path, ack.len, ack.cut_at);
+            Some(ack.len)
+        };
+        let Some(mut wr) = control.send(index, write) else { break };
+        if let Some(tcp) = tcp.as_mut().filter(|tcp| Some(tcp.path) == way) {
+            if let Some(WrId::ControlSend { slot, .. }) = WrId::unpack(wr.wr_id)
+                && let Some(ack) = control.take_back(slot, len)
+            {
+                // Acks tell all there is: what finds no room is made good by the next.
+                tcp.frames.push(ack);
+            }
+            continue;
+        }
+        wr.flags.cut_at = cut_at;
+        let path = way.and_then(|path| paths.get(usize::from(path.0)));
+        let qp_num = path.map_or(control.qp_num, |path| path.qp_num);
+        if device.post_send(qp_num, &[wr]).is_err() {
+            refused += 1;
+            if let Some(WrId::ControlSend { slot, .. }) = WrId::unpack(wr.wr_id) {
+                control.sent(slot);
+            }
+        }
+    }
+    refused
+}
+
+/// Takes back all sends of a path; false when there were none.
+pub(crate) fn take_back_sends(conn: &mut Conn, path: u8) -> bool {
+    let Conn { paths, tx_slots, link, .. } = conn;
+    let Some(sending) = paths.get_mut(usize::from(path)) else { return false };
+    let mut any = false;
+    while let Some(number) = sending.tx.pop_any(tx_slots) {
+        any = true;
+        if let Some(link) = link.as_mut() {
+            link.handle_sent(PathId(path), number, None);
+        }
+    }
+    any
+}

@@ -1,0 +1,63 @@
+//! Sending: which link has its turn, and how chunks become work requests.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `order` | the order in which links of several classes send |
+//! | `acks` | posts acks, and takes back what was posted |
+//! | `send` | hands the chunks of a link to the device |
+//! | `body` | puts the body of a chunk together |
+//! | `filler` | bytes that make a probe as long as a packet |
+
+mod acks;
+mod body;
+mod filler;
+mod order;
+mod send;
+
+pub(crate) use acks::{send_acks, take_back_sends};
+pub(crate) use order::Order;
+pub(crate) use send::{Room, Sent};
+
+use crate::conn::Batches;
+use crate::error::EndpointError;
+use crate::limits::TURN_BYTES;
+use filler::Filler;
+use towpath_memory::Region;
+use towpath_proto::ClassOrder;
+use towpath_verbs::{Device, Mtu};
+
+/// What sends of all links share.
+pub(crate) struct Tx {
+    pub(crate) order: Order,
+    batches: Batches,
+    filler: Filler,
+    /// What a link may have posted and not sent.
+    ahead_bytes: u64,
+}
+
+impl Tx {
+    /// For links of at most so many paths, on a device with packets of this size.
+    pub(crate) fn on<D: Device<Memory = Region>>(
+        device: &mut D,
+        mtu: Mtu,
+        (order, ahead_bytes): (ClassOrder, u64),
+        paths_max: usize,
+    ) -> Result<Self, EndpointError> {
+        Ok(Self {
+            order: Order::new(order, ahead_bytes),
+            batches: Batches::new(paths_max),
+            filler: Filler::on(device, mtu)?,
+            ahead_bytes,
+        })
+    }
+
+    /// What a link may hand over, when no link of another class waits.
+    pub(crate) fn room(&self) -> Room {
+        Room { ahead_bytes: self.ahead_bytes, turn_bytes: u64::MAX }
+    }
+
+    /// What a link may hand over in its turn among others.
+    pub(crate) fn room_of_turn(&self) -> Room {
+        Room { ahead_bytes: self.ahead_bytes, turn_bytes: TURN_BYTES }
+    }
+}
