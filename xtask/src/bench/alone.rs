@@ -5,6 +5,10 @@ use super::figure::{Figure, Wanted};
 use super::programs::Programs;
 use crate::failure::Failure;
 use crate::{metric, process};
+use std::path::Path;
+use std::process::Command;
+
+const SOFTWARE_COST: &str = "software_cost";
 
 /// What the software may add to raw verbs for a chunk, and 16 paths to one.
 const ADDED_NS: Wanted = Wanted::Below(100.0);
@@ -59,7 +63,7 @@ pub(super) fn store(programs: &Programs, amount: Amount) -> Result<Vec<Figure>, 
 /// The software's own cost; the benchmark has its own rounds.
 pub(super) fn software(programs: &Programs) -> Result<Vec<Figure>, Failure> {
     eprintln!("software: fifteen rounds of its own");
-    let mut command = programs.example("software_cost");
+    let mut command = programs.example(SOFTWARE_COST);
     command.args(["--json", "--paths", "16"]);
     let (line, output) = (process::line(&command), process::output(&mut command)?);
     let figure = |&(name, title, case, wanted): &(&'static str, &'static str, &str, Wanted)| {
@@ -69,6 +73,60 @@ pub(super) fn software(programs: &Programs) -> Result<Vec<Figure>, Failure> {
         Ok(Figure { name, title, median, least, most, wanted })
     };
     SOFTWARE.iter().map(figure).collect()
+}
+
+/// What is compared with another build: name, title, case and number of `software_cost`, and what
+/// the ratio to the other build's is to be.
+const BESIDE: [(&str, &str, &str, Wanted); 6] = [
+    ("added_192_ratio", "added to 192 B", "chunk_192_no_crc.added_ns", NO_MORE),
+    ("added_4k_ratio", "added to 4 KiB", "chunk_4k_no_crc.added_ns", NO_MORE),
+    ("added_56k_ratio", "added to 57 KB", "chunk_56k_no_crc.added_ns", NO_MORE),
+    ("message_64_ratio", "64 B, ns at both ends", "message_64.ns", NO_MORE),
+    ("raw_64_ratio", "raw verbs, 64 B, ns", "message_64.raw_ns", NO_MORE),
+    (
+        "software_mega_ratio",
+        "64 B in memory, M/s",
+        "message_64_no_crc.mega_per_s",
+        Wanted::AtLeast(1.3),
+    ),
+];
+const NO_MORE: Wanted = Wanted::AtMost(1.0);
+
+/// The software's own cost beside that of the `software_cost` in another folder, in turn.
+pub(super) fn software_beside(
+    programs: &Programs,
+    other: &Path,
+    amount: Amount,
+) -> Result<Vec<Figure>, Failure> {
+    let ratios = amount.rounds("software beside the other build", || {
+        let ours = software_once(|| programs.example(SOFTWARE_COST))?;
+        let theirs = software_once(|| Command::new(other.join(SOFTWARE_COST)))?;
+        let mut ratios = [0.0; BESIDE.len()];
+        for ((ratio, ours), theirs) in ratios.iter_mut().zip(ours).zip(theirs) {
+            *ratio = ours / theirs;
+        }
+        Ok(ratios)
+    })?;
+    let figure = |(&(name, title, _, wanted), values): (&(&str, &str, &str, _), &Vec<f64>)| {
+        Figure::of(name, format!("{title}, to the other build"), values, wanted)
+    };
+    Ok(BESIDE.iter().zip(&ratios).map(figure).collect())
+}
+
+/// One short run of each group of cases.
+fn software_once(program: impl Fn() -> Command) -> Result<[f64; BESIDE.len()], Failure> {
+    let mut values = [0.0; BESIDE.len()];
+    for group in ["message_64", "chunk_"] {
+        let mut command = program();
+        command.args(["--json", "--rounds", "3", "--only", group]);
+        let (line, output) = (process::line(&command), process::output(&mut command)?);
+        for (value, (_, _, number, _)) in values.iter_mut().zip(&BESIDE) {
+            if number.starts_with(group) {
+                *value = metric::of(&line, &output, &format!("{number}.median"))?;
+            }
+        }
+    }
+    Ok(values)
 }
 
 #[cfg(test)]
@@ -96,5 +154,27 @@ mod tests {
         fakes.put("software_cost", &script);
         let failure = software(&fakes.programs()).expect_err("the third case is not there");
         assert!(failure.to_string().contains("chunk_192_no_crc.added_ns.median"), "{failure}");
+    }
+
+    #[test]
+    fn another_build_is_compared_number_by_number() {
+        let (ours, theirs) = (Fakes::of("ours"), Fakes::of("theirs"));
+        let output = |ns: u32, rate: u32| {
+            let number = |value: u32| format!("{{\"median\": {value}}}");
+            let message = format!("\"ns\": {}, \"raw_ns\": {}", number(ns), number(ns));
+            let cases = format!(
+                "\"message_64\": {{{message}}}, \"message_64_no_crc\": {{\"mega_per_s\": {}}}",
+                number(rate)
+            );
+            let chunk = |name: &str| format!("\"{name}\": {{\"added_ns\": {}}}", number(ns));
+            let chunks = ["chunk_192_no_crc", "chunk_4k_no_crc", "chunk_56k_no_crc"].map(chunk);
+            format!("echo '{{{cases}, {}}}'", chunks.join(", "))
+        };
+        ours.put(SOFTWARE_COST, &output(30, 9));
+        theirs.put(SOFTWARE_COST, &output(60, 6));
+        let amount = Amount { rounds: 1, seconds: 1 };
+        let figures = software_beside(&ours.programs(), theirs.folder(), amount).unwrap();
+        let medians: Vec<f64> = figures.iter().map(|figure| figure.median).collect();
+        assert_eq!(medians, [0.5, 0.5, 0.5, 0.5, 0.5, 1.5]);
     }
 }

@@ -27,9 +27,10 @@ use stolen::Ticks;
              messages; two processes over loopback, in turn
   latency    64 B one way over Towpath and over kernel TCP at once, 20 ms at a time
   store      writes to a chunk server, of what network and store do alone, in turn
-  software   what the software adds to raw verbs on the device in memory, with 1 and 16 paths
-  sizes      tow_write_bw at thirteen sizes, over Towpath and over kernel TCP, beside bare UDP
-             sockets; only if asked for
+  software   what the software adds to raw verbs on the device in memory, with 1 and 16 paths; with
+             --against the ratios to another build's instead
+  sizes      tow_write_bw at many sizes, over Towpath and over kernel TCP in turn, beside bare UDP
+             sockets; --seed draws 48 more sizes; only if asked for
   four-k     4 KiB messages and writes, and 64 B one way, with --against beside another build; only
              if asked for
   one-sided  4 KiB READs and FETCH_ADDs of granted memory beside 4 KiB messages, in turn; only if
@@ -43,6 +44,7 @@ host took of the processors meanwhile: where that is a tenth, the figures are th
 
   cargo xtask bench --only latency --rounds 21
   cargo xtask bench --only network --programs target/pgo/build/x86_64-unknown-linux-gnu/dist
+  cargo xtask bench --only sizes --seed 1
   cargo xtask bench --only sizes --rounds 9 --svg sizes.svg --against DIR
   cargo xtask bench --only wire --case jitter-20us --case tbf-100-30k-1500")]
 pub(crate) struct Args {
@@ -61,6 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
     /// Sizes, four-k, wire: measure the programs of this folder as well, in turn, as `before`.
+    /// Software: compare with the `software_cost` of this folder, in turn.
     #[arg(long, value_name = "DIR")]
     against: Option<PathBuf>,
     /// Print one JSON object in place of the table.
@@ -163,7 +166,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Part::Network => pairs::network(&programs, amount)?,
             Part::Latency => pairs::latency(&programs, amount)?,
             Part::Store => alone::store(&programs, amount)?,
-            Part::Software => alone::software(&programs)?,
+            Part::Software => match against {
+                Some(other) => alone::software_beside(&programs, other, amount)?,
+                None => alone::software(&programs)?,
+            },
             Part::Sizes => {
                 let amount = Amount { rounds: args.rounds.unwrap_or(5), ..amount };
                 let mut options = args.sizes.clone();

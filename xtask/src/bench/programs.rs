@@ -77,7 +77,7 @@ fn cargo_build(package: &str, what: &[&str], root: &Path) -> Result<(), Failure>
 /// Programs that only print.
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{Command, PathBuf, Programs};
+    use super::{Command, Path, PathBuf, Programs};
     use std::{env, fs};
 
     /// A folder with such programs, which goes with this.
@@ -101,6 +101,10 @@ pub(super) mod tests {
             let mut command = Command::new("sh");
             command.args(["-c", write, "sh"]).arg(self.0.join(name)).arg(script);
             assert!(command.status().unwrap().success());
+        }
+
+        pub(crate) fn folder(&self) -> &Path {
+            &self.0
         }
 
         pub(crate) fn programs(&self) -> Programs {

@@ -6,6 +6,7 @@ use super::figure::{Figure, Wanted, ratios};
 use super::pairs::{GBPS, MESSAGES, pair};
 use super::programs::Programs;
 use crate::failure::Failure;
+use crate::stats::median;
 use crate::{metric, process};
 use std::fmt::Write as _;
 use std::fs;
@@ -17,12 +18,14 @@ use towpath_plot::{Axis, Plot, Series, Style};
 #[group(id = "sizes_options")]
 #[command(next_help_heading = "Only for --only sizes")]
 pub(super) struct Options {
-    /// Message sizes in bytes.
+    /// Message sizes in bytes [default: some that were slow once, and powers of two].
     #[arg(long, value_name = "BYTES", value_delimiter = ',',
-          value_parser = clap::value_parser!(u32).range(8..=8 << 20),
-          default_values_t = [64, 256, 512, 1_024, 2_048, 4_032, 4_096, 8_192, 16_384, 32_768,
-                              65_536, 262_144, 1_048_576])]
+          value_parser = clap::value_parser!(u32).range(8..=8 << 20))]
     sizes: Vec<u32>,
+    /// Beside these, measure 48 sizes from 64 B to 1 MiB that are drawn by this seed, evenly by
+    /// their logarithm.
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
     /// Messages under way, at both ends and over TCP as well; with 1 MiB at most 64 are.
     #[arg(long, value_name = "N", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(1..=4_096))]
@@ -35,9 +38,26 @@ pub(super) struct Options {
     pub(super) on_stdout: bool,
 }
 
-/// The size of which more is wanted, and the one that it is compared with.
+/// A page, and a little less, beside which it is to cost no more.
 const PAGE: u32 = 4_096;
 const BELOW_PAGE: u32 = 4_032;
+
+/// Those that are measured where none are named.
+const NAMED: [u32; 20] = [
+    64, 256, 512, 513, 1_024, 2_048, 4_032, 4_096, 4_160, 5_000, 8_192, 12_345, 16_384, 32_768,
+    57_280, 65_536, 100_000, 262_144, 524_288, 1_048_576,
+];
+
+/// How many a seed draws, and between which.
+const DRAWN: usize = 48;
+const DRAWN_MIN: f64 = 64.0;
+const DRAWN_MAX: f64 = 1_048_576.0;
+
+/// A size is beside the next smaller one when it is at most so many times that.
+const BESIDE: f64 = 1.1;
+/// A cliff is where a size has less than this of the messages/s of the one beside it. Where bytes
+/// are all that costs, it still has 0.909 of them.
+const CLIFF: f64 = 0.9;
 
 /// Of one side at one size: one of each for each round that was measured.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +91,7 @@ pub(super) fn run(
         tcp: Rates::default(),
         before: Rates::default(),
     };
-    let mut rows: Vec<Row> = options.sizes.iter().map(new_row).collect();
+    let mut rows: Vec<Row> = options.sizes().iter().map(new_row).collect();
     let mut bare = Vec::new();
     for round in 0..=amount.rounds {
         for row in &mut rows {
@@ -100,7 +120,7 @@ pub(super) fn run(
     }
     let bare =
         Figure::of("bare_gbps", "bare UDP sockets, full packets, Gb/s", &bare, Wanted::Nothing);
-    let table = table(&rows, against.is_some());
+    let table = table(&rows, against.is_some()) + &cliffs_text(&rows);
     if options.on_stdout {
         print!("{table}");
     } else {
@@ -111,6 +131,11 @@ pub(super) fn run(
     let mut figures: Vec<Figure> =
         rows.iter().flat_map(|row| row.figures(against.is_some())).collect();
     figures.extend(page(&rows));
+    figures.extend(of_all(&rows));
+    figures.extend(options.seed.map(|seed| {
+        let (name, title) = ("sizes_seed", "seed of the sizes that were drawn");
+        Figure::of(name, title, &[f64::from(seed)], Wanted::Nothing)
+    }));
     figures.push(bare);
     Ok(figures)
 }
@@ -118,14 +143,41 @@ pub(super) fn run(
 /// What is run, for those who read the table or the drawing.
 fn ran(programs: &Programs, against: Option<&Path>, options: &Options, amount: Amount) -> String {
     let before = against.map_or_else(String::new, |dir| format!(", before: {}", dir.display()));
+    let seed = options.seed.map_or_else(String::new, |seed| format!(", {DRAWN} by seed {seed}"));
     format!(
         "tow_write_bw -s SIZE -t {} -D {} in {}{before}; kernel TCP by the same with -c TCP; two \
-         processes over loopback; medians of {} rounds in turn, one more before them",
+         processes over loopback; medians of {} rounds in turn, one more before them; {} sizes{seed}",
         options.depth,
         amount.seconds,
         programs.folder().display(),
         amount.rounds,
+        options.sizes().len(),
     )
+}
+
+impl Options {
+    /// All, each once, from the smallest on.
+    fn sizes(&self) -> Vec<u32> {
+        let mut sizes = if self.sizes.is_empty() { NAMED.to_vec() } else { self.sizes.clone() };
+        sizes.extend(self.seed.map(drawn).into_iter().flatten());
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+}
+
+/// The sizes of a seed, the same on every machine.
+fn drawn(seed: u32) -> [u32; DRAWN] {
+    let mut state = u64::from(seed);
+    [(); DRAWN].map(|()| {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = state;
+        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let unit = ((bits ^ bits >> 31) >> 11) as f64 / (1_u64 << 53) as f64;
+        (DRAWN_MIN * (DRAWN_MAX / DRAWN_MIN).powf(unit)).round() as u32
+    })
 }
 
 /// M/s and Gb/s of one run; none if it failed, which is said.
@@ -146,14 +198,6 @@ impl Rates {
 }
 
 impl Row {
-    fn wanted(&self) -> Wanted {
-        match self.bytes {
-            PAGE => Wanted::AtLeast(1.5),
-            ..=65_536 => Wanted::AtLeast(1.2),
-            _ => Wanted::AtLeast(1.0),
-        }
-    }
-
     fn figures(&self, compared: bool) -> Vec<Figure> {
         let bytes = self.bytes;
         if self.towpath.gbps.is_empty() {
@@ -168,7 +212,7 @@ impl Row {
             figure("gbps", ", Gb/s", &self.towpath.gbps, Wanted::Nothing),
             figure("tcp_mega_per_s", " over TCP, M/s", &self.tcp.mega_per_s, Wanted::Nothing),
             figure("tcp_gbps", " over TCP, Gb/s", &self.tcp.gbps, Wanted::Nothing),
-            figure("to_tcp", " to TCP", &to_tcp, self.wanted()),
+            figure("to_tcp", " to TCP", &to_tcp, Wanted::AtLeast(1.0)),
         ];
         if compared {
             let to_before = ratios(&self.towpath.mega_per_s, &self.before.mega_per_s);
@@ -185,6 +229,45 @@ fn page(rows: &[Row]) -> Option<Figure> {
     let values = ratios(page, below);
     let title = "messages/s at 4,096 B to those at 4,032 B";
     (!values.is_empty()).then(|| Figure::of("page", title, &values, Wanted::AtLeast(0.95)))
+}
+
+/// What the sizes come to together, by the median of each.
+fn of_all(rows: &[Row]) -> Vec<Figure> {
+    let ratio = |row: &Row| median(&ratios(&row.towpath.mega_per_s, &row.tcp.mega_per_s));
+    let all: Vec<f64> = measured(rows).map(ratio).collect();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let mean = (all.iter().map(|ratio| ratio.ln()).sum::<f64>() / all.len() as f64).exp();
+    let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let cliffs = cliffs(rows).len() as f64;
+    vec![
+        Figure::of("to_tcp_mean", "all sizes to TCP, mean", &[mean], Wanted::AtLeast(1.35)),
+        Figure::of("to_tcp_least", "the slowest size to TCP", &[least], Wanted::AtLeast(1.0)),
+        Figure::of("cliffs", "cliffs between sizes", &[cliffs], Wanted::AtMost(0.0)),
+    ]
+}
+
+/// Those that were measured in a round at least.
+fn measured(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(|row| !row.towpath.mega_per_s.is_empty())
+}
+
+/// Each size far below the next smaller one that is beside it, with that one, and its part of that
+/// one's messages/s.
+fn cliffs(rows: &[Row]) -> Vec<(u32, u32, f64)> {
+    let pairs = measured(rows).zip(measured(rows).skip(1));
+    let pairs = pairs.filter(|(a, b)| f64::from(b.bytes) <= BESIDE * f64::from(a.bytes));
+    let of = |row: &Row| median(&row.towpath.mega_per_s);
+    let all = pairs.map(|(small, large)| (large.bytes, small.bytes, of(large) / of(small)));
+    all.filter(|&(_, _, part)| part < CLIFF).collect()
+}
+
+fn cliffs_text(rows: &[Row]) -> String {
+    let text = |(bytes, beside, part): (u32, u32, f64)| {
+        format!("a cliff: {bytes} B has {part:.2} of the messages/s of {beside} B\n")
+    };
+    cliffs(rows).into_iter().map(text).collect()
 }
 
 fn table(rows: &[Row], compared: bool) -> String {
@@ -235,10 +318,10 @@ fn draw(rows: &[Row], compared: bool, bare: f64, ran: &str, file: &Path) -> Resu
 }
 
 fn plots(rows: &[Row], compared: bool, bare: f64) -> Vec<Plot> {
-    let measured: Vec<&Row> = rows.iter().filter(|row| !row.towpath.gbps.is_empty()).collect();
+    let measured: Vec<&Row> = measured(rows).collect();
     let plot = |title: &str, y: Axis, of: fn(&Rates) -> &[f64], limit: &dyn Fn(f64) -> f64| {
         let line = |label: &str, side: fn(&Row) -> &Rates| {
-            let point = |row: &&Row| (f64::from(row.bytes), crate::stats::median(of(side(row))));
+            let point = |row: &&Row| (f64::from(row.bytes), median(of(side(row))));
             let points = measured.iter().map(point).collect();
             Series { label: label.to_owned(), style: Style::Line, points }
         };
@@ -299,6 +382,7 @@ mod tests {
         let svg = std::env::temp_dir().join(format!("towpath-sizes-{}.svg", std::process::id()));
         let options = Options {
             sizes: vec![64, 4_032, 4_096],
+            seed: None,
             depth: 128,
             svg: svg.clone(),
             on_stdout: false,
@@ -309,8 +393,47 @@ mod tests {
         fs::remove_file(svg).unwrap();
         let found = |name: &str| figures.iter().find(|figure| figure.name == name);
         assert_eq!(found("size_4096.to_tcp").unwrap().median, 1.5);
-        assert_eq!(found("page").unwrap().median, 1.0);
+        for (name, value) in
+            [("page", 1.0), ("to_tcp_mean", 1.5), ("to_tcp_least", 1.5), ("cliffs", 0.0)]
+        {
+            assert!((found(name).unwrap().median - value).abs() < 1e-9, "{name}");
+        }
         assert!(found("size_64.to_tcp").is_none());
         assert!(drawing.contains("4 KiB") && drawing.contains("bare UDP sockets"), "{drawing}");
+    }
+    #[test]
+    fn a_seed_draws_the_same_sizes_each_time_and_spreads_them_by_their_logarithm() {
+        let options = |seed| Options {
+            sizes: Vec::new(),
+            seed: Some(seed),
+            depth: 128,
+            svg: PathBuf::new(),
+            on_stdout: false,
+        };
+        let sizes = options(7).sizes();
+        assert_eq!(sizes, options(7).sizes());
+        assert_ne!(drawn(7), drawn(8));
+        assert!(NAMED.iter().all(|size| sizes.contains(size)) && sizes.is_sorted());
+        for seed in 0..100 {
+            assert!(drawn(seed).iter().all(|size| (64..=1 << 20).contains(size)), "{seed}");
+        }
+        let small: usize =
+            (0..100).map(|seed| drawn(seed).iter().filter(|&&s| s < 8_192).count()).sum();
+        assert!((2_200..2_600).contains(&small), "{small} of 4,800 below the middle");
+    }
+
+    #[test]
+    fn a_cliff_is_a_fall_between_sizes_that_are_beside_each_other() {
+        let row = |bytes, rate: f64| Row {
+            bytes,
+            towpath: Rates { mega_per_s: vec![rate], gbps: vec![rate] },
+            tcp: Rates { mega_per_s: vec![1.0], gbps: vec![1.0] },
+            before: Rates::default(),
+        };
+        let rows = [row(1_000, 2.0), row(1_100, 1.82), row(1_200, 1.5), row(2_000, 0.5)];
+        let found: Vec<(u32, u32)> = cliffs(&rows).iter().map(|&(a, b, _)| (a, b)).collect();
+        assert_eq!(found, [(1_200, 1_100)], "the last is beside none");
+        assert_eq!(of_all(&rows)[2].median, 1.0);
+        assert!(cliffs_text(&rows).contains("1200 B has 0.82"));
     }
 }
