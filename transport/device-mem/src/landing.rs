@@ -9,26 +9,26 @@
 use crate::limits::GRH_BYTES;
 use crate::port::{Arrival, Inbound, Port, Responder};
 use crate::recvs::Recvs;
-use smallvec::SmallVec;
 use towpath_memory::{Holds, MrTable, Source, Target};
 use towpath_verbs::{
-    CqNum, PdNum, QpNum, QpType, RemoteAddr, SEND_SGE_MAX, SendOp, SendWr, Sge, WcOpcode, WcStatus,
+    CqNum, PdNum, QpNum, QpType, RemoteAddr, SendOp, SendWr, SgList, WcOpcode, WcStatus,
 };
 
 /// The bytes of a message, piece by piece.
 ///
 /// One serves all messages of a post: a fresh one for each would be copied while its pieces are
 /// still being stored.
-pub(crate) struct Gather<'t> {
-    pieces: SmallVec<[Source<'t>; SEND_SGE_MAX]>,
+pub(crate) struct Gather<'t, const N: usize> {
+    pieces: [Source<'t>; N],
+    count: usize,
     next: usize,
     byte_len: u32,
 }
 
-impl<'t> Gather<'t> {
+impl<'t, const N: usize> Gather<'t, N> {
     /// Of no bytes.
     pub(crate) fn new() -> Self {
-        Self { pieces: SmallVec::new(), next: 0, byte_len: 0 }
+        Self { pieces: [const { Source::EMPTY }; N], count: 0, next: 0, byte_len: 0 }
     }
 
     /// Takes the bytes that a send names; false when its memory does not cover them.
@@ -36,14 +36,14 @@ impl<'t> Gather<'t> {
     pub(crate) fn take(
         &mut self,
         (mrs, pd): (&'t MrTable, PdNum),
-        list: &[Sge],
+        list: &SgList<N>,
         byte_len: u32,
     ) -> bool {
-        (self.next, self.byte_len) = (0, byte_len);
-        self.pieces.clear();
-        for sge in list {
+        (self.count, self.next, self.byte_len) = (0, 0, byte_len);
+        for (place, sge) in self.pieces.iter_mut().zip(&**list) {
             let Some(source) = mrs.source(pd, sge) else { return false };
-            self.pieces.push(source);
+            *place = source;
+            self.count += 1;
         }
         true
     }
@@ -52,7 +52,7 @@ impl<'t> Gather<'t> {
     #[inline]
     fn fill(&mut self, mut target: Target<'_>) {
         while target.byte_len() > 0
-            && let Some(piece) = self.pieces.get_mut(self.next)
+            && let Some(piece) = self.pieces[..self.count].get_mut(self.next)
         {
             target.fill(piece);
             if piece.byte_len() == 0 {
@@ -89,7 +89,7 @@ impl Inbound {
         port: &Port,
         from: Origin,
         wr: &SendWr<N>,
-        bytes: &mut Gather<'_>,
+        bytes: &mut Gather<'_, N>,
     ) {
         let Self { mrs, responders, srqs, counters, .. } = self;
         let dest_qp = wr.ud.as_ref().map_or(from.dest_qp, |ud| ud.remote_qpn);
@@ -146,9 +146,7 @@ impl Inbound {
             arrival.wr_id = recv.wr_id;
             let grh_bytes = if wr.ud.is_some() { GRH_BYTES } else { 0 };
             (arrival.status, arrival.byte_len) = scatter(mrs, &recv.list, grh_bytes, bytes);
-            if let Some(recv) = recvs.take_peeked() {
-                mrs.release_all(recv.list);
-            }
+            recvs.finish_peeked(mrs);
         }
         match arrival.status {
             WcStatus::Success => counters.messages_received += 1,
@@ -205,29 +203,32 @@ fn write_target<'t>(
 /// Copies a SEND into its receive, behind `grh_bytes` of routing header; how that ended, and how
 /// many bytes are there now.
 #[inline]
-fn scatter(
+fn scatter<const N: usize>(
     mrs: &mut MrTable,
     list: &Holds,
     grh_bytes: usize,
-    bytes: &mut Gather<'_>,
+    bytes: &mut Gather<'_, N>,
 ) -> (WcStatus, u32) {
     let byte_len = u64::from(bytes.byte_len) + grh_bytes as u64;
     if byte_len > list.byte_len() {
         return (WcStatus::LocLenErr, 0);
     }
-    let (mut left, mut grh_left) = (byte_len, grh_bytes);
+    let (mut left, mut grh_left) = (byte_len, grh_bytes as u32);
     for hold in list.iter() {
         if left == 0 {
             break;
         }
         left = left.saturating_sub(u64::from(hold.byte_len()));
-        // There is no network whose addresses a routing header could show: it is zero.
-        let here = grh_left.min(hold.byte_len() as usize);
-        if here > 0 && mrs.scatter(&hold.whole(), &[0; GRH_BYTES][..here]).is_err() {
-            return (WcStatus::LocProtErr, 0);
+        let mut rest = hold.whole();
+        if grh_left > 0 {
+            // There is no network whose addresses a routing header could show: it is zero.
+            let here = grh_left.min(rest.byte_len());
+            if mrs.scatter(&rest, &[0; GRH_BYTES][..here as usize]).is_err() {
+                return (WcStatus::LocProtErr, 0);
+            }
+            grh_left -= here;
+            rest = rest.part(here, rest.byte_len());
         }
-        grh_left -= here;
-        let rest = hold.whole().part(here as u32, hold.byte_len());
         if rest.byte_len() > 0 {
             let Some(target) = mrs.target(&rest) else {
                 return (WcStatus::LocProtErr, 0);

@@ -5,7 +5,7 @@ use towpath_memory::{Holder, Holds, MrTable};
 use towpath_verbs::{BadWr, PdNum, RecvWr, Verb, VerbError};
 
 /// A posted receive work request, and what it holds for the port.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PostedRecv {
     pub(crate) wr_id: u64,
     pub(crate) list: Holds,
@@ -58,6 +58,21 @@ impl Recvs {
         }
     }
 
+    /// Gives up what the one that [`peek`](Self::peek) has shown holds, and drops it in its place.
+    #[inline]
+    pub(crate) fn finish_peeked(&mut self, mrs: &mut MrTable) {
+        let Some(stack) = &mut self.stack else {
+            if let Ok(wr) = self.posted.pop() {
+                mrs.release_all(wr.list);
+            }
+            return;
+        };
+        if let Some(wr) = stack.last_mut() {
+            mrs.release_each(&mut wr.list);
+            stack.truncate(stack.len() - 1);
+        }
+    }
+
     /// Takes the one that [`peek`](Self::peek) has shown.
     #[inline]
     pub(crate) fn take_peeked(&mut self) -> Option<PostedRecv> {
@@ -89,14 +104,19 @@ pub(crate) fn post(
     wrs: &[RecvWr],
 ) -> Result<(), BadWr> {
     for (index, wr) in wrs.iter().enumerate() {
-        if queue.is_full() {
+        // In its place: a list of holds is long. It is posted by the commit alone.
+        let Ok(mut chunk) = queue.write_chunk(1) else {
             return Err(BadWr { index, error: VerbError::QueueFull(verb) });
-        }
-        let Some(list) = mrs.hold_list_as(lands, pd, &wr.sg_list) else {
-            return Err(BadWr { index, error: VerbError::BadMemory(verb) });
         };
-        // There is room: nobody else posts.
-        let _ = queue.push(PostedRecv { wr_id: wr.wr_id, list });
+        let (places, _) = chunk.as_mut_slices();
+        let is_held = places.first_mut().is_some_and(|place| {
+            place.wr_id = wr.wr_id;
+            mrs.hold_list_as(lands, pd, &wr.sg_list, &mut place.list)
+        });
+        if !is_held {
+            return Err(BadWr { index, error: VerbError::BadMemory(verb) });
+        }
+        chunk.commit_all();
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::mr::{Entry, MrTable};
 use crate::slots::Slot;
+use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use towpath_verbs::{PdNum, SGE_DEFAULT, SgList, Sge};
@@ -12,6 +13,13 @@ const NO_SLOT: u32 = u32::MAX;
 /// Who takes holds: a table of registered memory. What one holds for writing no other reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder(pub(crate) u32);
+
+impl Holder {
+    /// None when a [`Grip`] has no room for more.
+    pub(crate) fn number_after(number: u32) -> Option<u32> {
+        (number < u32::MAX >> 1).then_some(number + 1)
+    }
+}
 
 /// Registered bytes that a device keeps until it gives them [up](MrTable::release): their owner
 /// does not get them back before. Made by [`MrTable::hold`] of an entry of a work request, and
@@ -25,14 +33,36 @@ pub struct Hold {
     length: u32,
     lkey: u32,
     slot: u32,
-    holder: Holder,
-    writes: bool,
+    grip: Grip,
+}
+
+/// Who holds, and in the lowest bit whether to write: holds are copied for each work request.
+#[derive(Clone, Copy, Debug)]
+struct Grip(u32);
+
+impl Grip {
+    const NONE: Self = Self(0);
+
+    #[inline]
+    fn new(holder: Holder, writes: bool) -> Self {
+        Self(holder.0 << 1 | u32::from(writes))
+    }
+
+    #[inline]
+    fn holder(self) -> Holder {
+        Holder(self.0 >> 1)
+    }
+
+    #[inline]
+    fn writes(self) -> bool {
+        self.0 & 1 > 0
+    }
 }
 
 impl Default for Hold {
     /// Of no bytes.
     fn default() -> Self {
-        Self { addr: 0, length: 0, lkey: 0, slot: NO_SLOT, holder: Holder(0), writes: false }
+        Self { addr: 0, length: 0, lkey: 0, slot: NO_SLOT, grip: Grip::NONE }
     }
 }
 
@@ -48,7 +78,8 @@ impl Hold {
     #[must_use]
     #[inline]
     pub fn whole(&self) -> Piece<'_> {
-        let Self { addr, length, lkey, slot, holder, writes } = *self;
+        let Self { addr, length, lkey, slot, grip } = *self;
+        let (holder, writes) = (grip.holder(), grip.writes());
         Piece { addr, length, lkey, is_shared: slot == NO_SLOT, holder, writes, hold: PhantomData }
     }
 }
@@ -142,66 +173,95 @@ impl MrTable {
         }
         let slot = match entry.is_shared {
             true => NO_SLOT,
-            false => entry.hold(addr, length, holder, write)?,
+            false => entry.hold(addr, length, holder, write)?.0,
         };
-        Some(Hold { addr, length, lkey, slot, holder, writes: write })
+        Some(Hold { addr, length, lkey, slot, grip: Grip::new(holder, write) })
     }
 
     /// Takes holds on all that a receive names, or on nothing.
     #[inline]
     pub fn hold_list(&self, pd: PdNum, list: &SgList) -> Option<Holds> {
-        self.hold_list_as(self.holder(), pd, list)
+        let mut holds = Holds::default();
+        self.hold_list_as(self.holder(), pd, list, &mut holds).then_some(holds)
     }
 
-    /// As [`hold_list`](Self::hold_list), for another table: see [`hold_as`](Self::hold_as).
+    /// As [`hold_list`](Self::hold_list), for another table: see [`hold_as`](Self::hold_as). The
+    /// holds are added to `holds`, which has none; false when it gets none.
     #[inline]
-    pub fn hold_list_as(&self, holder: Holder, pd: PdNum, list: &SgList) -> Option<Holds> {
-        let mut holds = Holds::default();
+    pub fn hold_list_as(
+        &self,
+        holder: Holder,
+        pd: PdNum,
+        list: &SgList,
+        holds: &mut Holds,
+    ) -> bool {
+        if !holds.is_empty() {
+            return false;
+        }
         for (place, sge) in holds.holds.iter_mut().zip(&**list) {
             let Some(hold) = self.hold_as(holder, pd, sge, true) else {
+                cold_path();
                 // Nothing of them was reached yet.
-                holds.holds.into_iter().for_each(|hold| self.let_go(hold));
-                return None;
+                holds.iter().for_each(|hold| self.let_go(hold));
+                holds.len = 0;
+                return false;
             };
             *place = hold;
             holds.len += 1;
         }
-        Some(holds)
+        true
     }
 
     /// Gives a hold up. By then nothing is borrowed of the table any more.
     #[inline]
     pub fn release(&mut self, hold: Hold) {
-        self.let_go(hold);
+        self.let_go(&hold);
     }
 
     /// Gives all holds of a receive up.
     #[inline]
-    pub fn release_all(&mut self, holds: Holds) {
-        let Holds { holds, len } = holds;
-        holds.into_iter().take(len as usize).for_each(|hold| self.let_go(hold));
+    pub fn release_all(&mut self, mut holds: Holds) {
+        self.release_each(&mut holds);
     }
 
+    /// Gives all holds of a receive up, where they are; none is left.
     #[inline]
-    fn let_go(&self, hold: Hold) {
+    pub fn release_each(&mut self, holds: &mut Holds) {
+        holds.iter().for_each(|hold| self.let_go(hold));
+        holds.len = 0;
+    }
+
+    /// For those who take the hold along, so that it is given up once.
+    #[inline]
+    fn let_go(&self, hold: &Hold) {
         if hold.slot == NO_SLOT {
             return;
         }
         // A registration that was taken back is here as long as its memory is held.
-        if let Some(slot) = self.find_entry(hold.lkey).and_then(|entry| entry.slot_of(&hold)) {
+        if let Some(slot) = self.find_entry(hold.lkey).and_then(|entry| entry.slot_of(hold)) {
             slot.release();
         }
     }
 }
 
 impl Entry {
-    /// The slot that has the range, with one hold more.
+    /// The slot that has the range, with one hold more, and its number.
     #[inline]
-    fn hold(&self, addr: u64, length: u32, holder: Holder, write: bool) -> Option<u32> {
+    pub(crate) fn hold(
+        &self,
+        addr: u64,
+        length: u32,
+        holder: Holder,
+        write: bool,
+    ) -> Option<(u32, Slot<'_>)> {
         let slots = &self.mapping.slots;
         let offset = (addr - self.mapping.addr()) as usize;
-        let slot = slots.find(offset, length as usize)?;
-        slots.at(slot).hold(holder.0, write).then_some(slot)
+        let number = slots.find(offset, length as usize)?;
+        let slot = slots.at(number);
+        if !slot.hold(holder.0, write) {
+            return None;
+        }
+        Some((number, slot))
     }
 
     /// The slot that a hold is on, if it is on one of this memory.

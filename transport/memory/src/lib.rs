@@ -23,6 +23,9 @@
 //! 5. With a key a peer reaches [`SharedMemory`] alone: a [`Region`] cannot be registered for it.
 //!    Shared memory is read and written by atomic words, never as slices.
 //!
+//! Holds are counted in a word for each buffer. One thread alone counts by a load and a store, and
+//! several threads by atomic steps: which of both is decided for each region, while it is used.
+//!
 //! A device that software does not carry out, as one on libibverbs, must give a hold up only when
 //! its driver is done with the bytes.
 //!
@@ -103,11 +106,13 @@
 //! ```
 
 mod accounts;
+mod barrier;
 mod berth;
 mod buf;
 mod extent;
 mod free;
 mod hold;
+mod home;
 mod mapping;
 #[cfg(all(test, loom))]
 mod models;

@@ -75,8 +75,8 @@ impl MrTable {
     pub fn new(seed: u64) -> Self {
         static NEXT_HOLDER: AtomicU32 = AtomicU32::new(1);
         let next =
-            NEXT_HOLDER.try_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1));
-        let holder = Holder(next.expect("fewer than 2^32 devices in the life of a process"));
+            NEXT_HOLDER.try_update(Ordering::Relaxed, Ordering::Relaxed, Holder::number_after);
+        let holder = Holder(next.expect("fewer than 2^31 devices in the life of a process"));
         let prng = Prng::new(seed);
         Self { entries: Vec::new(), domains: vec![true], prng, holder }
     }
@@ -341,11 +341,19 @@ impl MrTable {
     #[must_use]
     #[inline]
     pub fn source(&self, pd: PdNum, sge: &Sge) -> Option<Source<'_>> {
-        let hold = self.hold(pd, sge, false)?;
-        let Some((entry, start)) = self.locate_piece(&hold.whole()) else {
+        let &Sge { addr, length, lkey } = sge;
+        if length == 0 {
             return Some(Source::EMPTY);
+        }
+        let (entry, start) = self.locate(lkey, addr, length as usize)?;
+        if entry.pd != pd {
+            return None;
+        }
+        let held = match entry.is_shared {
+            true => None,
+            false => Some(entry.hold(addr, length, self.holder, false)?.1),
         };
-        Some(Source::new(start, sge.length as usize, entry.slot_of(&hold)))
+        Some(Source::new(start, length as usize, held))
     }
 
     /// The room of a piece that is held for writing.

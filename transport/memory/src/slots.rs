@@ -4,7 +4,11 @@
 //! a work request that names it, and the owner gets the slot back only while there is no hold.
 //! Whoever asks for a hold on a slot that is not lent is refused, so that a gather entry, which is
 //! only numbers, gives no access to memory that somebody has as a slice.
+//!
+//! The owner of a slot writes its word by plain stores. Words of slots that are lent are changed by
+//! way of their [`Home`], which takes no atomic step while one thread alone does so.
 
+use crate::home::Home;
 use crate::sync::AtomicU64;
 use std::sync::atomic::Ordering;
 
@@ -40,14 +44,20 @@ pub(crate) enum Lending {
 /// The slots of a mapping.
 pub(crate) struct Slots {
     slot_bytes: usize,
-    /// Where the slot of an offset is found by a shift.
-    shift: Option<u32>,
+    /// Of the slot's bytes, which are `odd << shift`.
+    shift: u32,
+    /// 2^64 / `odd`, less than that: multiplies in place of a division.
+    inverse: u64,
     words: Box<[AtomicU64]>,
+    home: Home,
 }
 
 /// The state of one slot.
 #[derive(Clone, Copy)]
-pub(crate) struct Slot<'s>(&'s AtomicU64);
+pub(crate) struct Slot<'s> {
+    word: &'s AtomicU64,
+    home: &'s Home,
+}
 
 impl Slots {
     /// All of a mapping of which no buffers are made: it is lent to devices.
@@ -60,24 +70,33 @@ impl Slots {
         Self::new(slot_bytes, count, 0)
     }
 
+    /// The same where all threads share the words from the beginning.
+    #[cfg(all(loom, test))]
+    pub(crate) fn shared(self) -> Self {
+        Self { home: Home::shared(), ..self }
+    }
+
     fn new(slot_bytes: usize, count: usize, word: u64) -> Self {
-        let shift = slot_bytes.is_power_of_two().then(|| slot_bytes.trailing_zeros());
-        Self { slot_bytes, shift, words: (0..count).map(|_| AtomicU64::new(word)).collect() }
+        let shift = slot_bytes.trailing_zeros();
+        let inverse = u64::MAX / (slot_bytes as u64 >> shift);
+        let words = (0..count).map(|_| AtomicU64::new(word)).collect();
+        Self { slot_bytes, shift, inverse, words, home: Home::new() }
     }
 
     /// The slot by its number, which is one of those that there are.
     #[inline]
     pub(crate) fn at(&self, number: u32) -> Slot<'_> {
-        Slot(&self.words[number as usize])
+        Slot { word: &self.words[number as usize], home: &self.home }
     }
 
     /// The number of the slot that has all of `len` bytes at `offset`, one at least.
     #[inline]
     pub(crate) fn find(&self, offset: usize, len: usize) -> Option<u32> {
-        let number = match self.shift {
-            Some(shift) => offset >> shift,
-            None => offset / self.slot_bytes,
-        };
+        // With n = offset >> shift and e = 2^64 - inverse * odd, between 1 and odd, the product is
+        // (n + 1) / odd - (n + 1) * e / odd / 2^64 of 2^64, and what is taken off is less than
+        // 1 / odd as long as (n + 1) * odd is below 2^64: its whole part is that of n / odd.
+        let product = u128::from((offset as u64 >> self.shift) + 1) * u128::from(self.inverse);
+        let number = (product >> u64::BITS) as usize;
         let within = offset - number * self.slot_bytes;
         let fits = number < self.words.len() && len <= self.slot_bytes - within;
         fits.then_some(number as u32)
@@ -99,7 +118,7 @@ impl Slot<'_> {
     /// Lends a slot that its owner has; false when a device still holds it, or parts are out.
     #[inline]
     pub(crate) fn lend(self, lending: Lending) -> bool {
-        if !is_owned(self.0.load(Ordering::Acquire)) {
+        if !is_owned(self.word.load(Ordering::Acquire)) {
             return false;
         }
         let word = match lending {
@@ -109,7 +128,7 @@ impl Slot<'_> {
         };
         // Nobody but the owner changes the word of an owned slot. What the owner has written is
         // seen by whoever takes a hold.
-        self.0.store(word, Ordering::Release);
+        self.word.store(word, Ordering::Release);
         true
     }
 
@@ -117,62 +136,43 @@ impl Slot<'_> {
     /// devices have done is seen after it.
     #[inline]
     pub(crate) fn take_back(self) -> bool {
-        let mut word = self.0.load(Ordering::Acquire);
-        loop {
-            if is_owned(word) {
-                return true;
-            }
-            if word & HOLDS > 0 || word & OPEN == 0 {
-                return false;
-            }
-            match self.0.compare_exchange_weak(word, 0, Ordering::Acquire, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
+        let word = self.word.load(Ordering::Acquire);
+        if is_owned(word) || word & HOLDS > 0 || word & OPEN == 0 {
+            return is_owned(word);
         }
+        let closed = |word| (word & HOLDS == 0 && word & OPEN > 0).then_some(0);
+        let is_closed = self.home.update(self.word, &closed).is_some();
+        is_closed || is_owned(self.word.load(Ordering::Acquire))
     }
 
     /// Takes a hold for `holder`, which will `write`; false where the slot is not lent for that.
     #[inline]
     pub(crate) fn hold(self, holder: u32, write: bool) -> bool {
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            let Some(held) = held_once_more(word, holder, write) else { return false };
-            match self.0.compare_exchange_weak(word, held, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
-        }
+        self.home.update(self.word, &|word| held_once_more(word, holder, write)).is_some()
     }
 
     /// Gives a hold up.
     #[inline]
     pub(crate) fn release(self) {
-        let before = self.0.fetch_sub(1, Ordering::Release);
-        debug_assert!(before & HOLDS > 0, "each hold is given up once");
+        let before = self.home.update(self.word, &|word| Some(word.wrapping_sub(1)));
+        debug_assert!(before.is_some_and(|word| word & HOLDS > 0), "a hold is given up once");
     }
 
     /// A part of a buffer that its owner has goes out to readers, devices among them; false when
     /// the buffer is lent.
     pub(crate) fn begin_part(self) -> bool {
-        let mut word = self.0.load(Ordering::Acquire);
-        loop {
+        let with_part = |word| {
             let is_read = word & (READING | OPEN) == READING;
-            if !is_read && !is_owned(word) {
-                return false;
-            }
-            let more = if is_read { word + PART } else { READING | PART };
-            match self.0.compare_exchange_weak(word, more, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
-        }
+            let first = is_owned(word).then_some(READING | PART);
+            if is_read { Some(word + PART) } else { first }
+        };
+        self.home.update(self.word, &with_part).is_some()
     }
 
     /// A part is not out any more; false when no other is and a device reads the buffer still.
     pub(crate) fn end_part(self) -> bool {
-        let word = self.0.fetch_sub(PART, Ordering::Release) - PART;
-        word >= PART || word & HOLDS == 0
+        let before = self.home.update(self.word, &|word| Some(word.wrapping_sub(PART)));
+        before.is_some_and(|before| before - PART >= PART || before & HOLDS == 0)
     }
 }
 
@@ -188,17 +188,29 @@ fn held_once_more(word: u64, holder: u32, write: bool) -> Option<u64> {
         let is_ours = word >> UPPER_BITS == u64::from(holder);
         return (is_ours && holds < HOLDS).then_some(word + 1);
     }
-    let first = u64::from(holder) << UPPER_BITS | 1;
-    match word & (OPEN | ONCE) {
-        OPEN => Some(first | OPEN),
-        0 | ONCE => None,
-        _ => Some(first),
-    }
+    // With `ONCE`, which is the bit below, it is not open any more.
+    let open = word & OPEN & !((word & ONCE) << 1);
+    (word & OPEN > 0).then_some(u64::from(holder) << UPPER_BITS | open | 1)
 }
+
+const _: () = assert!(ONCE << 1 == OPEN);
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_slot_of_an_offset_is_the_one_that_a_division_finds() {
+        for slot_bytes in [1, 3, 64, 4096, 3 * 4096, 57_344, 1_052_672, 4_294_963_200, 1 << 40] {
+            let slots = Slots::carved(slot_bytes, 7);
+            let edges = (0..8).map(|number| number * slot_bytes);
+            for offset in edges.flat_map(|edge| [edge.saturating_sub(1), edge, edge + 1]) {
+                let number = (offset / slot_bytes) as u32;
+                let expected = Some(number).filter(|&number| number < 7);
+                assert_eq!(slots.find(offset, 1), expected, "{offset} of {slot_bytes}");
+            }
+        }
+    }
 
     fn slot() -> Slots {
         Slots::carved(64, 1)

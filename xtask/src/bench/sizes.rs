@@ -146,7 +146,8 @@ fn ran(programs: &Programs, against: Option<&Path>, options: &Options, amount: A
     let seed = options.seed.map_or_else(String::new, |seed| format!(", {DRAWN} by seed {seed}"));
     format!(
         "tow_write_bw -s SIZE -t {} -D {} in {}{before}; kernel TCP by the same with -c TCP; two \
-         processes over loopback; medians of {} rounds in turn, one more before them; {} sizes{seed}",
+         processes over loopback; medians of {} rounds in turn, one more before them; {} sizes\
+         {seed}",
         options.depth,
         amount.seconds,
         programs.folder().display(),
