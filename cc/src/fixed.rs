@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use towpath_base::Time;
 
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 use crate::limits::{
     CHUNK_BYTES_INITIAL, FIXED_WINDOW_BYTES_DEFAULT, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN,
 };

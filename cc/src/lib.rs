@@ -32,7 +32,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `controller` | the [`Controller`] trait, its samples, and [`AnyController`] |
+//! | `controller` | the [`Controller`] trait and its samples |
+//! | `any` | [`AnyController`] |
+//! | `error` | [`ConfigError`] |
 //! | `config` | [`ControllerConfig`], and its text form for command lines |
 //! | `fixed` | the fixed window |
 //! | `swift` | delay targets for fabric and hosts, windows below one packet |
@@ -68,10 +70,12 @@
 #[cfg(test)]
 extern crate std;
 
+mod any;
 mod cached;
 mod config;
 mod controller;
 mod delay;
+mod error;
 mod fixed;
 pub mod limits;
 mod math;
@@ -84,9 +88,11 @@ mod text;
 #[cfg(test)]
 mod model;
 
+pub use any::AnyController;
 pub use cached::Cached;
-pub use config::{ConfigError, ControllerConfig};
-pub use controller::{AckSample, AnyController, Controller, LossSample, PathFacts};
+pub use config::ControllerConfig;
+pub use controller::{AckSample, Controller, LossSample, PathFacts};
+pub use error::ConfigError;
 pub use fixed::{FixedWindow, FixedWindowConfig};
 pub use pacer::Pacer;
 pub use rate::Rate;

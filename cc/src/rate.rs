@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use towpath_base::Nanos;
 
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 use crate::text::split_unit;
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
@@ -37,12 +37,6 @@ impl Rate {
     pub fn from_bytes_per(bytes: u64, span: Nanos) -> Self {
         let per_sec = (u128::from(bytes) * NANOS_PER_SEC).div_ceil(u128::from(span.0.max(1)));
         Self(u64::try_from(per_sec).unwrap_or(u64::MAX))
-    }
-
-    /// The rate in 10^9 bits per second, for reports.
-    #[must_use]
-    pub fn as_gbps_f64(self) -> f64 {
-        self.0 as f64 / 125e6
     }
 
     /// How long `bytes` take at this rate, rounded up to whole nanoseconds and saturating; for
