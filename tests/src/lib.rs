@@ -9,11 +9,12 @@
 pub mod namespace;
 #[cfg(feature = "verbs")]
 pub mod processors;
+pub mod sweep;
 pub mod wires;
 
 use core::fmt::Display;
 use core::ops::Range;
-use towpath_lab::sweep::{Verdict, sweep};
+use sweep::{Verdict, sweep};
 
 /// Failures that a test reports before it stops.
 const FAILURES_MAX: u64 = 5;

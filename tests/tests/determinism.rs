@@ -1,6 +1,8 @@
 //! A run is its seed: the same seed sends the same packets at the same times.
 
-use towpath_lab::scenario::Scenario;
+mod scenario;
+
+use scenario::Scenario;
 
 #[test]
 fn the_same_seed_gives_the_same_packet_trace_and_another_seed_another() {

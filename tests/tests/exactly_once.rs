@@ -1,6 +1,8 @@
 //! Every message that is acknowledged was delivered exactly once and intact, whatever befalls it.
 
-use towpath_lab::scenario::{Report, Scenario};
+mod scenario;
+
+use scenario::{Report, Scenario};
 use towpath_sim::FaultCounters;
 use towpath_tests::{hold, seeds};
 

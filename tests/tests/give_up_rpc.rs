@@ -6,7 +6,7 @@
 mod rpc_rig;
 
 use rpc_rig::{Report, Rig};
-use towpath_lab::give_up::GiveUpLog;
+use towpath_lab::app::GiveUpLog;
 use towpath_tests::{hold, seeds};
 
 /// What all runs did together.

@@ -2,10 +2,12 @@
 //! finds out.
 
 use towpath_base::Nanos;
+mod scenario;
+
+use scenario::{Scenario, Sizes};
 use towpath_lab::oracle::Violation;
-use towpath_lab::scenario::{Scenario, Sizes};
-use towpath_lab::sweep::{Verdict, sweep};
 use towpath_proto::Sabotage;
+use towpath_tests::sweep::{Verdict, sweep};
 use towpath_tests::threads;
 use towpath_verbs::Mtu;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_lab::give_up::GiveUpLog;
+use towpath_lab::app::GiveUpLog;
 use towpath_proto::{LinkCensus, Side};
 use towpath_rpc::{Call, Completion, Fate, Outgoing, RequestId, RpcClient, RpcError, ServerStats};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};

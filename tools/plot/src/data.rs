@@ -85,6 +85,17 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+impl Series {
+    /// Points that belong together.
+    pub fn new(
+        label: impl Into<String>,
+        style: Style,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Self {
+        Self { label: label.into(), style, points: points.into_iter().collect() }
+    }
+}
+
 /// What a box shows of values in rising order, whose quartiles are these: as whiskers it has the
 /// furthest values within one and a half times the range of the quartiles (Tukey's, without
 /// outliers).

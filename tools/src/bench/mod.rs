@@ -9,3 +9,4 @@ pub mod links;
 pub(crate) mod load;
 pub mod policies;
 mod process;
+pub mod scale;

@@ -1,6 +1,7 @@
 //! `towpath sim`: studies in virtual time.
 
 use super::study::{Family, FamilyArgs};
+use crate::bench::scale;
 use towpath_kv_lab::studies as kv;
 use towpath_lab::studies::{self, Clock, Study};
 use towpath_storage_lab::studies as storage;
@@ -27,13 +28,14 @@ same trace hash, on any machine and with any number of threads.";
     }
 }
 
-const COUNT: usize = studies::ALL.len() + storage::ALL.len() + kv::ALL.len();
+/// What the simulator itself costs stands last.
+const COUNT: usize = studies::ALL.len() + storage::ALL.len() + kv::ALL.len() + 1;
 
 /// Those of the transport, then those of storage, then those of the key-value store.
 const ALL: [&Study; COUNT] = {
-    let mut all = [studies::ALL[0]; COUNT];
+    let mut all = [&scale::STUDY; COUNT];
     let mut place = 0;
-    while place < COUNT {
+    while place < COUNT - 1 {
         let beyond = place.saturating_sub(studies::ALL.len());
         all[place] = if place < studies::ALL.len() {
             studies::ALL[place]

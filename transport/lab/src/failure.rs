@@ -1,14 +1,16 @@
 //! How a run fails, and what is told of it.
 
+use crate::limits::PATIENCE;
 use crate::oracle::Violation;
-use crate::solo::PostError;
 use core::fmt;
 use towpath_base::Time;
 use towpath_device_roce::RoceCounters;
 use towpath_proto::LinkStats;
 use towpath_sim::FaultCounters;
 use towpath_sim::world::TraceEvent;
-use towpath_transport::{BufferCensus, ChannelError, EndpointError, LinkError};
+use towpath_transport::{
+    BufferCensus, ChannelError, EndpointError, LinkError, Outcome, SubmitError,
+};
 use towpath_verbs::VerbError;
 
 /// Why a run failed.
@@ -42,6 +44,26 @@ pub enum Cause {
     /// An application could not go on.
     #[error("{0}")]
     Post(#[from] PostError),
+}
+
+/// Why a poster cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum PostError {
+    /// No outcome came for long.
+    #[error("no acknowledgement for {} s; the machine may be overloaded", PATIENCE.as_secs())]
+    Stuck,
+    /// The pools are too small.
+    #[error("no buffer of {0} bytes is free")]
+    NoBuffer(usize),
+    /// The channel took nothing more.
+    #[error("the channel refused a message")]
+    Refused(#[source] SubmitError),
+    /// The link gave no channel.
+    #[error("no channel could be opened")]
+    Open(#[source] ChannelError),
+    /// A message was not delivered.
+    #[error("a message ended as {0:?}")]
+    Lost(Outcome),
 }
 
 /// A run that failed.

@@ -14,11 +14,8 @@
 //! | [`cluster`] | many hosts in one world, and the flows between them |
 //! | [`one_sided`] | one-sided operations of many clients, checked against the memory |
 //! | [`pair`] | two hosts in one world, and the loop that drives them |
-//! | [`give_up`] | messages given up at any moment; checks that nothing of them is left |
-//! | [`scenario`] | the events of a run, drawn from its seed |
 //! | [`solo`] | a link of which one thread drives both ends and both applications |
 //! | [`studies`] | repeatable studies, for example goodput against loss |
-//! | [`sweep`] | runs many seeds on several threads |
 //! | [`failure`] | why a run failed, and its state at that moment |
 //! | [`wr_device`] | a device that does not split messages into packets |
 //! | [`limits`] | bounds and their reasons |
@@ -30,15 +27,12 @@ pub mod cluster;
 pub mod content;
 pub mod device;
 pub mod failure;
-pub mod give_up;
 pub mod limits;
 pub mod one_sided;
 pub mod oracle;
 pub mod pair;
-pub mod scenario;
 pub mod solo;
 #[cfg(feature = "studies")]
 pub mod studies;
-pub mod sweep;
 #[cfg(feature = "studies")]
 pub mod wr_device;

@@ -1,5 +1,6 @@
 //! What is bounded, and why so.
 
+use std::time::Duration;
 use towpath_base::Nanos;
 
 /// Turns of one host at one instant before the run counts as stuck: a host that moves 16 MiB in
@@ -19,3 +20,6 @@ pub const TRACE_TAIL: usize = 24;
 
 /// Polls after both ends of a link are down within which every buffer must be home.
 pub const DRAIN_TURNS: u32 = 4;
+
+/// How long the outcome of a posted message may take, in real time.
+pub const PATIENCE: Duration = Duration::from_secs(10);

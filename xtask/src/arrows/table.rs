@@ -145,6 +145,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "plots as data, and drawn as SVG",
     },
     Row {
+        name: "study",
+        folder: "tools/study",
+        may_use: MayUse::Only(&["plot"]),
+        what: "questions with parameters, run on threads, and reports that answer them",
+    },
+    Row {
         name: "lab",
         folder: "transport/lab",
         may_use: MayUse::Only(&[
@@ -158,7 +164,7 @@ pub(super) const TABLE: &[Row] = &[
             "sim",
             "transport",
             "handle",
-            "plot",
+            "study",
         ]),
         what: "links, devices and the core put together under one seed",
     },

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use towpath_handle::ChannelHandle;
 use towpath_lab::cluster::Samples;
-use towpath_lab::failure::Cause;
-use towpath_lab::solo::{Application, Moment, PostError, Poster};
+use towpath_lab::failure::{Cause, PostError};
+use towpath_lab::solo::{Application, Moment, Poster};
 use towpath_lab::studies::foreground::{Lane, Point, Seen, depth, fill};
 use towpath_lab::studies::{
     CONTROLLER, Clock, Kind, Param, Params, Report, Runner, Study, StudyError, controller_of,

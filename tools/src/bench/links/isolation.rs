@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use towpath_handle::{ChannelHandle, LinkHandle};
-use towpath_lab::failure::Cause;
-use towpath_lab::solo::{Beside, Crowd, Lives, PostError, Poster, Queues};
+use towpath_lab::failure::{Cause, PostError};
+use towpath_lab::solo::{Beside, Crowd, Lives, Poster, Queues};
 use towpath_lab::studies::isolation::{Seen, endpoint, fill};
 use towpath_lab::studies::{Clock, Kind, Param, Params, Report, Runner, Study, StudyError};
 use towpath_transport::{ChannelError, CloseReason, Nanos, OpenError};

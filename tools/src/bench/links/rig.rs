@@ -12,7 +12,8 @@ use towpath_transport::{
     ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, Nanos, Region, RoceUdp, UdpConfig,
 };
 
-use towpath_lab::solo::{PostError, Poster};
+use towpath_lab::failure::PostError;
+use towpath_lab::solo::Poster;
 
 /// Chunks that each channel may have under way: the least there is, so that many fit.
 pub const QUOTA_CHUNKS: u32 = 8;

@@ -14,7 +14,8 @@ use towpath_transport::{ChannelId, Scheduling};
 use super::rig::{Rig, config};
 use super::rounds::in_turn;
 use super::{ROUNDS, SPAN};
-use towpath_lab::solo::{PostError, Poster};
+use towpath_lab::failure::PostError;
+use towpath_lab::solo::Poster;
 
 /// The study.
 pub const STUDY: Study = Study {

@@ -20,7 +20,8 @@ use super::connections::DEPTH;
 use super::rounds::in_turn;
 use super::{BYTES, ROUNDS, SPAN};
 use crate::random::random;
-use towpath_lab::solo::{PostError, Poster};
+use towpath_lab::failure::PostError;
+use towpath_lab::solo::Poster;
 
 /// The study.
 pub const STUDY: Study = Study {

@@ -1,10 +1,12 @@
 //! The application at one end: it sends a script of messages, reads what comes, tells the oracle
 //! of both, and now and then stops reading or changes its mind.
 
+mod log;
 mod watch;
 
+pub use log::GiveUpLog;
+
 use crate::content::{Content, Fingerprint, MessageKey};
-use crate::give_up::GiveUpLog;
 use crate::oracle::{FlowId, Oracle, Violation};
 use std::collections::{BTreeMap, VecDeque};
 use towpath_base::{Nanos, Prng, Time};

@@ -95,12 +95,6 @@ impl Window {
             self.bytes_retransmitted as f64 / self.bytes_sent as f64
         }
     }
-
-    /// Messages that the flow with the fewest had delivered.
-    #[must_use]
-    pub fn fewest_delivered(&self) -> u64 {
-        self.flows.iter().map(|flow| flow.delivered).min().unwrap_or(0)
-    }
 }
 
 /// Jain's fairness index: the square of the sum over n times the sum of the squares. 1 when all

@@ -43,6 +43,7 @@ use towpath_base::{Nanos, Prng, Time};
 use towpath_memory::Region;
 use towpath_proto::{Class, Outcome, Side};
 use towpath_sim::World;
+use towpath_study::RunEnd;
 use towpath_transport::{Endpoint, EndpointConfig, LinkId};
 use towpath_verbs::Device;
 
@@ -239,12 +240,6 @@ impl<D: Device<Memory = Region>> Cluster<D> {
         self.runner.shared.flows.iter().map(|flow| (&flow.plan, &flow.count))
     }
 
-    /// Turns of hosts so far.
-    #[must_use]
-    pub fn turns(&self) -> u64 {
-        self.runner.turns()
-    }
-
     /// Everything that went wrong so far; the first of it if it is much.
     #[must_use]
     pub fn troubles(&self) -> Vec<Trouble> {
@@ -265,10 +260,17 @@ impl<D: Device<Memory = Region>> Cluster<D> {
         troubles
     }
 
-    /// What [`troubles`](Self::troubles) tells, for a report.
+    /// What a run of it ends with.
     #[must_use]
-    pub fn troubles_in_words(&self) -> Vec<String> {
-        self.troubles().iter().map(|trouble| format!("{trouble:?}")).collect()
+    pub fn end(&self) -> RunEnd {
+        self.end_of("")
+    }
+
+    /// What a run ends with of which the cluster is the part `name`.
+    #[must_use]
+    pub fn end_of(&self, name: &'static str) -> RunEnd {
+        let troubles = self.troubles().iter().map(|trouble| format!("{trouble:?}")).collect();
+        RunEnd { traces: vec![(name, self.world().trace_hash())], troubles }
     }
 
     /// The time now.

@@ -151,13 +151,6 @@ impl<D: Device<Memory = Region>> RcCluster<D> {
         Ok(Self { runner: Runner::new(world, hosts, Vec::new()), prng })
     }
 
-    /// A host that was turned is turned again no sooner than this. Default 1 ns.
-    #[must_use]
-    pub fn pause(mut self, span: Nanos) -> Self {
-        self.runner.set_pause(span);
-        self
-    }
-
     /// Adds a flow of SENDs over a queue pair of its own; open loads send nothing.
     ///
     /// # Errors
@@ -212,15 +205,6 @@ impl<D: Device<Memory = Region>> RcCluster<D> {
     #[must_use]
     pub fn broken(&self) -> usize {
         self.runner.shared.iter().filter(|flow| flow.is_broken).count()
-    }
-
-    /// The device of a host, for its counters.
-    ///
-    /// # Panics
-    /// When there is no such host.
-    #[must_use]
-    pub fn device(&self, host: usize) -> &D {
-        &self.runner.machine(host).device
     }
 
     /// What is counted now.

@@ -32,7 +32,6 @@ pub struct Runner<M: Machine> {
     due: Vec<usize>,
     woken: Vec<HostId>,
     pause: Nanos,
-    turns: u64,
 }
 
 impl<M: Machine> Runner<M> {
@@ -42,7 +41,7 @@ impl<M: Machine> Runner<M> {
         let seat = |machine| Seat { machine, rests_until: Time::ZERO, is_listed: false };
         let seats: Vec<Seat<M>> = machines.into_iter().map(seat).collect();
         let (due, woken) = (Vec::new(), Vec::new());
-        Self { world, seats, shared, due, woken, pause: Nanos(1), turns: 0 }
+        Self { world, seats, shared, due, woken, pause: Nanos(1) }
     }
 
     /// A host that was turned is turned again no sooner than this.
@@ -54,12 +53,6 @@ impl<M: Machine> Runner<M> {
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
-    }
-
-    /// Turns of all machines so far.
-    #[must_use]
-    pub fn turns(&self) -> u64 {
-        self.turns
     }
 
     /// The machines, in the order of their hosts.
@@ -115,7 +108,6 @@ impl<M: Machine> Runner<M> {
                 continue;
             }
             seat.machine.turn(&mut self.shared);
-            self.turns += 1;
             seat.rests_until = now + self.pause;
             let next = seat.machine.next_time(now, &self.shared);
             self.world.set_timer(HostId(number as u32), next.max(seat.rests_until));

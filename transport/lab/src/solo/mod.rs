@@ -15,7 +15,7 @@ mod poster;
 mod reader;
 
 pub use beside::{Beside, Crowd, Lives, Queues};
-pub use poster::{PostError, Poster};
+pub use poster::Poster;
 
 use crate::failure::Cause;
 use reader::Reader;

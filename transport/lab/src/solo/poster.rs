@@ -1,12 +1,9 @@
 //! What keeps channels busy: an application's buffers, its posts and their outcomes.
 
-use std::time::Duration;
-
+use crate::failure::PostError;
+use crate::limits::PATIENCE;
 use towpath_handle::{ChannelHandle, CompletionQueue, SentMessage};
-use towpath_transport::{Buf, ChannelError, Outcome, Payload, Rejected, SendOptions, SubmitError};
-
-/// How long an outcome may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+use towpath_transport::{Buf, Outcome, Payload, Rejected, SendOptions, SubmitError};
 
 /// An application's own supply of buffers and its outcomes.
 #[derive(Debug)]
@@ -16,26 +13,6 @@ pub struct Poster {
     message_bytes: usize,
     depth: usize,
     delivered: u64,
-}
-
-/// Why a poster cannot go on.
-#[derive(Debug, thiserror::Error)]
-pub enum PostError {
-    /// No outcome came for long.
-    #[error("no acknowledgement for {} s; the machine may be overloaded", PATIENCE.as_secs())]
-    Stuck,
-    /// The pools are too small.
-    #[error("no buffer of {0} bytes is free")]
-    NoBuffer(usize),
-    /// The channel took nothing more.
-    #[error("the channel refused a message")]
-    Refused(#[source] SubmitError),
-    /// The link gave no channel.
-    #[error("no channel could be opened")]
-    Open(#[source] ChannelError),
-    /// A message was not delivered.
-    #[error("a message ended as {0:?}")]
-    Lost(Outcome),
 }
 
 impl Poster {

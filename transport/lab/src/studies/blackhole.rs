@@ -4,8 +4,8 @@ use super::outage::{
     EVERY, Fault, HOSTS, LATE, Outage, OutageResult, PATHS, SLOW, ms, recovery_bound,
 };
 use super::{
-    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
-    Series, Study, StudyError, Style, Table,
+    Axis, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
+    Style, Table,
 };
 use crate::cluster::PathMove;
 use towpath_base::{Nanos, Time};
@@ -17,34 +17,16 @@ pub const STUDY: Study = Study {
     mirrors: "PNet figures 13 and 14(d): slow I/Os under black holes, ten times fewer",
     clock: Clock::Virtual,
     params: &[
-        Param {
-            name: "faults",
-            what: "spine, forward, reverse, flap, all-but-one, rack, congestion",
-            unit: "",
-            kind: Kind::Word(is_fault),
-            many: true,
-            defaults: ["spine,reverse,congestion", ALL_FAULTS, ALL_FAULTS],
-        },
+        Param::words("faults", is_fault, ["spine,reverse,congestion", ALL_FAULTS, ALL_FAULTS])
+            .what("spine, forward, reverse, flap, all-but-one, rack, congestion"),
         PATHS,
-        Param {
-            name: "spines",
-            what: "Ways from leaf to leaf",
-            unit: "switches",
-            kind: Kind::Count(2..=64),
-            many: false,
-            // Of the few links of a quick run, one in three meets what is broken.
-            defaults: ["3", "16", "16"],
-        },
+        // Of the few links of a quick run, one in three meets what is broken.
+        Param::count("spines", "switches", 2..=64, ["3", "16", "16"])
+            .what("Ways from leaf to leaf"),
         HOSTS,
         EVERY,
-        Param {
-            name: "span-ms",
-            what: "How long it stays broken",
-            unit: "ms",
-            kind: Kind::Count(10..=60_000),
-            many: false,
-            defaults: ["1500", "2000", "5000"],
-        },
+        Param::count("span-ms", "ms", 10..=60_000, ["1500", "2000", "5000"])
+            .what("How long it stays broken"),
     ],
     run,
 };
@@ -92,16 +74,13 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     report.plots = seen.chunks(2).map(plot).collect();
     report.claims = seen.chunks(2).flat_map(claims).collect();
     report.notes = seen.chunks(2).filter_map(unmet).collect();
-    report.notes.extend([
+    report.note(&[
         "an I/O is a write of 4 KiB; its answer is the word that it is delivered; one that a \
-         client turned away, because 1,024 waited for the link, counts as never answered"
-            .to_owned(),
+         client turned away, because 1,024 waited for the link, counts as never answered",
         "off: one path a link and one source port, and the fabric decides; routes do not change \
-         while something is broken"
-            .to_owned(),
+         while something is broken",
         "a path in doubt is left until a probe on it is answered; one that is put away into \
-         quarantine is left for a second or more; of a link: of one of its ends, the most"
-            .to_owned(),
+         quarantine is left for a second or more; of a link: of one of its ends, the most",
     ]);
     Ok(report)
 }
@@ -111,52 +90,32 @@ fn label(point: &Point) -> String {
 }
 
 fn table(seen: &[(Point, OutageResult)]) -> Table {
-    let columns = vec![
-        Column::new("fault", "fault", "", Format::Plain),
-        Column::new("rerouting", "rerouting", "", Format::Plain),
-        Column::new("ios", "I/Os", "", Format::Plain),
-        Column::new("ios_above_10ms", "above 10 ms", "", Format::Plain),
-        Column::new("ios_above_1s", "above 1 s", "", Format::Plain),
-        Column::new("ios_refused", "refused", "", Format::Plain),
-        Column::new("longest_ms", "longest", "ms", Format::Decimals(2)),
-        Column::new("over_after_ms", "over after", "ms", Format::Decimals(2)),
-        Column::new("links", "links", "", Format::Plain),
-        Column::new("links_above_10ms", "above 10 ms", "", Format::Plain),
-        Column::new("doubts", "doubts", "", Format::Plain),
-        Column::new("doubts_per_link_and_s", "of a link in 1 s", "", Format::Plain),
-        Column::new("put_away", "put away", "", Format::Plain),
-        Column::new("put_away_per_link_and_s", "of a link in 1 s", "", Format::Plain),
-    ];
-    let row = |(point, result): &(Point, OutageResult)| {
-        vec![
-            Cell::from(point.name.as_str()),
-            point.outage.rerouting().into(),
-            result.ios().into(),
-            result.above(LATE).into(),
-            result.above(SLOW).into(),
-            result.refused.into(),
-            ms(result.longest()).into(),
-            ms(result.over_after()).into(),
-            (result.links as u64).into(),
-            result.links_above(LATE).into(),
-            result.doubts().into(),
-            result.in_a_second(PathMove::is_doubt).into(),
-            result.put_away().into(),
-            result.in_a_second(PathMove::is_put_away).into(),
-        ]
-    };
-    let title = "I/Os while something is broken".to_owned();
-    Table { name: "outages", title, columns, rows: seen.iter().map(row).collect() }
+    Table::of("outages", "I/Os while something is broken", seen)
+        .plain("fault", "fault", "", |(point, _)| point.name.as_str())
+        .plain("rerouting", "rerouting", "", |(point, _)| point.outage.rerouting())
+        .plain("ios", "I/Os", "", |(_, r)| r.ios())
+        .plain("ios_above_10ms", "above 10 ms", "", |(_, r)| r.above(LATE))
+        .plain("ios_above_1s", "above 1 s", "", |(_, r)| r.above(SLOW))
+        .plain("ios_refused", "refused", "", |(_, r)| r.refused)
+        .decimals(2, "longest_ms", "longest", "ms", |(_, r)| ms(r.longest()))
+        .decimals(2, "over_after_ms", "over after", "ms", |(_, r)| ms(r.over_after()))
+        .plain("links", "links", "", |(_, r)| r.links)
+        .plain("links_above_10ms", "above 10 ms", "", |(_, r)| r.links_above(LATE))
+        .plain("doubts", "doubts", "", |(_, r)| r.doubts())
+        .plain("doubts_per_link_and_s", "of a link in 1 s", "", |(_, r)| {
+            r.in_a_second(PathMove::is_doubt)
+        })
+        .plain("put_away", "put away", "", |(_, r)| r.put_away())
+        .plain("put_away_per_link_and_s", "of a link in 1 s", "", |(_, r)| {
+            r.in_a_second(PathMove::is_put_away)
+        })
+        .done()
 }
 
 fn plot(pair: &[(Point, OutageResult)]) -> Plot {
     let series = pair.iter().map(|(point, result)| {
-        let points = result.longest_by_step(STEP);
-        Series {
-            label: format!("rerouting {}", point.outage.rerouting()),
-            style: Style::Line,
-            points,
-        }
+        let label = format!("rerouting {}", point.outage.rerouting());
+        Series::new(label, Style::Line, result.longest_by_step(STEP))
     });
     Plot {
         title: format!("{}: longest answer of the I/Os of 20 ms", pair[0].0.name),
@@ -183,13 +142,9 @@ fn unmet(pair: &[(Point, OutageResult)]) -> Option<String> {
 /// What is asked of a fault, of its runs with rerouting on and off.
 fn claims(pair: &[(Point, OutageResult)]) -> Vec<Claim> {
     let [(point, on), (_, off)] = pair else { return Vec::new() };
-    let claim = |name: &str, what: &str, demand, measured, unit, decimals| Claim {
-        name: format!("{name}_{}", point.name.replace('-', "_")),
-        what: format!("{}: {what}", point.name),
-        demand,
-        measured,
-        unit,
-        decimals,
+    let claim = |name: &str, what: &str, demand, measured, unit, decimals| {
+        let name = format!("{name}_{}", point.name.replace('-', "_"));
+        Claim::new(name, format!("{}: {what}", point.name), demand, measured, unit, decimals)
     };
     let recovered = claim(
         "longest_ms",

@@ -11,12 +11,13 @@ pub use report::STUDY;
 use crate::cluster::{Answer, Cluster, FlowPlan, Samples};
 use crate::failure::Cause;
 use crate::studies::RunEnd;
+use crate::studies::wire::devices;
 use towpath_base::{Nanos, Time};
 use towpath_cc::ControllerConfig;
-use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_device_roce::RoceDevice;
 use towpath_proto::Class;
 use towpath_sim::limits::CLASSES;
-use towpath_sim::world::{HostConfig, HostId, QueueConfig, SwitchConfig, Turn, VirtualLink};
+use towpath_sim::world::{HostConfig, QueueConfig, SwitchConfig, Turn, VirtualLink};
 use towpath_sim::{Star, World};
 use towpath_transport::EndpointConfig;
 
@@ -151,7 +152,7 @@ impl Classes {
             copper_carried: bits(carried) / all_bits,
             gold_skipped: gold.iter().map(|flow| flow.skipped).sum(),
             packets_dropped: cluster.world().counters().dropped_queue,
-            end: RunEnd::of(&cluster),
+            end: cluster.end(),
         })
     }
 
@@ -170,8 +171,7 @@ impl Classes {
         for class in Class::ALL {
             world.set_class(class.dscp_default(), class.index() as u8);
         }
-        let device = |&host: &HostId| RoceDevice::new(world.end(host), RoceConfig::default());
-        let devices = hosts.iter().map(device).collect();
+        let devices = devices(&world, &hosts);
         (world, devices)
     }
 

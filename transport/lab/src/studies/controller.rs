@@ -1,28 +1,16 @@
 //! Congestion controllers as parameters of studies.
 
-use super::{Kind, Param};
+use super::Param;
 use towpath_cc::ControllerConfig;
 
 /// One controller.
-pub const CONTROLLER: Param = Param {
-    name: "controller",
-    what: "Congestion controller: default, or one with its settings as in fixed:1MiB",
-    unit: "",
-    kind: Kind::Word(check_controller),
-    many: false,
-    defaults: ["default", "default", "default"],
-};
+pub const CONTROLLER: Param = Param::word("controller", check_controller, ["default"; 3])
+    .what("Congestion controller: default, or one with its settings as in fixed:1MiB");
 
 /// Several controllers, to be compared.
 pub(super) const fn controllers(defaults: [&'static str; 3]) -> Param {
-    Param {
-        name: "controllers",
-        what: "Congestion controllers, by name; the first one is held to the targets",
-        unit: "",
-        kind: Kind::Word(check_controller),
-        many: true,
-        defaults,
-    }
+    Param::words("controllers", check_controller, defaults)
+        .what("Congestion controllers, by name; the first one is held to the targets")
 }
 
 fn check_controller(word: &str) -> Result<(), &'static str> {

@@ -128,7 +128,7 @@ impl CrossPod {
             towpath: self.by_pod(&window),
             dropped: [rc.world().counters(), towpath.world().counters()]
                 .map(|counters| counters.dropped_queue),
-            end: RunEnd::named("towpath", &towpath).after("rc", rc.world().trace_hash()),
+            end: towpath.end_of("towpath").after("rc", rc.world().trace_hash()),
         })
     }
 

@@ -4,8 +4,8 @@ use super::outage::{
     EVERY, Fault, HOSTS, LATE, Outage, OutageResult, PATHS, SLOW, ms, recovery_bound,
 };
 use super::{
-    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
-    Series, Study, StudyError, Style, Table,
+    Axis, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
+    Style, Table,
 };
 use towpath_base::{Nanos, Time};
 
@@ -17,32 +17,14 @@ pub const STUDY: Study = Study {
     clock: Clock::Virtual,
     params: &[
         PATHS,
-        Param {
-            name: "spines",
-            what: "Ways from leaf to leaf; all but one of them die",
-            unit: "switches",
-            kind: Kind::Count(2..=16),
-            many: false,
-            defaults: ["3", "4", "8"],
-        },
+        Param::count("spines", "switches", 2..=16, ["3", "4", "8"])
+            .what("Ways from leaf to leaf; all but one of them die"),
         HOSTS,
         EVERY,
-        Param {
-            name: "step-ms",
-            what: "From one event to the next",
-            unit: "ms",
-            kind: Kind::Count(10..=60_000),
-            many: false,
-            defaults: ["1500", "1500", "3000"],
-        },
-        Param {
-            name: "noticed-ms",
-            what: "How long a dead spine still gets packets: then the fabric has noticed",
-            unit: "ms",
-            kind: Kind::Count(0..=60_000),
-            many: false,
-            defaults: ["200", "500", "1000"],
-        },
+        Param::count("step-ms", "ms", 10..=60_000, ["1500", "1500", "3000"])
+            .what("From one event to the next"),
+        Param::count("noticed-ms", "ms", 0..=60_000, ["200", "500", "1000"])
+            .what("How long a dead spine still gets packets: then the fabric has noticed"),
     ],
     run,
 };
@@ -94,14 +76,13 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     report.tables = vec![table(&seen)];
     report.plots = vec![plot(&seen)];
     report.claims = claims(&seen);
-    report.notes = vec![
+    report.note(&[
         "an I/O is a write of 4 KiB, counted in the phase in which it was sent; its answer is the \
          word that it is delivered; one that a client turned away, because 1,024 waited for the \
-         link, is counted as refused"
-            .to_owned(),
-        "off: one path a link and one source port, and the fabric decides alone".to_owned(),
-        "good paths: at the end of the phase, of both ends of all links".to_owned(),
-    ];
+         link, is counted as refused",
+        "off: one path a link and one source port, and the fabric decides alone",
+        "good paths: at the end of the phase, of both ends of all links",
+    ]);
     Ok(report)
 }
 
@@ -110,44 +91,31 @@ fn label(point: &Point) -> String {
 }
 
 fn table(seen: &[(Point, OutageResult)]) -> Table {
-    let columns = vec![
-        Column::new("rerouting", "rerouting", "", Format::Plain),
-        Column::new("from_ms", "from", "ms", Format::Plain),
-        Column::new("spines", "spines", "", Format::Plain),
-        Column::new("ios", "I/Os", "", Format::Plain),
-        Column::new("ios_above_10ms", "above 10 ms", "", Format::Plain),
-        Column::new("ios_above_1s", "above 1 s", "", Format::Plain),
-        Column::new("longest_ms", "longest", "ms", Format::Decimals(2)),
-        Column::new("doubts", "doubts", "", Format::Plain),
-        Column::new("good_paths", "good paths", "%", Format::Decimals(1)),
-    ];
     let mut rows = Vec::new();
     for (point, result) in seen {
         let phases = point.phases();
         let ends = phases.iter().skip(1).map(|&(at, _)| at).chain([Time::NEVER]);
         for (&(from, spines), to) in phases.iter().zip(ends) {
-            let of_phase = result.between(from, to);
-            rows.push(vec![
-                Cell::from(point.outage.rerouting()),
-                (from.0 / 1_000_000).into(),
-                (spines as u64).into(),
-                of_phase.ios().into(),
-                of_phase.above(LATE).into(),
-                of_phase.above(SLOW).into(),
-                ms(of_phase.longest()).into(),
-                of_phase.doubts().into(),
-                (result.good_paths(point.outage.paths, to) * 100.0).into(),
-            ]);
+            let good = result.good_paths(point.outage.paths, to) * 100.0;
+            rows.push((point.outage.rerouting(), from, spines, good, result.between(from, to)));
         }
     }
-    let title = "I/Os and paths while spines die and come back".to_owned();
-    Table { name: "phases", title, columns, rows }
+    Table::of("phases", "I/Os and paths while spines die and come back", &rows)
+        .plain("rerouting", "rerouting", "", |&(rerouting, ..)| rerouting)
+        .plain("from_ms", "from", "ms", |(_, from, ..)| from.0 / 1_000_000)
+        .plain("spines", "spines", "", |&(_, _, spines, ..)| spines)
+        .plain("ios", "I/Os", "", |(.., phase)| phase.ios())
+        .plain("ios_above_10ms", "above 10 ms", "", |(.., phase)| phase.above(LATE))
+        .plain("ios_above_1s", "above 1 s", "", |(.., phase)| phase.above(SLOW))
+        .decimals(2, "longest_ms", "longest", "ms", |(.., phase)| ms(phase.longest()))
+        .plain("doubts", "doubts", "", |(.., phase)| phase.doubts())
+        .decimals(1, "good_paths", "good paths", "%", |&(_, _, _, good, _)| good)
+        .done()
 }
 
 fn plot(seen: &[(Point, OutageResult)]) -> Plot {
     let series = seen.iter().map(|(point, result)| {
-        let points = result.longest_by_step(STEP);
-        Series { label: label(point), style: Style::Line, points }
+        Series::new(label(point), Style::Line, result.longest_by_step(STEP))
     });
     Plot {
         title: "spines die one after another and come back".to_owned(),
@@ -159,34 +127,16 @@ fn plot(seen: &[(Point, OutageResult)]) -> Plot {
 
 fn claims(seen: &[(Point, OutageResult)]) -> Vec<Claim> {
     let [(point, on), (_, off)] = seen else { return Vec::new() };
-    let claim = |name: &str, what: &str, demand, measured, unit, decimals| Claim {
-        name: name.to_owned(),
-        what: what.to_owned(),
-        demand,
-        measured,
-        unit,
-        decimals,
-    };
+    let (longest, most) = (ms(on.longest()), Demand::AtMost(ms(recovery_bound())));
+    let (slow, none) = (on.above(SLOW) as f64, Demand::AtMost(0.0));
     let fewer = off.above(LATE) as f64 / on.above(LATE).max(1) as f64;
-    let good = on.good_paths(point.outage.paths, Time::NEVER) * 100.0;
+    let (late, ten_times) = ("I/Os above 10 ms, off by on", Demand::AtLeast(10.0));
+    let (good, all) = (on.good_paths(point.outage.paths, Time::NEVER), Demand::AtLeast(99.0));
+    let answer = "longest answer, two ticks and two round trips";
     vec![
-        claim(
-            "longest_ms",
-            "longest answer, two ticks and two round trips",
-            Demand::AtMost(ms(recovery_bound())),
-            ms(on.longest()),
-            "ms",
-            2,
-        ),
-        claim("slow", "I/Os above 1 s", Demand::AtMost(0.0), on.above(SLOW) as f64, "", 0),
-        claim(
-            "fewer_late",
-            "I/Os above 10 ms, off by on",
-            Demand::AtLeast(10.0),
-            fewer,
-            "times",
-            1,
-        ),
-        claim("good_paths", "good paths at the end", Demand::AtLeast(99.0), good, "%", 1),
+        Claim::new("longest_ms", answer, most, longest, "ms", 2),
+        Claim::new("slow", "I/Os above 1 s", none, slow, "", 0),
+        Claim::new("fewer_late", late, ten_times, fewer, "times", 1),
+        Claim::percent("good_paths", "good paths at the end", all, good),
     ]
 }

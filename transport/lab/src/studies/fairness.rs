@@ -7,9 +7,9 @@ pub use report::STUDY;
 use crate::cluster::{Cluster, FlowPlan, jain};
 use crate::failure::Cause;
 use crate::studies::RunEnd;
+use crate::studies::wire::devices;
 use towpath_base::{Nanos, Time};
 use towpath_cc::ControllerConfig;
-use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_sim::World;
 use towpath_sim::world::{HostConfig, SwitchConfig};
 use towpath_transport::EndpointConfig;
@@ -109,9 +109,7 @@ impl Fairness {
             .chain(delays)
             .map(|delay| world.add_host(switch, &HostConfig { delay, ..HostConfig::default() }))
             .collect();
-        let devices =
-            hosts.iter().map(|&host| RoceDevice::new(world.end(host), RoceConfig::default()));
-        let devices = devices.collect();
+        let devices = devices(&world, &hosts);
         let endpoint = |_| {
             EndpointConfig::new()
                 .quota_chunks(512)
@@ -133,7 +131,7 @@ impl Fairness {
             goodput.iter_mut().zip(window.goodputs()).for_each(|(all, one)| all.push(one));
         }
         cluster.settle(SETTLE_MAX);
-        Ok(FairnessResult { goodput, step: self.step, end: RunEnd::of(&cluster) })
+        Ok(FairnessResult { goodput, step: self.step, end: cluster.end() })
     }
 }
 

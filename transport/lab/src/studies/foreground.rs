@@ -12,11 +12,12 @@ pub use report::{Point, STUDY, depth, fill};
 use crate::cluster::{Cluster, FlowPlan, Samples};
 use crate::failure::Cause;
 use crate::studies::RunEnd;
+use crate::studies::wire::devices;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_cc::ControllerConfig;
-use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_device_roce::RoceDevice;
 use towpath_proto::Scheduling;
-use towpath_sim::world::{HostConfig, HostId, SwitchConfig, VirtualLink};
+use towpath_sim::world::{HostConfig, SwitchConfig, VirtualLink};
 use towpath_sim::{Star, World};
 use towpath_transport::EndpointConfig;
 
@@ -139,7 +140,7 @@ impl Foreground {
         let goodput = cluster.since(&begin).goodputs().nth(background).unwrap_or_default();
         cluster.settle(SETTLE_MAX + self.under_way().saturating_mul(2));
         let seen = Seen { times_us, background_gbps: goodput / 1e9 };
-        Ok(ForegroundResult { seen, end: RunEnd::of(&cluster) })
+        Ok(ForegroundResult { seen, end: cluster.end() })
     }
 
     fn start_offset(&self, seed: u64) -> Nanos {
@@ -160,8 +161,7 @@ impl Foreground {
             ..HostConfig::default()
         };
         let hosts = Star { hosts: 2, host, switch: SwitchConfig::default() }.build(world).hosts;
-        let device = |&host: &HostId| RoceDevice::new(world.end(host), RoceConfig::default());
-        hosts.iter().map(device).collect()
+        devices(world, &hosts)
     }
 
     fn endpoint(&self) -> EndpointConfig {

@@ -35,7 +35,7 @@ const SENDERS_WITH_FULL_CHUNKS_MAX: usize = 1_000;
 
 /// Whether packets or whole messages cross the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum Detail {
     /// Each packet by itself, through the userspace NIC.
     Packets,
     /// Each chunk as one train, through the work-request level.
@@ -48,7 +48,7 @@ pub struct Incast {
     /// Where everything random comes from.
     pub seed: u64,
     /// Packets or trains.
-    pub level: Level,
+    pub level: Detail,
     /// Senders, each with a link, a channel and a host of its own.
     pub senders: usize,
     /// The congestion controller of each.
@@ -70,7 +70,7 @@ pub struct Incast {
 impl Incast {
     /// `senders` to one at 100 Gb/s, 10 us and 16 MiB of port buffer, 64 KiB at a time.
     #[must_use]
-    pub fn new(seed: u64, level: Level, senders: usize, controller: ControllerConfig) -> Self {
+    pub fn new(seed: u64, level: Detail, senders: usize, controller: ControllerConfig) -> Self {
         // Each sender's share of the port is a message each `senders` x 5.3 us.
         let turn = Nanos::from_micros(6).saturating_mul(senders as u64);
         Self {
@@ -133,13 +133,13 @@ impl Incast {
         let port = world.cable(hosts[0]).back();
         let ends: Vec<VirtualLink> = hosts.iter().map(|&host| world.end(host)).collect();
         match self.level {
-            Level::Packets => {
+            Detail::Packets => {
                 let config = RoceConfig::default().qp_max(2 * self.senders as u32 + 2);
                 let devices = ends.into_iter().map(|end| RoceDevice::new(end, config.clone()));
                 let dry = |device: &RoceDevice<_>| device.counters().no_recv_wqe;
                 self.run_on(world, devices.collect(), port, dry)
             }
-            Level::WorkRequests => {
+            Detail::WorkRequests => {
                 let devices = ends.into_iter().map(|end| WrDevice::new(end, self.seed));
                 let dry = |device: &WrDevice<_>| device.counters().no_recv_wqe;
                 self.run_on(world, devices.collect(), port, dry)
@@ -221,7 +221,7 @@ impl Incast {
             starved: window.flows.iter().filter(|flow| flow.delivered == 0).count(),
             no_recv_wqe: hosts.map(|host| dry(cluster.endpoint(host).device())).sum(),
             events: after.events - before.events,
-            end: RunEnd::of(&cluster),
+            end: cluster.end(),
             window,
         })
     }
@@ -231,7 +231,7 @@ impl Incast {
 mod tests {
     use super::*;
 
-    fn small(level: Level) -> Incast {
+    fn small(level: Detail) -> Incast {
         let controller = "fixed:64KiB".parse().unwrap();
         let (warm_up, span) = (Nanos::from_millis(1), Nanos::from_millis(2));
         Incast { warm_up, span, ..Incast::new(7, level, 8, controller) }
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn eight_senders_share_a_port_at_either_level_and_replay() {
-        for level in [Level::Packets, Level::WorkRequests] {
+        for level in [Detail::Packets, Detail::WorkRequests] {
             let result = small(level).run().unwrap();
             assert_eq!(result.end.troubles, [""; 0], "{level:?}");
             assert_eq!((result.no_recv_wqe, result.starved), (0, 0), "{level:?}");
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn another_seed_is_another_run() {
-        for level in [Level::Packets, Level::WorkRequests] {
+        for level in [Detail::Packets, Detail::WorkRequests] {
             let [one, other] = [7, 8].map(|seed| Incast { seed, ..small(level) }.run().unwrap());
             assert_ne!(one.end.traces, other.end.traces, "{level:?}");
             assert_ne!(one.window.flows, other.window.flows, "{level:?}");
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn both_levels_see_the_same_queue() {
-        let seen = [Level::Packets, Level::WorkRequests]
+        let seen = [Detail::Packets, Detail::WorkRequests]
             .map(|level| small(level).run().unwrap().queue_us.percentile(0.5));
         assert!((seen[0] - seen[1]).abs() < 0.25 * seen[0], "{seen:?} us");
     }

@@ -3,8 +3,8 @@
 use super::controller::{CONTROLLER, controller_of};
 use super::stream::{RcStreamed, Stream, Streamed};
 use super::{
-    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
-    Series, Study, StudyError, Style, Table,
+    Axis, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
+    Style, Table,
 };
 use towpath_base::Nanos;
 use towpath_verbs::Mtu;
@@ -17,14 +17,8 @@ pub const STUDY: Study = Study {
     clock: Clock::Virtual,
     params: &[
         LOSS,
-        Param {
-            name: "sizes",
-            what: "Bytes of a message",
-            unit: "bytes",
-            kind: Kind::Bytes(1..=8 << 20),
-            many: true,
-            defaults: ["64K,1M", "4K,16K,64K,256K,1M", "4K,16K,64K,256K,1M"],
-        },
+        Param::sizes("sizes", 1..=8 << 20, ["64K,1M", "4K,16K,64K,256K,1M", "4K,16K,64K,256K,1M"])
+            .what("Bytes of a message"),
         BYTES,
         DEPTH,
         RATE,
@@ -36,68 +30,36 @@ pub const STUDY: Study = Study {
 };
 
 /// Of packets, each way.
-pub(super) const LOSS: Param = Param {
-    name: "loss",
-    what: "Share of packets that are lost, each way and independently",
-    unit: "share",
-    kind: Kind::Share(0.0..=0.2),
-    many: true,
-    defaults: [
+pub(super) const LOSS: Param = Param::shares(
+    "loss",
+    0.0..=0.2,
+    [
         "0,1/4096,1/256,0.01",
         "0,1/16384,1/4096,1/1024,1/256,0.01",
         "0,1/16384,1/4096,1/1024,1/256,0.01",
     ],
-};
+)
+.what("Share of packets that are lost, each way and independently");
 
 /// How much is measured.
-pub(super) const BYTES: Param = Param {
-    name: "bytes",
-    what: "Bytes that each run measures; a quarter as many go before",
-    unit: "bytes",
-    kind: Kind::Bytes(1 << 20..=1 << 34),
-    many: false,
-    defaults: ["64M", "128M", "1G"],
-};
+pub(super) const BYTES: Param = Param::size("bytes", 1 << 20..=1 << 34, ["64M", "128M", "1G"])
+    .what("Bytes that each run measures; a quarter as many go before");
 
 /// Messages under way.
-pub(super) const DEPTH: Param = Param {
-    name: "depth",
-    what: "Messages under way at least; of short ones more, to make 2 MiB",
-    unit: "messages",
-    kind: Kind::Count(1..=4096),
-    many: false,
-    defaults: ["16", "16", "16"],
-};
+pub(super) const DEPTH: Param = Param::count("depth", "messages", 1..=4096, ["16"; 3])
+    .what("Messages under way at least; of short ones more, to make 2 MiB");
 
 /// The wire.
-pub(super) const RATE: Param = Param {
-    name: "rate-gbps",
-    what: "Rate of the wire",
-    unit: "Gb/s",
-    kind: Kind::Count(1..=800),
-    many: false,
-    defaults: ["100", "100", "100"],
-};
+pub(super) const RATE: Param =
+    Param::count("rate-gbps", "Gb/s", 1..=800, ["100"; 3]).what("Rate of the wire");
 
 /// There and back.
-pub(super) const RTT: Param = Param {
-    name: "rtt-us",
-    what: "Base round trip of the wire",
-    unit: "us",
-    kind: Kind::Count(1..=10_000),
-    many: false,
-    defaults: ["10", "10", "10"],
-};
+pub(super) const RTT: Param =
+    Param::count("rtt-us", "us", 1..=10_000, ["10"; 3]).what("Base round trip of the wire");
 
 /// The path MTU.
-pub(super) const MTU: Param = Param {
-    name: "mtu",
-    what: "RDMA path MTU: 256, 512, 1024, 2048 or 4096",
-    unit: "bytes",
-    kind: Kind::Count(256..=4096),
-    many: false,
-    defaults: ["4096", "4096", "4096"],
-};
+pub(super) const MTU: Param = Param::count("mtu", "bytes", 256..=4096, ["4096"; 3])
+    .what("RDMA path MTU: 256, 512, 1024, 2048 or 4096");
 
 /// What short messages are made up to: four times what the default wire holds, and more.
 const UNDER_WAY_BYTES: u64 = 2 << 20;
@@ -163,35 +125,18 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
 }
 
 fn table(points: &[Point]) -> Table {
-    let columns = vec![
-        Column::new("message_bytes", "message", "", Format::Bytes),
-        Column::new("loss", "loss", "", Format::Share),
-        Column::new("towpath_gbps", "Towpath", "Gb/s", Format::Decimals(1)),
-        Column::new("bound_gbps", "bound", "Gb/s", Format::Decimals(1)),
-        Column::new("towpath_of_bound", "of bound", "%", Format::Percent(1)),
-        Column::new("rc_gbps", "RC", "Gb/s", Format::Decimals(1)),
-        Column::new("chunk_bytes", "chunk", "bytes", Format::Decimals(0)),
-        Column::new("retransmitted", "again", "%", Format::Percent(2)),
-        Column::new("spurious", "needless", "%", Format::Percent(1)),
-        Column::new("timeouts", "timeouts", "", Format::Plain),
-    ];
-    let row = |point: &Point| -> Vec<Cell> {
-        let seen = &point.towpath;
-        vec![
-            u64::from(point.stream.message_bytes).into(),
-            point.stream.loss.into(),
-            (seen.goodput_bits_per_s / 1e9).into(),
-            (seen.bound_bits_per_s / 1e9).into(),
-            point.of_bound().into(),
-            point.rc.map(|rc| rc.goodput_bits_per_s / 1e9).into(),
-            seen.chunk_bytes.into(),
-            seen.retransmitted.into(),
-            seen.spurious.into(),
-            seen.timeouts.into(),
-        ]
-    };
-    let title = "Goodput against loss".to_owned();
-    Table { name: "goodput", title, columns, rows: points.iter().map(row).collect() }
+    Table::of("goodput", "Goodput against loss", points)
+        .bytes("message_bytes", "message", |p| p.stream.message_bytes)
+        .share("loss", "loss", |p| p.stream.loss)
+        .decimals(1, "towpath_gbps", "Towpath", "Gb/s", |p| p.towpath.goodput_bits_per_s / 1e9)
+        .decimals(1, "bound_gbps", "bound", "Gb/s", |p| p.towpath.bound_bits_per_s / 1e9)
+        .percent(1, "towpath_of_bound", "of bound", Point::of_bound)
+        .decimals(1, "rc_gbps", "RC", "Gb/s", |p| p.rc.map(|rc| rc.goodput_bits_per_s / 1e9))
+        .decimals(0, "chunk_bytes", "chunk", "bytes", |p| p.towpath.chunk_bytes)
+        .percent(2, "retransmitted", "again", |p| p.towpath.retransmitted)
+        .percent(1, "spurious", "needless", |p| p.towpath.spurious)
+        .plain("timeouts", "timeouts", "", |p| p.towpath.timeouts)
+        .done()
 }
 
 /// (loss, lowest and highest share of lossless goodput that is left), as others published it.
@@ -209,18 +154,15 @@ const PUBLISHED_RC: [(f64, f64, f64); 4] = [
 ];
 
 fn published() -> Table {
-    let columns = vec![
-        Column::new("loss", "loss", "", Format::Share),
-        Column::new("uccl_uc_low", "UCCL-Tran, UC: from", "%", Format::Percent(0)),
-        Column::new("uccl_uc_high", "to", "%", Format::Percent(0)),
-        Column::new("hardware_rc_low", "hardware RC: from", "%", Format::Percent(0)),
-        Column::new("hardware_rc_high", "to", "%", Format::Percent(0)),
-    ];
-    let rows = PUBLISHED_UC.into_iter().zip(PUBLISHED_RC).map(|((loss, low, high), rc)| {
-        vec![loss.into(), low.into(), high.into(), rc.1.into(), rc.2.into()]
-    });
     let title = "Published by others: share of lossless goodput that is left, 32 KiB to 1 MiB";
-    Table { name: "published", title: title.to_owned(), columns, rows: rows.collect() }
+    let rows: Vec<_> = PUBLISHED_UC.into_iter().zip(PUBLISHED_RC).collect();
+    Table::of("published", title, &rows)
+        .share("loss", "loss", |(uc, _)| uc.0)
+        .percent(0, "uccl_uc_low", "UCCL-Tran, UC: from", |(uc, _)| uc.1)
+        .percent(0, "uccl_uc_high", "to", |(uc, _)| uc.2)
+        .percent(0, "hardware_rc_low", "hardware RC: from", |(_, rc)| rc.1)
+        .percent(0, "hardware_rc_high", "to", |(_, rc)| rc.2)
+        .done()
 }
 
 /// Where no loss is drawn on an axis of powers of ten.
@@ -229,18 +171,13 @@ const NO_LOSS_AT: f64 = 1.0 / 65_536.0;
 fn plot(points: &[Point], size: u64) -> Plot {
     let of_size = || points.iter().filter(|p| u64::from(p.stream.message_bytes) == size);
     let at = |point: &Point| if point.stream.loss > 0.0 { point.stream.loss } else { NO_LOSS_AT };
-    let line = |label: &str, style, share: &dyn Fn(&Point) -> Option<f64>| Series {
-        label: label.to_owned(),
-        style,
-        points: of_size().filter_map(|p| Some((at(p), share(p)? * 100.0))).collect(),
+    let line = |label: &str, style, share: &dyn Fn(&Point) -> Option<f64>| {
+        let points = of_size().filter_map(|p| Some((at(p), share(p)? * 100.0)));
+        Series::new(label, style, points)
     };
-    let span = |label: &str, published: &[(f64, f64, f64)]| Series {
-        label: label.to_owned(),
-        style: Style::Span,
-        points: published
-            .iter()
-            .flat_map(|&(loss, low, high)| [(loss, low * 100.0), (loss, high * 100.0)])
-            .collect(),
+    let span = |label: &str, published: &[(f64, f64, f64)]| {
+        let ends = |&(loss, low, high): &(f64, f64, f64)| [low, high].map(|y| (loss, y * 100.0));
+        Series::new(label, Style::Span, published.iter().flat_map(ends))
     };
     let mut series = vec![
         line("bound of Towpath: each chunk until it comes", Style::Bound, &|p| {
@@ -277,14 +214,8 @@ fn claims(points: &[Point]) -> Vec<Claim> {
     let of_line = |point: &Point| Some(point.of_line(point.towpath.goodput_bits_per_s));
     let mut claims = Vec::new();
     let mut ask = |name: &str, what: &str, target: f64, found: Option<f64>| {
-        claims.extend(found.map(|share| Claim {
-            name: name.to_owned(),
-            what: what.to_owned(),
-            demand: Demand::AtLeast(target),
-            measured: share * 100.0,
-            unit: "%",
-            decimals: 1,
-        }));
+        let demand = Demand::AtLeast(target);
+        claims.extend(found.map(|share| Claim::percent(name, what, demand, share)));
     };
     let bound = "Towpath of the chunk bound";
     let (at_4096, at_256) = (worst(4096.0, &of_bound), worst(256.0, &of_bound));

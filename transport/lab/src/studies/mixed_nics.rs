@@ -134,7 +134,7 @@ impl MixedNics {
             rc_dropped,
             towpath: self.shares(&towpath_window),
             retransmitted: towpath_window.retransmitted(),
-            end: RunEnd::named("towpath", &towpath).after("rc", rc.world().trace_hash()),
+            end: towpath.end_of("towpath").after("rc", rc.world().trace_hash()),
         })
     }
 

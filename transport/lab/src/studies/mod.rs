@@ -1,17 +1,12 @@
 //! Studies: questions that anybody can ask again, with one seed.
 //!
 //! A [`Study`] has a name, parameters with defaults, and a function that runs it and returns a
-//! [`Report`]: tables, plots, what it claims and whether that was met, and a trace hash of each
-//! run. `towpath sim` shows them; docs/studies.md says what each is for. A new study is one file,
-//! and a line in [`ALL`].
+//! [`Report`]; the crate `towpath-study` has the types, which are named here too. `towpath sim`
+//! shows the studies; docs/studies.md says what each is for. A new study is one file, and a line in
+//! [`ALL`].
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`param`] | parameters: what they mean, their units, defaults and text forms |
-//! | [`runner`] | independent runs on several threads, in an order that does not depend on them |
-//! | [`runs`] | the runs of a study, until the first trouble, and their traces |
-//! | [`report`] | tables, claims, trace hashes |
-//! | [`error`] | why a study has no report |
 //! | [`stream`] | messages one way between two hosts as fast as they go |
 //! | [`loss`] | goodput against loss |
 //! | [`late_packet`] | packets that come after their buffers were used again |
@@ -27,14 +22,12 @@
 //! | [`outage`] | small I/Os while something breaks |
 //! | [`blackhole`] | switches that swallow packets |
 //! | [`failover`] | spines that die one after another |
-//! | [`scale`] | what the simulator costs |
 
 pub mod blackhole;
 pub mod chunk_size;
 pub mod classes;
 mod controller;
 pub mod cross_pod;
-pub mod error;
 pub mod failover;
 pub mod fairness;
 pub mod foreground;
@@ -45,58 +38,15 @@ pub mod loss;
 pub mod mixed_nics;
 pub mod one_sided;
 pub mod outage;
-pub mod param;
-pub mod report;
-pub mod runner;
-pub mod runs;
-pub mod scale;
 pub mod stream;
 mod wire;
 
 pub use controller::{CONTROLLER, controller_of};
-pub use error::StudyError;
-pub use param::{Kind, Level, Param, ParamError, Params, Value};
-pub use report::{Cell, Claim, Column, Demand, Format, Report, RunTrace, Table};
-pub use runner::{Progress, Runner};
-pub use runs::RunEnd;
-pub use towpath_plot::{Axis, Plot, Scale, Series, Style, box_of};
-
-/// A question, how it is asked, and where it was asked before.
-#[derive(Debug)]
-pub struct Study {
-    /// One word, as in `towpath sim loss`, or two, as in `towpath sim haechi 1a`.
-    pub name: &'static str,
-    /// What it shows, in one line.
-    pub what: &'static str,
-    /// What it mirrors in the literature.
-    pub mirrors: &'static str,
-    /// Whose time its figures are in.
-    pub clock: Clock,
-    /// What can be chosen.
-    pub params: &'static [Param],
-    /// Runs it.
-    pub run: fn(&Params, &Runner<'_>) -> Result<Report, StudyError>,
-}
-
-/// Whose time the figures of a study are in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// Virtual time: the same seed and parameters give the same figures on every machine.
-    Virtual,
-    /// Time of the machine that runs the study: its figures differ from run to run.
-    Machine,
-}
-
-impl Clock {
-    /// As a word, as in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Virtual => "virtual",
-            Self::Machine => "machine",
-        }
-    }
-}
+pub use towpath_study::{
+    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Level, Param, ParamError, Params, Plot,
+    Progress, Report, RunEnd, RunTrace, Runner, Scale, Series, Study, StudyError, Style, Table,
+    Value, box_of, runner, show_bytes, show_share,
+};
 
 /// All studies, in the order in which they are listed.
 pub const ALL: &[&Study] = &[
@@ -113,31 +63,7 @@ pub const ALL: &[&Study] = &[
     &isolation::STUDY,
     &blackhole::STUDY,
     &failover::STUDY,
-    &scale::STUDY,
 ];
-
-/// Bytes for people: with a unit where that is a whole number.
-#[must_use]
-pub fn show_bytes(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let whole =
-        units.iter().find(|(bits, _)| bytes >= 1 << bits && bytes.is_multiple_of(1 << bits));
-    whole.map_or_else(|| format!("{bytes} B"), |(bits, unit)| format!("{} {unit}", bytes >> bits))
-}
-
-/// A share for people: as `1/256` where it is one part of a whole number, in percent otherwise.
-#[must_use]
-pub fn show_share(share: f64) -> String {
-    let parts = 1.0 / share;
-    let is_whole = parts.is_finite() && (parts - parts.round()).abs() < 1e-6 * parts;
-    // People say 1 %, and nobody says 0.390625 %.
-    let is_round = (share * 1000.0 - (share * 1000.0).round()).abs() < 1e-9;
-    if is_whole && !is_round {
-        return format!("1/{parts:.0}");
-    }
-    let digits = format!("{:.6}", share * 100.0);
-    format!("{} %", digits.trim_end_matches('0').trim_end_matches('.'))
-}
 
 #[cfg(test)]
 mod tests;

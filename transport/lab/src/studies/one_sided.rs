@@ -1,9 +1,6 @@
 //! One-sided operations of many clients on one server's memory, while everything dies.
 
-use super::{
-    Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Report, Runner, Study,
-    StudyError, Table,
-};
+use super::{Claim, Clock, Demand, Param, Params, Report, Runner, Study, StudyError, Table};
 use crate::one_sided::{CLIENTS_MAX, OneSidedPlan, Tally};
 use towpath_base::Nanos;
 use towpath_sim::FaultPlan;
@@ -17,33 +14,16 @@ pub const STUDY: Study = Study {
               atomic open",
     clock: Clock::Virtual,
     params: &[
-        Param {
-            name: "additions",
-            what: "FETCH_ADDs of all clients together; other operations come in between",
-            unit: "operations",
-            kind: Kind::Count(100..=16_000_000),
-            many: false,
-            defaults: ["20000", "1000000", "4000000"],
-        },
-        Param {
-            name: "clients",
-            what: "Clients, each on a host of its own",
-            unit: "hosts",
-            kind: Kind::Count(1..=CLIENTS_MAX as u64),
-            many: false,
-            defaults: ["16", "16", "16"],
-        },
-        Param::share("loss", "Share of packets that are lost", "0.01"),
-        Param::share("copies", "Share of packets that come twice", "0.01"),
-        Param::share("overtaken", "Share of packets that others overtake", "0.01"),
-        Param {
-            name: "every",
-            what: "Something befalls a client after so many additions, on average; 0 is never",
-            unit: "operations",
-            kind: Kind::Count(0..=1_000_000),
-            many: false,
-            defaults: ["500", "500", "500"],
-        },
+        Param::count("additions", "operations", 100..=16_000_000, ["20000", "1000000", "4000000"])
+            .what("FETCH_ADDs of all clients together; other operations come in between"),
+        Param::count("clients", "hosts", 1..=CLIENTS_MAX as u64, ["16"; 3])
+            .what("Clients, each on a host of its own"),
+        Param::share("loss", 0.0..=0.2, ["0.01"; 3]).what("Share of packets that are lost"),
+        Param::share("copies", 0.0..=0.2, ["0.01"; 3]).what("Share of packets that come twice"),
+        Param::share("overtaken", 0.0..=0.2, ["0.01"; 3])
+            .what("Share of packets that others overtake"),
+        Param::count("every", "operations", 0..=1_000_000, ["500"; 3])
+            .what("Something befalls a client after so many additions, on average; 0 is never"),
     ],
     run,
 };
@@ -67,77 +47,45 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         report.tables = vec![additions(tally), troubles(tally)];
         report.claims = claims(tally);
     }
-    report.notes = vec![
+    report.note(&[
         "the study fails at the first promise that is broken: an addition that no one order \
          explains, a swap without a place in the chain, a write that comes back after a later \
-         one or that was denied, a torn word, memory that changes after it was revoked"
-            .to_owned(),
+         one or that was denied, a torn word, memory that changes after it was revoked",
         "what is hashed as the trace is what clients were told: packets carry addresses of the \
-         process"
-            .to_owned(),
-    ];
+         process",
+    ]);
     Ok(report)
 }
 
 fn additions(tally: &Tally) -> Table {
-    let columns = vec![
-        Column::new("additions", "carried out", "", Format::Plain),
-        Column::new("additions_unknown", "unknown", "", Format::Plain),
-        Column::new("found", "in memory", "", Format::Plain),
-        Column::new("swaps", "swaps", "", Format::Plain),
-        Column::new("executed", "all carried out", "", Format::Plain),
-        Column::new("denied_or_late", "denied, late", "", Format::Plain),
-        Column::new("unknown", "all unknown", "", Format::Plain),
-        Column::new("took_ms", "took", "ms", Format::Decimals(0)),
-    ];
-    let counts = [
-        tally.additions,
-        tally.additions_unknown,
-        tally.found,
-        tally.swaps,
-        tally.outcomes.executed,
-        tally.outcomes.not,
-        tally.outcomes.unknown,
-    ];
-    let took = Cell::Number(tally.took.0 as f64 / 1e6);
-    let row = counts.map(Cell::Count).into_iter().chain([took]).collect();
-    Table { name: "additions", title: "What became of operations".into(), columns, rows: vec![row] }
+    Table::of("additions", "What became of operations", &[tally])
+        .plain("additions", "carried out", "", |t| t.additions)
+        .plain("additions_unknown", "unknown", "", |t| t.additions_unknown)
+        .plain("found", "in memory", "", |t| t.found)
+        .plain("swaps", "swaps", "", |t| t.swaps)
+        .plain("executed", "all carried out", "", |t| t.outcomes.executed)
+        .plain("denied_or_late", "denied, late", "", |t| t.outcomes.not)
+        .plain("unknown", "all unknown", "", |t| t.outcomes.unknown)
+        .decimals(0, "took_ms", "took", "ms", |t| t.took.0 as f64 / 1e6)
+        .done()
 }
 
 fn troubles(tally: &Tally) -> Table {
-    let columns = vec![
-        Column::new("packets_lost", "lost", "packets", Format::Plain),
-        Column::new("packets_copied", "copied", "packets", Format::Plain),
-        Column::new("packets_overtaken", "overtaken", "packets", Format::Plain),
-        Column::new("packets_sent_again", "sent again", "packets", Format::Plain),
-        Column::new("queue_pairs_broken", "broken", "queue pairs", Format::Plain),
-        Column::new("stalls", "stalls", "", Format::Plain),
-        Column::new("revocations", "revocations", "", Format::Plain),
-        Column::new("deaths", "deaths", "clients", Format::Plain),
-    ];
-    let (faults, befallen) = (&tally.faults, &tally.befallen);
-    let counts = [
-        faults.dropped_random,
-        faults.duplicated,
-        faults.reordered,
-        tally.retransmitted,
-        befallen.breaks,
-        befallen.stalls,
-        befallen.revocations,
-        befallen.deaths,
-    ];
-    let row = counts.map(Cell::Count).to_vec();
-    Table { name: "troubles", title: "What befell them".into(), columns, rows: vec![row] }
+    Table::of("troubles", "What befell them", &[tally])
+        .plain("packets_lost", "lost", "packets", |t| t.faults.dropped_random)
+        .plain("packets_copied", "copied", "packets", |t| t.faults.duplicated)
+        .plain("packets_overtaken", "overtaken", "packets", |t| t.faults.reordered)
+        .plain("packets_sent_again", "sent again", "packets", |t| t.retransmitted)
+        .plain("queue_pairs_broken", "broken", "queue pairs", |t| t.befallen.breaks)
+        .plain("stalls", "stalls", "", |t| t.befallen.stalls)
+        .plain("revocations", "revocations", "", |t| t.befallen.revocations)
+        .plain("deaths", "deaths", "clients", |t| t.befallen.deaths)
+        .done()
 }
 
 fn claims(tally: &Tally) -> Vec<Claim> {
-    let claim = |name: &str, what: &str, demand, measured: u64, unit| Claim {
-        name: name.to_owned(),
-        what: what.to_owned(),
-        demand,
-        measured: measured as f64,
-        unit,
-        decimals: 0,
+    let claim = |name: &str, what: &str, demand, measured: u64, unit| {
+        Claim::new(name, what, demand, measured as f64, unit, 0)
     };
     let (sure, found) = (tally.additions, tally.found);
     let most = sure + tally.additions_unknown;

@@ -4,13 +4,13 @@
 //! source ports (rerouting on) or with one of each (off). What breaks says nothing, and routes
 //! stay as they are, where [`Fault`] does not say otherwise.
 
-use super::{Kind, Param};
+use super::Param;
 use crate::cluster::{Answer, Cluster, FlowPlan, PathMove, Record};
 use crate::failure::Cause;
 use crate::studies::RunEnd;
+use crate::studies::wire::devices;
 use std::collections::BTreeMap;
 use towpath_base::{Nanos, Time};
-use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_sim::world::{CableConfig, Change, Health, HostConfig, SwitchConfig};
 use towpath_sim::{Fabric, FaultPlan, LeafSpine, World};
 use towpath_transport::{EndpointConfig, PathState};
@@ -55,34 +55,17 @@ const SOURCE_PORTS: u16 = 1024;
 const SETTLE_MAX: Nanos = Nanos::from_secs(30);
 
 /// Paths of the links that may be rerouted.
-pub(super) const PATHS: Param = Param {
-    name: "paths",
-    what: "Paths of a link with rerouting; without it has one",
-    unit: "paths",
-    kind: Kind::Count(2..=16),
-    many: false,
-    defaults: ["16", "16", "16"],
-};
+pub(super) const PATHS: Param = Param::count("paths", "paths", 2..=16, ["16"; 3])
+    .what("Paths of a link with rerouting; without it has one");
 
 /// Clients, and servers of each.
-pub(super) const HOSTS: Param = Param {
-    name: "hosts",
-    what: "Clients, and servers that each writes to",
-    unit: "hosts",
-    kind: Kind::Count(1..=32),
-    many: false,
-    defaults: ["4", "8", "16"],
-};
+pub(super) const HOSTS: Param = Param::count("hosts", "hosts", 1..=32, ["4", "8", "16"])
+    .what("Clients, and servers that each writes to");
 
 /// How often a link has an I/O.
-pub(super) const EVERY: Param = Param {
-    name: "every-us",
-    what: "Mean time between two I/Os of a link",
-    unit: "us",
-    kind: Kind::Count(100..=1_000_000),
-    many: false,
-    defaults: ["5000", "2000", "2000"],
-};
+pub(super) const EVERY: Param =
+    Param::count("every-us", "us", 100..=1_000_000, ["5000", "2000", "2000"])
+        .what("Mean time between two I/Os of a link");
 
 /// Within so long what is in flight on one dead path of several is to be answered.
 pub(super) fn recovery_bound() -> Nanos {
@@ -191,11 +174,7 @@ impl Outage {
         let world = World::new(self.seed);
         let fabric = self.lay(&world);
         let broken = self.break_it(&world, &fabric);
-        let devices = fabric
-            .hosts
-            .iter()
-            .map(|&host| RoceDevice::new(world.end(host), RoceConfig::default()));
-        let devices = devices.collect();
+        let devices = devices(&world, &fabric.hosts);
         let mut cluster =
             Cluster::new(world, devices, LOAD_BYTES, |host| self.endpoint(host))?.with_record();
         let end = broken.1 + Nanos(self.span.0 / 4);
@@ -219,7 +198,7 @@ impl Outage {
             links,
             moves,
             broken,
-            end: RunEnd::of(&cluster),
+            end: cluster.end(),
         })
     }
 

@@ -3,7 +3,7 @@
 //! The same question to Towpath over UC and to RC with Go-Back-N: with a number of messages under
 //! way all the time, how many bytes come in a span that begins when the start is over?
 
-use super::error::StudyError;
+use super::StudyError;
 use crate::app::Planned;
 use crate::cluster::{FlowPlan, RcCluster};
 use crate::failure::{Cause, Failure};

@@ -1,6 +1,6 @@
 //! The verbs of the work-request level.
 
-use super::BurstLink;
+use super::TrainLink;
 use super::engine::{Engine, WrCounters};
 use super::queues::{CQ_MAX, CQE_MAX, Peer, PostedSend, QP_MAX, RecvQueue, WR_MAX};
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub struct WrDevice<L> {
     caps: DeviceCaps,
 }
 
-impl<L: BurstLink> WrDevice<L> {
+impl<L: TrainLink> WrDevice<L> {
     /// A device on `link`; `seed` decides where its queue pair numbers start.
     #[must_use]
     pub fn new(link: L, seed: u64) -> Self {
@@ -67,7 +67,7 @@ impl<L: BurstLink> WrDevice<L> {
     }
 }
 
-impl<L: BurstLink> Device for WrDevice<L> {
+impl<L: TrainLink> Device for WrDevice<L> {
     type Memory = Region;
 
     fn caps(&self) -> &DeviceCaps {
@@ -265,7 +265,7 @@ impl<L: BurstLink> Device for WrDevice<L> {
     fn progress(&mut self, budget: usize) -> usize {
         let Self { link, engine, .. } = self;
         let sent = engine.pump(link);
-        let received = link.receive_bursts(budget, &mut |burst| engine.on_burst(&burst));
+        let received = link.receive_trains(budget, &mut |train| engine.on_train(&train));
         engine.settle();
         sent + received
     }

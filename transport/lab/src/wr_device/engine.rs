@@ -1,10 +1,11 @@
 //! The moving parts: whose turn it is to send, and where a message goes.
 
+use super::TrainLink;
 use super::frame::Frame;
 use super::queues::{Cqs, Qp, QpTable, RecvQueue};
-use super::{ArrivedBurst, Burst, BurstLink};
 use std::collections::VecDeque;
 use towpath_memory::{Hold, MrTable};
+use towpath_sim::{RxTrain, TxTrain};
 use towpath_verbs::{QpNum, QpState, Wc, WcOpcode, WcStatus};
 
 /// Messages sent in one `progress`, so that what came in gets its turn.
@@ -60,7 +61,7 @@ impl Engine {
     }
 
     /// Sends what is posted, one message of each queue pair in turn.
-    pub(super) fn pump<L: BurstLink>(&mut self, link: &mut L) -> usize {
+    pub(super) fn pump<L: TrainLink>(&mut self, link: &mut L) -> usize {
         let mut sent = 0;
         while sent < SENDS_PER_PROGRESS
             && let Some(num) = self.ready.pop_front()
@@ -82,11 +83,11 @@ impl Engine {
                 continue;
             }
             let mtu = wr.flags.cut_at.map_or(peer.mtu, |size| size.bytes().min(peer.mtu));
-            let (packets, packet_bytes) = frame.on_wire(wr.byte_len, mtu);
+            let (packets, byte_len) = frame.on_wire(wr.byte_len, mtu);
             let (dest, source_port, tclass) = (peer.dest, peer.source_port, peer.tclass);
-            let bytes = &self.scratch[..];
-            if !link.send_burst(&Burst { dest, source_port, tclass, packets, packet_bytes, bytes })
-            {
+            let (token, bytes) = (0, &self.scratch[..]);
+            let train = TxTrain { dest, source_port, tclass, packets, byte_len, token, bytes };
+            if !link.send_train(&train) {
                 qp.is_listed = true;
                 self.ready.push_front(num);
                 break;
@@ -109,14 +110,14 @@ impl Engine {
     }
 
     /// A message came whole.
-    pub(super) fn on_burst(&mut self, burst: &ArrivedBurst<'_>) {
-        if burst.is_damaged {
+    pub(super) fn on_train(&mut self, train: &RxTrain<'_>) {
+        if train.is_damaged {
             return self.counters.damaged += 1;
         }
-        let Some((frame, message)) = Frame::parse(burst.bytes) else {
+        let Some((frame, message)) = Frame::parse(train.bytes) else {
             return self.counters.misdirected += 1;
         };
-        let source = burst.source.ip();
+        let source = train.source.ip();
         let takes = |qp: &&mut Qp| {
             let is_peer = qp.peer.is_some_and(|peer| peer.dest.ip() == source);
             matches!(qp.state, QpState::Rtr | QpState::Rts) && is_peer
@@ -140,7 +141,7 @@ impl Engine {
         } else {
             self.counters.messages_received += 1;
             let (byte_len, imm_data) = (message.len() as u32, frame.imm_data);
-            let (tclass, timestamp) = (Some(burst.tclass), Some(burst.timestamp));
+            let (tclass, timestamp) = (Some(train.tclass), Some(train.timestamp));
             let received = Wc { wr_id, opcode, byte_len, imm_data, qp_num, ..Wc::default() };
             let wc = Wc { tclass, timestamp, ..received };
             self.mrs.release_all(wr.list);

@@ -1,4 +1,4 @@
-//! What travels in a burst: the receiving queue pair, the immediate, the message.
+//! What travels in a train: the receiving queue pair, the immediate, the message.
 
 use towpath_verbs::{QpNum, SendOp};
 
@@ -11,7 +11,7 @@ const PACKET_BYTES: u64 = 12 + 4;
 /// Bytes that an immediate adds to the last packet.
 const IMM_BYTES: u64 = 4;
 
-/// The head of a burst.
+/// The head of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) dest_qp: QpNum,

@@ -32,7 +32,7 @@ fn addr(end: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1 + end as u8], 4791))
 }
 
-impl BurstLink for WireEnd {
+impl TrainLink for WireEnd {
     fn caps(&self) -> LinkCaps {
         LinkCaps {
             packet_bytes_max: 4200,
@@ -53,23 +53,35 @@ impl BurstLink for WireEnd {
         self.wire.borrow().now
     }
 
-    fn send_burst(&mut self, burst: &Burst<'_>) -> bool {
+    fn send_train(&mut self, train: &TxTrain<'_>) -> bool {
         let mut wire = self.wire.borrow_mut();
         if wire.is_full {
             return false;
         }
-        wire.under_way[1 - self.end].push_back((addr(self.end), burst.bytes.to_vec()));
-        wire.sent.push((burst.packets, burst.packet_bytes));
+        wire.under_way[1 - self.end].push_back((addr(self.end), train.bytes.to_vec()));
+        wire.sent.push((train.packets, train.byte_len));
         true
     }
 
-    fn receive_bursts(&mut self, budget: usize, sink: &mut dyn FnMut(ArrivedBurst<'_>)) -> usize {
+    fn receive_trains(&mut self, budget: usize, sink: &mut dyn FnMut(RxTrain<'_>)) -> usize {
         for count in 0..budget {
             let arrived = self.wire.borrow_mut().arrived[self.end].pop_front();
             let Some((source, bytes)) = arrived else { return count };
             let timestamp = self.now();
-            let (bytes, tclass) = (&bytes[..], 0);
-            sink(ArrivedBurst { source, tclass, bytes, is_damaged: false, timestamp });
+            let byte_len = bytes.len() as u64;
+            let (bytes, dest, tclass) = (&bytes[..], addr(self.end), 0);
+            let (packets, token, is_damaged) = (1, 0, false);
+            sink(RxTrain {
+                source,
+                dest,
+                tclass,
+                packets,
+                byte_len,
+                token,
+                bytes,
+                is_damaged,
+                timestamp,
+            });
         }
         budget
     }

@@ -59,12 +59,6 @@ impl FaultControl {
         self.lock().transmit.clone()
     }
 
-    /// The plan for packets that are received.
-    #[must_use]
-    pub fn receive_plan(&self) -> FaultPlan {
-        self.lock().receive.clone()
-    }
-
     /// What befell packets that were sent.
     #[must_use]
     pub fn transmit_counters(&self) -> FaultCounters {

@@ -5,8 +5,8 @@ use crate::cluster::Samples;
 use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::wire::{BASE_RTT, RATE_BITS_PER_S, base_rtt_of};
 use crate::studies::{
-    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
-    Series, Study, StudyError, Style, Table,
+    Axis, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
+    Style, Table,
 };
 use towpath_base::Nanos;
 
@@ -17,63 +17,23 @@ pub const STUDY: Study = Study {
     mirrors: "PNet figure 18: latency within 5 % beside a background of 39 % of the link",
     clock: Clock::Virtual,
     params: &[
-        Param {
-            name: "loads",
-            what: "What Copper offers of every link; 0 is run in any case, to compare with",
-            unit: "share",
-            kind: Kind::Share(0.0..=1.0),
-            many: true,
-            defaults: ["39%", LOADS, LOADS],
-        },
-        Param {
-            name: "meetings",
-            what: "strict or weighted: links and queues of their own; one: the same for both",
-            unit: "",
-            kind: Kind::Word(|word| meeting_of(word).map(drop)),
-            many: true,
-            defaults: ["strict,one", "strict,one", "strict,weighted,one"],
-        },
-        Param {
-            name: "gold-sizes",
-            what: "Bytes of the messages of Gold, as many of each",
-            unit: "bytes",
-            kind: Kind::Bytes(64..=1 << 20),
-            many: true,
-            defaults: ["4K,16K,64K"; 3],
-        },
-        Param {
-            name: "gold-load",
-            what: "What Gold offers of every link",
-            unit: "share",
-            kind: Kind::Share(0.001..=0.5),
-            many: false,
-            defaults: ["5%"; 3],
-        },
-        Param {
-            name: "copper-size",
-            what: "Bytes of a message of Copper",
-            unit: "bytes",
-            kind: Kind::Bytes(64..=8 << 20),
-            many: false,
-            defaults: ["128K"; 3],
-        },
-        Param {
-            name: "hosts",
-            what: "Hosts on one switch; each sends both to every other",
-            unit: "hosts",
-            kind: Kind::Count(2..=64),
-            many: false,
-            defaults: ["4", "4", "8"],
-        },
+        Param::shares("loads", 0.0..=1.0, ["39%", LOADS, LOADS])
+            .what("What Copper offers of every link; 0 is run in any case, to compare with"),
+        Param::words(
+            "meetings",
+            |word| meeting_of(word).map(drop),
+            ["strict,one", "strict,one", "strict,weighted,one"],
+        )
+        .what("strict or weighted: links and queues of their own; one: the same for both"),
+        Param::sizes("gold-sizes", 64..=1 << 20, ["4K,16K,64K"; 3])
+            .what("Bytes of the messages of Gold, as many of each"),
+        Param::share("gold-load", 0.001..=0.5, ["5%"; 3]).what("What Gold offers of every link"),
+        Param::size("copper-size", 64..=8 << 20, ["128K"; 3]).what("Bytes of a message of Copper"),
+        Param::count("hosts", "hosts", 2..=64, ["4", "4", "8"])
+            .what("Hosts on one switch; each sends both to every other"),
         BASE_RTT,
-        Param {
-            name: "span-ms",
-            what: "What is measured, after a tenth as long",
-            unit: "ms",
-            kind: Kind::Count(1..=10_000),
-            many: false,
-            defaults: ["10", "50", "500"],
-        },
+        Param::count("span-ms", "ms", 1..=10_000, ["10", "50", "500"])
+            .what("What is measured, after a tenth as long"),
         Param { defaults: ["swift"; 3], ..CONTROLLER },
     ],
     run,
@@ -178,57 +138,36 @@ fn classes(params: &Params, word: &str, copper_load: f64) -> Classes {
 }
 
 fn table(seen: &[Seen<'_>]) -> Table {
-    let columns = vec![
-        Column::new("meeting", "meeting", "", Format::Plain),
-        Column::new("copper_offered", "Copper offers", "%", Format::Percent(0)),
-        Column::new("copper_carried", "carried", "%", Format::Percent(1)),
-        Column::new("gold_mean_us", "Gold, mean", "us", Format::Decimals(2)),
-        Column::new("gold_mean_moved", "moved", "%", Format::Percent(1)),
-        Column::new("gold_p99_us", "Gold, p99", "us", Format::Decimals(2)),
-        Column::new("gold_p99_moved", "moved", "%", Format::Percent(1)),
-        Column::new("gold_messages", "messages", "", Format::Plain),
-        Column::new("gold_refused", "refused", "", Format::Plain),
-        Column::new("packets_dropped", "dropped", "packets", Format::Plain),
-    ];
-    let row = |seen: &Seen<'_>| -> Vec<Cell> {
-        let result = seen.result;
-        vec![
-            seen.meeting.into(),
-            seen.load.into(),
-            result.copper_carried.into(),
-            result.gold_us.mean().into(),
-            seen.moved(Samples::mean).into(),
-            p99(&result.gold_us).into(),
-            seen.moved(p99).into(),
-            (result.gold_us.count() as u64).into(),
-            result.gold_skipped.into(),
-            result.packets_dropped.into(),
-        ]
-    };
-    let title = "Gold beside Copper".to_owned();
-    Table { name: "classes", title, columns, rows: seen.iter().map(row).collect() }
+    Table::of("classes", "Gold beside Copper", seen)
+        .plain("meeting", "meeting", "", |seen| seen.meeting)
+        .percent(0, "copper_offered", "Copper offers", |seen| seen.load)
+        .percent(1, "copper_carried", "carried", |seen| seen.result.copper_carried)
+        .decimals(2, "gold_mean_us", "Gold, mean", "us", |seen| seen.result.gold_us.mean())
+        .percent(1, "gold_mean_moved", "moved", |seen| seen.moved(Samples::mean))
+        .decimals(2, "gold_p99_us", "Gold, p99", "us", |seen| p99(&seen.result.gold_us))
+        .percent(1, "gold_p99_moved", "moved", |seen| seen.moved(p99))
+        .plain("gold_messages", "messages", "", |seen| seen.result.gold_us.count())
+        .plain("gold_refused", "refused", "", |seen| seen.result.gold_skipped)
+        .plain("packets_dropped", "dropped", "packets", |seen| seen.result.packets_dropped)
+        .done()
 }
 
 fn by_bytes(seen: &[Seen<'_>], sizes: &[u64]) -> Table {
-    let columns = vec![
-        Column::new("meeting", "meeting", "", Format::Plain),
-        Column::new("gold_bytes", "Gold", "", Format::Bytes),
-        Column::new("copper_offered", "Copper offers", "%", Format::Percent(0)),
-        Column::new("gold_mean_us", "mean", "us", Format::Decimals(2)),
-        Column::new("gold_p99_us", "p99", "us", Format::Decimals(2)),
-    ];
     // At no background, at the published one, and at the most.
     let most = seen.iter().map(|seen| seen.load).fold(0.0, f64::max);
     let is_told = |load: f64| load == 0.0 || load == PUBLISHED_LOAD || load == most;
-    let mut rows: Vec<Vec<Cell>> = Vec::new();
-    for (place, &bytes) in sizes.iter().enumerate() {
-        for seen in seen.iter().filter(|seen| is_told(seen.load)) {
-            let us = &seen.result.gold_us_by_bytes[place];
-            let (mean, p99) = (us.mean().into(), p99(us).into());
-            rows.push(vec![seen.meeting.into(), bytes.into(), seen.load.into(), mean, p99]);
-        }
-    }
-    Table { name: "by_size", title: "Gold by its length".to_owned(), columns, rows }
+    let of_size = |(place, &bytes): (usize, &u64)| {
+        let told = seen.iter().filter(|seen| is_told(seen.load));
+        told.map(move |seen| (seen, bytes, &seen.result.gold_us_by_bytes[place]))
+    };
+    let rows: Vec<_> = sizes.iter().enumerate().flat_map(of_size).collect();
+    Table::of("by_size", "Gold by its length", &rows)
+        .plain("meeting", "meeting", "", |(seen, ..)| seen.meeting)
+        .bytes("gold_bytes", "Gold", |&(_, bytes, _)| bytes)
+        .percent(0, "copper_offered", "Copper offers", |(seen, ..)| seen.load)
+        .decimals(2, "gold_mean_us", "mean", "us", |(.., us)| us.mean())
+        .decimals(2, "gold_p99_us", "p99", "us", |(.., us)| p99(us))
+        .done()
 }
 
 fn plot(what: &str, seen: &[Seen<'_>], of: impl Fn(&Samples) -> f64) -> Plot {
@@ -239,15 +178,14 @@ fn plot(what: &str, seen: &[Seen<'_>], of: impl Fn(&Samples) -> f64) -> Plot {
         };
         let points = seen.iter().filter(|seen| seen.meeting == meeting);
         let points = points.map(|seen| (seen.load * 100.0, of(&seen.result.gold_us)));
-        Series { label, style: Style::Line, points: points.collect() }
+        Series::new(label, Style::Line, points)
     };
     let mut meetings: Vec<&str> = seen.iter().map(|seen| seen.meeting).collect();
     meetings.dedup();
     let target = seen.first().map(|first| {
         let most = of(&first.alone.gold_us) * (1.0 + PUBLISHED_MOVE);
-        let points = vec![(0.0, most), (PUBLISHED_LOAD * 100.0, most)];
-        let label = "published: 5 % more at 39 %".to_owned();
-        Series { label, style: Style::Bound, points }
+        let points = [(0.0, most), (PUBLISHED_LOAD * 100.0, most)];
+        Series::new("published: 5 % more at 39 %", Style::Bound, points)
     });
     Plot {
         title: format!("what a message of Gold takes, {what}"),
@@ -264,23 +202,20 @@ fn claims(seen: &[Seen<'_>]) -> Vec<Claim> {
     else {
         return Vec::new();
     };
-    let claim = |name: &str, what: &str, demand, share: f64| Claim {
-        name: name.to_owned(),
-        what: what.to_owned(),
-        demand,
-        measured: share * 100.0,
-        unit: "%",
-        decimals: 1,
-    };
     let most = Demand::AtMost(PUBLISHED_MOVE * 100.0);
     // Less than all: the last messages of the measured time are still to come.
     let carried = Demand::AtLeast(95.0);
     let of_offered = seen.result.copper_carried / seen.result.copper_offered;
     let refused = seen.result.gold_skipped as f64 / seen.result.gold_us.count().max(1) as f64;
     vec![
-        claim("gold_mean_moved", "Gold's mean at 39 % Copper", most, seen.moved(Samples::mean)),
-        claim("gold_p99_moved", "Gold's p99 at 39 % Copper", most, seen.moved(p99)),
-        claim("copper_carried", "Copper carried, of what it offers", carried, of_offered),
-        claim("gold_refused", "messages of Gold not sent", Demand::AtMost(0.0), refused),
+        Claim::percent(
+            "gold_mean_moved",
+            "Gold's mean at 39 % Copper",
+            most,
+            seen.moved(Samples::mean),
+        ),
+        Claim::percent("gold_p99_moved", "Gold's p99 at 39 % Copper", most, seen.moved(p99)),
+        Claim::percent("copper_carried", "Copper carried, of what it offers", carried, of_offered),
+        Claim::percent("gold_refused", "messages of Gold not sent", Demand::AtMost(0.0), refused),
     ]
 }

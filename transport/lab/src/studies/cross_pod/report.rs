@@ -3,8 +3,8 @@
 use super::{CrossPod, CrossPodResult, SERVERS};
 use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::{
-    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
-    Series, Study, StudyError, Style, Table,
+    Axis, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
+    Style, Table,
 };
 use towpath_base::Nanos;
 
@@ -15,38 +15,14 @@ pub const STUDY: Study = Study {
     mirrors: "PNet figure 17: steady where RC shrinks",
     clock: Clock::Virtual,
     params: &[
-        Param {
-            name: "remote",
-            what: "Servers of each client in the other pod, of four",
-            unit: "servers",
-            kind: Kind::Count(0..=SERVERS as u64),
-            many: true,
-            defaults: ["0,4", "0,1,2,3,4", "0,1,2,3,4"],
-        },
-        Param {
-            name: "hosts",
-            what: "Hosts of each pod",
-            unit: "hosts",
-            kind: Kind::Count(SERVERS as u64 + 1..=64),
-            many: false,
-            defaults: ["8", "8", "16"],
-        },
-        Param {
-            name: "spines",
-            what: "Switches between the pods, each at 100 Gb/s to either",
-            unit: "switches",
-            kind: Kind::Count(1..=64),
-            many: false,
-            defaults: ["5", "5", "10"],
-        },
-        Param {
-            name: "span-ms",
-            what: "What is measured, after half as long",
-            unit: "ms",
-            kind: Kind::Count(1..=1_000),
-            many: false,
-            defaults: ["5", "10", "50"],
-        },
+        Param::counts("remote", "servers", 0..=SERVERS as u64, ["0,4", "0,1,2,3,4", "0,1,2,3,4"])
+            .what("Servers of each client in the other pod, of four"),
+        Param::count("hosts", "hosts", SERVERS as u64 + 1..=64, ["8", "8", "16"])
+            .what("Hosts of each pod"),
+        Param::count("spines", "switches", 1..=64, ["5", "5", "10"])
+            .what("Switches between the pods, each at 100 Gb/s to either"),
+        Param::count("span-ms", "ms", 1..=1_000, ["5", "10", "50"])
+            .what("What is measured, after half as long"),
         Param { defaults: ["swift"; 3], ..CONTROLLER },
     ],
     run,
@@ -70,12 +46,11 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     report.tables = vec![table(&seen)];
     report.plots = vec![plot(&seen)];
     report.claims = claims(&seen);
-    report.notes = vec![
+    report.note(&[
         "under RC the pods are lossless (priority flow control) and the spines are not; Towpath \
-         has no pauses anywhere"
-            .to_owned(),
-        "pod A has the faster make of card of the study mixed-nics, pod B the slower".to_owned(),
-    ];
+         has no pauses anywhere",
+        "pod A has the faster make of card of the study mixed-nics, pod B the slower",
+    ]);
     let broken: usize = seen.iter().map(|(_, result)| result.rc_broken).sum();
     if broken > 0 {
         report.notes.push(format!("{broken} RC queue pairs gave up: their retries ran out"));
@@ -84,29 +59,21 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
 }
 
 fn table(seen: &Seen) -> Table {
-    let columns = vec![
-        Column::new("remote", "remote servers", "", Format::Plain),
-        Column::new("rc_a_gbps", "RC, pod A", "Gb/s", Format::Decimals(1)),
-        Column::new("rc_b_gbps", "RC, pod B", "Gb/s", Format::Decimals(1)),
-        Column::new("towpath_a_gbps", "Towpath, pod A", "Gb/s", Format::Decimals(1)),
-        Column::new("towpath_b_gbps", "Towpath, pod B", "Gb/s", Format::Decimals(1)),
-        Column::new("rc_dropped", "dropped under RC", "packets", Format::Plain),
-        Column::new("towpath_dropped", "under Towpath", "packets", Format::Plain),
-    ];
-    let row = |(point, result): &(CrossPod, CrossPodResult)| -> Vec<Cell> {
-        let goodputs = result.rc.into_iter().chain(result.towpath).map(|one| (one / 1e9).into());
-        let dropped = result.dropped.map(Cell::from);
-        [(point.remote as u64).into()].into_iter().chain(goodputs).chain(dropped).collect()
-    };
-    let title = "What a client of each pod sends".to_owned();
-    Table { name: "pods", title, columns, rows: seen.iter().map(row).collect() }
+    Table::of("pods", "What a client of each pod sends", seen)
+        .plain("remote", "remote servers", "", |(point, _)| point.remote)
+        .decimals(1, "rc_a_gbps", "RC, pod A", "Gb/s", |(_, r)| r.rc[0] / 1e9)
+        .decimals(1, "rc_b_gbps", "RC, pod B", "Gb/s", |(_, r)| r.rc[1] / 1e9)
+        .decimals(1, "towpath_a_gbps", "Towpath, pod A", "Gb/s", |(_, r)| r.towpath[0] / 1e9)
+        .decimals(1, "towpath_b_gbps", "Towpath, pod B", "Gb/s", |(_, r)| r.towpath[1] / 1e9)
+        .plain("rc_dropped", "dropped under RC", "packets", |(_, r)| r.dropped[0])
+        .plain("towpath_dropped", "under Towpath", "packets", |(_, r)| r.dropped[1])
+        .done()
 }
 
 fn plot(seen: &Seen) -> Plot {
-    let line = |label: &str, goodput: &dyn Fn(&CrossPodResult) -> f64| Series {
-        label: label.to_owned(),
-        style: Style::Line,
-        points: seen.iter().map(|(p, r)| (p.remote as f64, goodput(r) / 1e9)).collect(),
+    let line = |label: &str, goodput: &dyn Fn(&CrossPodResult) -> f64| {
+        let points = seen.iter().map(|(p, r)| (p.remote as f64, goodput(r) / 1e9));
+        Series::new(label, Style::Line, points)
     };
     Plot {
         title: "clients with servers in another pod".to_owned(),
@@ -128,17 +95,14 @@ fn steadiness(seen: &Seen, of: impl Fn(&CrossPodResult) -> [f64; 2]) -> f64 {
 }
 
 fn claims(seen: &Seen) -> Vec<Claim> {
-    let claim = |name: &str, what: &str, demand, share: f64| Claim {
-        name: name.to_owned(),
-        what: what.to_owned(),
-        demand,
-        measured: share * 100.0,
-        unit: "%",
-        decimals: 1,
-    };
     let (towpath, rc) = (steadiness(seen, |r| r.towpath), steadiness(seen, |r| r.rc));
     vec![
-        claim("towpath_steady", "Towpath: the least of the most", Demand::AtLeast(90.0), towpath),
-        claim("rc_shrinks", "RC: the least of the most", Demand::AtMost(80.0), rc),
+        Claim::percent(
+            "towpath_steady",
+            "Towpath: the least of the most",
+            Demand::AtLeast(90.0),
+            towpath,
+        ),
+        Claim::percent("rc_shrinks", "RC: the least of the most", Demand::AtMost(80.0), rc),
     ]
 }

@@ -3,8 +3,8 @@
 use super::{Fairness, FairnessResult, STEPS_PER_PHASE};
 use crate::studies::controller::{controller_of, controllers};
 use crate::studies::{
-    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
-    Series, Study, StudyError, Style, Table,
+    Axis, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
+    Style, Table,
 };
 use towpath_base::{Nanos, Time};
 
@@ -16,14 +16,8 @@ pub const STUDY: Study = Study {
     clock: Clock::Virtual,
     params: &[
         controllers(["swift", "swift", "swift,fixed:256KiB"]),
-        Param {
-            name: "phase-ms",
-            what: "How long each set of flows lasts",
-            unit: "ms",
-            kind: Kind::Count(1..=1_000),
-            many: false,
-            defaults: ["5", "20", "50"],
-        },
+        Param::count("phase-ms", "ms", 1..=1_000, ["5", "20", "50"])
+            .what("How long each set of flows lasts"),
     ],
     run,
 };
@@ -61,14 +55,12 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     report.tables = vec![joining_table(&seen), unlike_table(&seen)];
     report.plots = seen.iter().map(|(point, result)| plot(point, result)).collect();
     report.claims = claims(&seen);
-    report.notes = vec![
+    report.note(&[
         "each phase is judged by its second half: before that flows are still on their way to \
-         their shares"
-            .to_owned(),
+         their shares",
         "flows with unlike round trips are reported and have no target: a controller of this kind \
-         gives less to a flow with a longer round trip"
-            .to_owned(),
-    ];
+         gives less to a flow with a longer round trip",
+    ]);
     Ok(report)
 }
 
@@ -85,57 +77,46 @@ fn settled(phase: usize) -> core::ops::Range<usize> {
 }
 
 fn joining_table(seen: &[(Point, FairnessResult)]) -> Table {
-    let columns = vec![
-        Column::new("controller", "controller", "", Format::Plain),
-        Column::new("phase", "phase", "", Format::Plain),
-        Column::new("flows", "flows", "", Format::Plain),
-        Column::new("goodput_gbps", "all", "Gb/s", Format::Decimals(1)),
-        Column::new("least_gbps", "least", "Gb/s", Format::Decimals(1)),
-        Column::new("most_gbps", "most", "Gb/s", Format::Decimals(1)),
-        Column::new("jain", "Jain", "", Format::Decimals(4)),
-    ];
     let mut rows = Vec::new();
     for (point, result) in seen.iter().filter(|(point, _)| point.which == Which::Joining) {
         for (phase, flows) in FLOWS_IN_PHASE.into_iter().enumerate() {
             let on = result.over(settled(phase)).into_iter().filter(|goodput| *goodput > 0.0);
             let on: Vec<f64> = on.map(|goodput| goodput / 1e9).collect();
-            rows.push(vec![
-                Cell::from(point.name.as_str()),
-                (phase as u64 + 1).into(),
-                (flows as u64).into(),
-                on.iter().sum::<f64>().into(),
-                on.iter().copied().fold(f64::INFINITY, f64::min).into(),
-                on.iter().copied().fold(0.0, f64::max).into(),
-                result.fairness(settled(phase)).into(),
-            ]);
+            let jain = result.fairness(settled(phase));
+            rows.push((point.name.as_str(), phase, flows, on, jain));
         }
     }
-    let title = "Flows that come and go, one more and then one less each phase".to_owned();
-    Table { name: "joining", title, columns, rows }
+    let title = "Flows that come and go, one more and then one less each phase";
+    Table::of("joining", title, &rows)
+        .plain("controller", "controller", "", |&(name, ..)| name)
+        .plain("phase", "phase", "", |&(_, phase, ..)| phase + 1)
+        .plain("flows", "flows", "", |&(_, _, flows, ..)| flows)
+        .decimals(1, "goodput_gbps", "all", "Gb/s", |(.., on, _)| on.iter().sum::<f64>())
+        .decimals(1, "least_gbps", "least", "Gb/s", |(.., on, _)| {
+            on.iter().copied().fold(f64::INFINITY, f64::min)
+        })
+        .decimals(1, "most_gbps", "most", "Gb/s", |(.., on, _)| {
+            on.iter().copied().fold(0.0, f64::max)
+        })
+        .decimals(4, "jain", "Jain", "", |&(.., jain)| jain)
+        .done()
 }
 
 fn unlike_table(seen: &[(Point, FairnessResult)]) -> Table {
-    let columns = vec![
-        Column::new("controller", "controller", "", Format::Plain),
-        Column::new("base_rtt_us", "base round trip", "us", Format::Plain),
-        Column::new("goodput_gbps", "goodput", "Gb/s", Format::Decimals(1)),
-        Column::new("jain", "Jain of all", "", Format::Decimals(4)),
-    ];
     let mut rows = Vec::new();
     for (point, result) in seen.iter().filter(|(point, _)| point.which == Which::Unlike) {
         let (from, to) = (result.steps() / 2, result.steps());
-        let shares = result.over(from..to);
-        for (&(rtt, ..), goodput) in point.fairness.senders.iter().zip(shares) {
-            rows.push(vec![
-                Cell::from(point.name.as_str()),
-                (rtt.0 / 1_000).into(),
-                (goodput / 1e9).into(),
-                result.fairness(from..to).into(),
-            ]);
+        let jain = result.fairness(from..to);
+        for (&(rtt, ..), goodput) in point.fairness.senders.iter().zip(result.over(from..to)) {
+            rows.push((point.name.as_str(), rtt, goodput, jain));
         }
     }
-    let title = "Flows with unlike round trips, at the same time".to_owned();
-    Table { name: "unlike", title, columns, rows }
+    Table::of("unlike", "Flows with unlike round trips, at the same time", &rows)
+        .plain("controller", "controller", "", |&(name, ..)| name)
+        .plain("base_rtt_us", "base round trip", "us", |(_, rtt, ..)| rtt.0 / 1_000)
+        .decimals(1, "goodput_gbps", "goodput", "Gb/s", |(_, _, goodput, _)| goodput / 1e9)
+        .decimals(4, "jain", "Jain of all", "", |&(.., jain)| jain)
+        .done()
 }
 
 fn plot(point: &Point, result: &FairnessResult) -> Plot {
@@ -152,8 +133,7 @@ fn plot(point: &Point, result: &FairnessResult) -> Plot {
                 Which::Joining => format!("flow {}", number + 1),
                 Which::Unlike => format!("{} us", rtt.0 / 1_000),
             };
-            let points = goodputs.iter().enumerate().filter(is_on).map(at).collect();
-            Series { label, style: Style::Line, points }
+            Series::new(label, Style::Line, goodputs.iter().enumerate().filter(is_on).map(at))
         },
     );
     Plot {
@@ -173,27 +153,20 @@ fn claims(seen: &[(Point, FairnessResult)]) -> Vec<Claim> {
     let jain = (0..FLOWS_IN_PHASE.len()).map(|phase| result.fairness(settled(phase)));
     let used = (0..FLOWS_IN_PHASE.len())
         .map(|phase| result.over(settled(phase)).into_iter().sum::<f64>() / 1e9);
-    let claim = |name: &str, what: &str, demand, measured, unit, decimals| Claim {
-        name: name.to_owned(),
-        what: what.to_owned(),
-        demand,
-        measured,
-        unit,
-        decimals,
-    };
+    let (fair, all) = (Demand::AtLeast(JAIN_MIN), "goodput of all, worst phase");
     let least = |all: &mut dyn Iterator<Item = f64>| all.fold(f64::INFINITY, f64::min);
     vec![
-        claim(
+        Claim::new(
             "jain_worst_phase",
             "Jain index, worst phase",
-            Demand::AtLeast(JAIN_MIN),
+            fair,
             least(&mut { jain }),
             "",
             4,
         ),
-        claim(
+        Claim::new(
             "goodput_worst_phase",
-            "goodput of all, worst phase",
+            all,
             Demand::AtLeast(90.0),
             least(&mut { used }),
             "Gb/s",

@@ -5,8 +5,8 @@ use crate::cluster::Samples;
 use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::wire::{BASE_RTT, RATE_BITS_PER_S, base_rtt_of};
 use crate::studies::{
-    Axis, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table, show_bytes,
+    Axis, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
+    Style, Table, show_bytes,
 };
 use towpath_base::Nanos;
 use towpath_proto::Scheduling;
@@ -18,60 +18,25 @@ pub const STUDY: Study = Study {
     mirrors: "Avatar (APNet 2018), figures 2 and 6 to 9: 16 KB beside 16 KB to 1 GB",
     clock: Clock::Virtual,
     params: &[
-        Param {
-            name: "bytes",
-            what: "Bytes of a foreground message; one is under way at a time",
-            unit: "bytes",
-            kind: Kind::Bytes(1..=1 << 20),
-            many: false,
-            defaults: ["16K"; 3],
-        },
-        Param {
-            name: "background",
-            what: "Bytes of a background message",
-            unit: "bytes",
-            kind: Kind::Bytes(1..=1 << 30),
-            many: true,
-            defaults: [
-                "128K,1M",
-                "16K,64K,128K,1M,16M,1G",
-                "16K,32K,64K,128K,256K,1M,4M,16M,128M,1G",
-            ],
-        },
-        Param {
-            name: "depth",
-            what: "Background messages under way; of long ones fewer, to make 64 MiB, and two \
+        Param::size("bytes", 1..=1 << 20, ["16K"; 3])
+            .what("Bytes of a foreground message; one is under way at a time"),
+        Param::sizes(
+            "background",
+            1..=1 << 30,
+            ["128K,1M", "16K,64K,128K,1M,16M,1G", "16K,32K,64K,128K,256K,1M,4M,16M,128M,1G"],
+        )
+        .what("Bytes of a background message"),
+        Param::count("depth", "messages", 2..=64, ["16"; 3]).what(
+            "Background messages under way; of long ones fewer, to make 64 MiB, and two \
                    at least",
-            unit: "messages",
-            kind: Kind::Count(2..=64),
-            many: false,
-            defaults: ["16"; 3],
-        },
-        Param {
-            name: "ahead",
-            what: "What a link may have posted and not sent",
-            unit: "bytes",
-            kind: Kind::Bytes(1..=1 << 30),
-            many: false,
-            defaults: ["256K"; 3],
-        },
-        Param {
-            name: "scheduling",
-            what: "How channels share the link: round-robin or weighted-fair",
-            unit: "",
-            kind: Kind::Word(|word| scheduling_of(word).map(drop)),
-            many: false,
-            defaults: ["round-robin"; 3],
-        },
+        ),
+        Param::size("ahead", 1..=1 << 30, ["256K"; 3])
+            .what("What a link may have posted and not sent"),
+        Param::word("scheduling", |word| scheduling_of(word).map(drop), ["round-robin"; 3])
+            .what("How channels share the link: round-robin or weighted-fair"),
         BASE_RTT,
-        Param {
-            name: "span-ms",
-            what: "What is measured, after a tenth as long; more where that is not two messages",
-            unit: "ms",
-            kind: Kind::Count(1..=10_000),
-            many: false,
-            defaults: ["5", "20", "100"],
-        },
+        Param::count("span-ms", "ms", 1..=10_000, ["5", "20", "100"])
+            .what("What is measured, after a tenth as long; more where that is not two messages"),
         CONTROLLER,
     ],
     run,
@@ -134,11 +99,10 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         .map(|(&background_bytes, lanes)| Point::of(background_bytes, &lanes[..1], &lanes[1..]))
         .collect();
     fill(&mut report, "Completion of foreground messages", &points);
-    report.notes.push(
+    report.note(&[
         "beside: goodput of the background meanwhile; what has been posted ahead cannot be \
-         overtaken, so where that is all that the background has under way both are alike"
-            .to_owned(),
-    );
+         overtaken, so where that is all that the background has under way both are alike",
+    ]);
     Ok(report)
 }
 
@@ -172,56 +136,37 @@ pub fn fill(report: &mut Report, title: &str, points: &[Point]) {
     report.tables.push(table(title, points));
     report.plots.push(plot(title, points));
     let asked = |point: &&Point| CLAIMED_BYTES.contains(&point.background_bytes);
-    report.claims.extend(points.iter().filter(asked).map(|point| Claim {
-        name: format!("mean_saved_at_{}", point.background_bytes),
-        what: format!("completion time saved beside {}", show_bytes(point.background_bytes)),
-        demand: Demand::AtLeast(50.0),
-        measured: (1.0 - point.left.median()) * 100.0,
-        unit: "%",
-        decimals: 1,
+    report.claims.extend(points.iter().filter(asked).map(|point| {
+        let name = format!("mean_saved_at_{}", point.background_bytes);
+        let what = format!("completion time saved beside {}", show_bytes(point.background_bytes));
+        Claim::percent(name, what, Demand::AtLeast(50.0), 1.0 - point.left.median())
     }));
-    report.notes.push(
-        "Avatar saves 40 to 50 % of the completion time of native RDMA (figures 7 to 9)."
-            .to_owned(),
-    );
+    report
+        .note(&["Avatar saves 40 to 50 % of the completion time of native RDMA (figures 7 to 9)."]);
 }
 
 fn table(title: &str, points: &[Point]) -> Table {
-    let columns = vec![
-        Column::new("background_bytes", "background", "", Format::Bytes),
-        Column::new("own_mean_us", "own: mean", "us", Format::Decimals(1)),
-        Column::new("own_median_us", "median", "us", Format::Decimals(1)),
-        Column::new("own_p99_us", "p99", "us", Format::Decimals(1)),
-        Column::new("own_messages", "messages", "", Format::Plain),
-        Column::new("own_background_gbps", "beside", "Gb/s", Format::Decimals(2)),
-        Column::new("shared_mean_us", "one queue: mean", "us", Format::Decimals(1)),
-        Column::new("shared_median_us", "median", "us", Format::Decimals(1)),
-        Column::new("shared_p99_us", "p99", "us", Format::Decimals(1)),
-        Column::new("shared_messages", "messages", "", Format::Plain),
-        Column::new("shared_background_gbps", "beside", "Gb/s", Format::Decimals(2)),
-        Column::new("mean_of_shared", "mean of it", "%", Format::Percent(1)),
-        Column::new("mean_of_shared_spread", "spread", "%", Format::Percent(1)),
-    ];
-    let row = |point: &Point| {
-        let mut row = vec![point.background_bytes.into()];
-        for Seen { times_us, background_gbps } in [&point.own, &point.shared] {
-            let times = [times_us.mean(), times_us.median(), times_us.percentile(0.99)];
-            row.extend(times.map(Into::into));
-            row.push((times_us.len() as u64).into());
-            row.push((*background_gbps).into());
-        }
-        row.extend([point.left.median().into(), point.left.spread().into()]);
-        row
-    };
-    let rows = points.iter().map(row).collect();
-    Table { name: "foreground", title: title.to_owned(), columns, rows }
+    Table::of("foreground", title, points)
+        .bytes("background_bytes", "background", |p| p.background_bytes)
+        .decimals(1, "own_mean_us", "own: mean", "us", |p| p.own.times_us.mean())
+        .decimals(1, "own_median_us", "median", "us", |p| p.own.times_us.median())
+        .decimals(1, "own_p99_us", "p99", "us", |p| p.own.times_us.percentile(0.99))
+        .plain("own_messages", "messages", "", |p| p.own.times_us.len())
+        .decimals(2, "own_background_gbps", "beside", "Gb/s", |p| p.own.background_gbps)
+        .decimals(1, "shared_mean_us", "one queue: mean", "us", |p| p.shared.times_us.mean())
+        .decimals(1, "shared_median_us", "median", "us", |p| p.shared.times_us.median())
+        .decimals(1, "shared_p99_us", "p99", "us", |p| p.shared.times_us.percentile(0.99))
+        .plain("shared_messages", "messages", "", |p| p.shared.times_us.len())
+        .decimals(2, "shared_background_gbps", "beside", "Gb/s", |p| p.shared.background_gbps)
+        .percent(1, "mean_of_shared", "mean of it", |p| p.left.median())
+        .percent(1, "mean_of_shared_spread", "spread", |p| p.left.spread())
+        .done()
 }
 
 fn plot(title: &str, points: &[Point]) -> Plot {
     let series = |label: &str, of: fn(&Point) -> &Seen| {
         let mean = |point: &Point| (point.background_bytes as f64, of(point).times_us.mean());
-        let points = points.iter().map(mean).collect();
-        Series { label: label.to_owned(), style: Style::Line, points }
+        Series::new(label, Style::Line, points.iter().map(mean))
     };
     let tick = |point: &Point| (point.background_bytes as f64, show_bytes(point.background_bytes));
     Plot {

@@ -1,11 +1,11 @@
 //! The study: which incasts are run, and what is asked of them.
 
-use super::{Incast, IncastResult, Level as Detail};
+use super::{Detail, Incast, IncastResult};
 use crate::studies::controller::{controller_of, controllers};
 use crate::studies::wire::{BASE_RTT, base_rtt_of};
 use crate::studies::{
-    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
-    Series, Study, StudyError, Style, Table,
+    Axis, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
+    Style, Table,
 };
 use towpath_base::Nanos;
 
@@ -16,48 +16,17 @@ pub const STUDY: Study = Study {
     mirrors: "the 6000:1 incast of Flor; Swift, figures of incast",
     clock: Clock::Virtual,
     params: &[
-        Param {
-            name: "senders",
-            what: "Senders to one receiver; above 1000 at the work-request level",
-            unit: "hosts",
-            kind: Kind::Count(2..=16_000),
-            many: true,
-            defaults: ["100", "100,6000", "10,100,1000,6000"],
-        },
+        Param::counts("senders", "hosts", 2..=16_000, ["100", "100,6000", "10,100,1000,6000"])
+            .what("Senders to one receiver; above 1000 at the work-request level"),
         controllers(["swift", "swift,fixed:64KiB", "swift,fixed:64KiB"]),
-        Param {
-            name: "message",
-            what: "Bytes of a message; each sender sends one after another",
-            unit: "bytes",
-            kind: Kind::Bytes(64..=8 << 20),
-            many: false,
-            defaults: ["64K", "64K", "64K"],
-        },
-        Param {
-            name: "buffer",
-            what: "Bytes that the receiver's port can hold",
-            unit: "bytes",
-            kind: Kind::Bytes(16 << 10..=1 << 30),
-            many: false,
-            defaults: ["16M", "16M", "16M"],
-        },
-        Param {
-            name: "rate-gbps",
-            what: "Rate of every wire",
-            unit: "Gb/s",
-            kind: Kind::Count(1..=800),
-            many: false,
-            defaults: ["100", "100", "100"],
-        },
+        Param::size("message", 64..=8 << 20, ["64K"; 3])
+            .what("Bytes of a message; each sender sends one after another"),
+        Param::size("buffer", 16 << 10..=1 << 30, ["16M"; 3])
+            .what("Bytes that the receiver's port can hold"),
+        Param::count("rate-gbps", "Gb/s", 1..=800, ["100"; 3]).what("Rate of every wire"),
         BASE_RTT,
-        Param {
-            name: "rounds",
-            what: "Messages that each sender could send while it is measured, by its share",
-            unit: "messages",
-            kind: Kind::Count(1..=1_000),
-            many: false,
-            defaults: ["5", "8", "20"],
-        },
+        Param::count("rounds", "messages", 1..=1_000, ["5", "8", "20"])
+            .what("Messages that each sender could send while it is measured, by its share"),
     ],
     run,
 };
@@ -88,13 +57,11 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     report.claims = claims(&seen);
     report.tables = vec![table(&seen)];
     report.plots = plots(&seen);
-    report.notes = vec![
+    report.note(&[
         "each sender sends one message after another; the warm-up, two messages of each, is \
-         left out; queue: how long a packet that came then would wait, looked at every 2 us"
-            .to_owned(),
-        "by packets: the userspace NIC, every packet; by work requests: a chunk is one train"
-            .to_owned(),
-    ];
+         left out; queue: how long a packet that came then would wait, looked at every 2 us",
+        "by packets: the userspace NIC, every packet; by work requests: a chunk is one train",
+    ]);
     Ok(report)
 }
 
@@ -123,47 +90,30 @@ fn label(point: &Point) -> String {
 }
 
 fn table(seen: &[(Point, IncastResult)]) -> Table {
-    let columns = vec![
-        Column::new("senders", "senders", "", Format::Plain),
-        Column::new("controller", "controller", "", Format::Plain),
-        Column::new("level", "by", "", Format::Plain),
-        Column::new("used", "port used", "%", Format::Percent(1)),
-        Column::new("goodput_gbps", "goodput", "Gb/s", Format::Decimals(1)),
-        Column::new("jain", "Jain", "", Format::Decimals(4)),
-        Column::new("retransmitted", "again", "%", Format::Percent(2)),
-        Column::new("queue_p50_us", "queue p50", "us", Format::Decimals(1)),
-        Column::new("queue_p99_us", "p99", "us", Format::Decimals(1)),
-        Column::new("target_us", "target", "us", Format::Decimals(1)),
-        Column::new("messages_least", "least", "messages", Format::Plain),
-        Column::new("messages_most", "most", "messages", Format::Plain),
-        Column::new("packets_dropped", "dropped", "packets", Format::Plain),
-        Column::new("timeouts", "timeouts", "", Format::Plain),
-    ];
-    let row = |(point, result): &(Point, IncastResult)| -> Vec<Cell> {
-        let by = match point.incast.level {
-            Detail::Packets => "packets",
-            Detail::WorkRequests => "work requests",
-        };
-        let delivered = || result.window.flows.iter().map(|flow| flow.delivered);
-        vec![
-            (point.incast.senders as u64).into(),
-            point.name.as_str().into(),
-            by.into(),
-            result.utilisation.into(),
-            (result.window.goodput() / 1e9).into(),
-            result.window.fairness().into(),
-            result.window.retransmitted().into(),
-            result.queue_us.percentile(0.5).into(),
-            result.queue_us.percentile(0.99).into(),
-            result.target_us.into(),
-            delivered().min().unwrap_or(0).into(),
-            delivered().max().unwrap_or(0).into(),
-            result.packets_dropped.into(),
-            result.window.rtos.into(),
-        ]
+    let by = |(point, _): &(Point, IncastResult)| match point.incast.level {
+        Detail::Packets => "packets",
+        Detail::WorkRequests => "work requests",
     };
-    let title = "Many senders, one port".to_owned();
-    Table { name: "incast", title, columns, rows: seen.iter().map(row).collect() }
+    let delivered = |r: &IncastResult| {
+        let each = r.window.flows.iter().map(|flow| flow.delivered);
+        (each.clone().min().unwrap_or(0), each.max().unwrap_or(0))
+    };
+    Table::of("incast", "Many senders, one port", seen)
+        .plain("senders", "senders", "", |(point, _)| point.incast.senders)
+        .plain("controller", "controller", "", |(point, _)| point.name.as_str())
+        .plain("level", "by", "", by)
+        .percent(1, "used", "port used", |(_, r)| r.utilisation)
+        .decimals(1, "goodput_gbps", "goodput", "Gb/s", |(_, r)| r.window.goodput() / 1e9)
+        .decimals(4, "jain", "Jain", "", |(_, r)| r.window.fairness())
+        .percent(2, "retransmitted", "again", |(_, r)| r.window.retransmitted())
+        .decimals(1, "queue_p50_us", "queue p50", "us", |(_, r)| r.queue_us.percentile(0.5))
+        .decimals(1, "queue_p99_us", "p99", "us", |(_, r)| r.queue_us.percentile(0.99))
+        .decimals(1, "target_us", "target", "us", |(_, r)| r.target_us)
+        .plain("messages_least", "least", "messages", |(_, r)| delivered(r).0)
+        .plain("messages_most", "most", "messages", |(_, r)| delivered(r).1)
+        .plain("packets_dropped", "dropped", "packets", |(_, r)| r.packets_dropped)
+        .plain("timeouts", "timeouts", "", |(_, r)| r.window.rtos)
+        .done()
 }
 
 fn plots(seen: &[(Point, IncastResult)]) -> Vec<Plot> {
@@ -174,14 +124,14 @@ fn plots(seen: &[(Point, IncastResult)]) -> Vec<Plot> {
         let all = goodputs.len() as f64;
         let at = |(rank, share): (usize, f64)| (share * 100.0, (rank + 1) as f64 / all * 100.0);
         let points = goodputs.into_iter().enumerate().map(at).collect();
-        Series { label: label(point), style: Style::Line, points: thin(points) }
+        Series::new(label(point), Style::Line, thin(points))
     });
     let queues = seen.iter().map(|(point, result)| {
         let points = (0..=100).map(|p| {
             let p = f64::from(p);
             (result.queue_us.percentile(p / 100.0), p)
         });
-        Series { label: label(point), style: Style::Line, points: points.collect() }
+        Series::new(label(point), Style::Line, points)
     });
     let of_all = |label| Axis::linear(label, "%").range(0.0, 100.0);
     vec![
@@ -213,7 +163,7 @@ fn claims(seen: &[(Point, IncastResult)]) -> Vec<Claim> {
         let senders = point.incast.senders;
         let mut ask = |name: &str, what: &str, demand, measured, unit, decimals| {
             let (name, what) = (format!("{name}_{senders}"), format!("{what} at {senders} to 1"));
-            claims.push(Claim { name, what, demand, measured, unit, decimals });
+            claims.push(Claim::new(name, what, demand, measured, unit, decimals));
         };
         let used = result.utilisation * 100.0;
         ask("used", "port used", Demand::AtLeast(95.0), used, "%", 1);

@@ -6,8 +6,8 @@ use crate::solo::{Beside, Lives, Queues};
 use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::wire::{BASE_RTT, RATE_BITS_PER_S, base_rtt_of};
 use crate::studies::{
-    Axis, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner, Series,
-    Study, StudyError, Style, Table,
+    Axis, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
+    Style, Table,
 };
 use towpath_base::{Nanos, Prng};
 
@@ -18,80 +18,26 @@ pub const STUDY: Study = Study {
     mirrors: "Avatar (APNet 2018), section 3: one application must not be felt by the others",
     clock: Clock::Virtual,
     params: &[
-        Param {
-            name: "channels",
-            what: "Channels whose throughput counts; there is one more",
-            unit: "channels",
-            kind: Kind::Count(1..=1000),
-            many: false,
-            defaults: ["16"; 3],
-        },
-        Param {
-            name: "applications",
-            what: "Applications that post to them, each to its share of the channels in turn",
-            unit: "applications",
-            kind: Kind::Count(1..=256),
-            many: false,
-            defaults: ["4"; 3],
-        },
-        Param {
-            name: "queues",
-            what: "Channels of their own, or one for all: own, one; the first is held to the \
+        Param::count("channels", "channels", 1..=1000, ["16"; 3])
+            .what("Channels whose throughput counts; there is one more"),
+        Param::count("applications", "applications", 1..=256, ["4"; 3])
+            .what("Applications that post to them, each to its share of the channels in turn"),
+        Param::words("queues", |word| queues_of(word).map(drop), ["own,one"; 3]).what(
+            "Channels of their own, or one for all: own, one; the first is held to the \
                    targets",
-            unit: "",
-            kind: Kind::Word(|word| queues_of(word).map(drop)),
-            many: true,
-            defaults: ["own,one"; 3],
-        },
-        Param {
-            name: "bytes",
-            what: "Bytes of a message",
-            unit: "bytes",
-            kind: Kind::Bytes(1..=1 << 20),
-            many: false,
-            defaults: ["4K"; 3],
-        },
-        Param {
-            name: "depth",
-            what: "Messages that each application has under way",
-            unit: "messages",
-            kind: Kind::Count(1..=4096),
-            many: false,
-            defaults: ["64"; 3],
-        },
-        Param {
-            name: "flood",
-            what: "Messages that the one that floods has under way",
-            unit: "messages",
-            kind: Kind::Count(1..=1 << 16),
-            many: false,
-            defaults: ["4096"; 3],
-        },
-        Param {
-            name: "life-us",
-            what: "How long one that dies has its channel",
-            unit: "us",
-            kind: Kind::Count(1..=1_000_000),
-            many: false,
-            defaults: ["200"; 3],
-        },
+        ),
+        Param::size("bytes", 1..=1 << 20, ["4K"; 3]).what("Bytes of a message"),
+        Param::count("depth", "messages", 1..=4096, ["64"; 3])
+            .what("Messages that each application has under way"),
+        Param::count("flood", "messages", 1..=1 << 16, ["4096"; 3])
+            .what("Messages that the one that floods has under way"),
+        Param::count("life-us", "us", 1..=1_000_000, ["200"; 3])
+            .what("How long one that dies has its channel"),
         BASE_RTT,
-        Param {
-            name: "span-ms",
-            what: "What is measured, after a fifth as long",
-            unit: "ms",
-            kind: Kind::Count(1..=10_000),
-            many: false,
-            defaults: ["2", "5", "50"],
-        },
-        Param {
-            name: "rounds",
-            what: "Rounds, each with a seed of its own; medians are shown",
-            unit: "rounds",
-            kind: Kind::Count(1..=1000),
-            many: false,
-            defaults: ["2", "5", "15"],
-        },
+        Param::count("span-ms", "ms", 1..=10_000, ["2", "5", "50"])
+            .what("What is measured, after a fifth as long"),
+        Param::count("rounds", "rounds", 1..=1000, ["2", "5", "15"])
+            .what("Rounds, each with a seed of its own; medians are shown"),
         CONTROLLER,
     ],
     run,
@@ -207,62 +153,39 @@ fn isolation(params: &Params, seed: u64, queues: Queues, beside: Beside) -> Isol
 
 /// Adds the table, the plot and the targets: also for who measures the same in real time.
 pub fn fill(report: &mut Report, params: &Params, seen: &[Seen]) {
-    report.tables.push(Table {
-        name: "isolation",
-        title: "Goodput of the others beside one channel more; medians of rounds".to_owned(),
-        columns: vec![
-            Column::new("queues", "queues", "", Format::Plain),
-            Column::new("beside", "beside", "", Format::Plain),
-            Column::new("goodput_gbps", "goodput", "Gb/s", Format::Decimals(2)),
-            Column::new("spread_gbps", "spread", "Gb/s", Format::Decimals(2)),
-            Column::new("kept", "of the first", "%", Format::Percent(1)),
-            Column::new("kept_spread", "spread", "%", Format::Percent(1)),
-        ],
-        rows: seen
-            .iter()
-            .map(|Seen { queues, beside, gbps, kept }| {
-                let mut row = vec![name_of(*queues).into(), names_of(*beside).1.into()];
-                let measured = [gbps.median(), gbps.spread(), kept.median(), kept.spread()];
-                row.extend(measured.map(Into::into));
-                row
-            })
-            .collect(),
-    });
+    let title = "Goodput of the others beside one channel more; medians of rounds";
+    let table = Table::of("isolation", title, seen)
+        .plain("queues", "queues", "", |seen| name_of(seen.queues))
+        .plain("beside", "beside", "", |seen| names_of(seen.beside).1)
+        .decimals(2, "goodput_gbps", "goodput", "Gb/s", |seen| seen.gbps.median())
+        .decimals(2, "spread_gbps", "spread", "Gb/s", |seen| seen.gbps.spread())
+        .percent(1, "kept", "of the first", |seen| seen.kept.median())
+        .percent(1, "kept_spread", "spread", |seen| seen.kept.spread());
+    report.tables.push(table.done());
     let is_claimed = params.count("channels") >= CLAIMED_CHANNELS;
     let held_to = seen.iter().take(Beside::ALL.len()).skip(1).filter(|_| is_claimed);
     report.claims.extend(held_to.map(|seen| {
         let (what, name) = names_of(seen.beside);
-        Claim {
-            name: format!("kept_beside_{name}"),
-            what: format!("goodput kept beside {what}"),
-            demand: Demand::AtLeast(KEPT_MIN),
-            measured: seen.kept.median() * 100.0,
-            unit: "%",
-            decimals: 1,
-        }
+        let (name, what) = (format!("kept_beside_{name}"), format!("goodput kept beside {what}"));
+        Claim::percent(name, what, Demand::AtLeast(KEPT_MIN), seen.kept.median())
     }));
     report.plots.push(plot(seen));
-    report.notes.push(
+    report.note(&[
         "A reader that stalls and applications that die leave the others more of the link; a \
-         poster that floods gets the share of one channel."
-            .to_owned(),
-    );
+         poster that floods gets the share of one channel.",
+    ]);
 }
 
 fn plot(seen: &[Seen]) -> Plot {
     let places = || (1..).map(f64::from).zip(Beside::ALL);
     let cases = Beside::ALL.len();
-    let of_queues = |seen: &[Seen]| Series {
-        label: format!("kept, queues {}", name_of(seen[0].queues)),
-        style: Style::Points,
-        points: places().zip(seen).map(|((x, _), seen)| (x, seen.kept.median() * 100.0)).collect(),
+    let of_queues = |seen: &[Seen]| {
+        let points = places().zip(seen).map(|((x, _), seen)| (x, seen.kept.median() * 100.0));
+        Series::new(format!("kept, queues {}", name_of(seen[0].queues)), Style::Points, points)
     };
     let mut series: Vec<Series> = seen.chunks(cases).map(of_queues).collect();
-    series.push(Series {
-        label: "demanded".to_owned(),
-        style: Style::Bound,
-        points: vec![(0.5, KEPT_MIN), (cases as f64 + 0.5, KEPT_MIN)],
-    });
+    let ends = [(0.5, KEPT_MIN), (cases as f64 + 0.5, KEPT_MIN)];
+    series.push(Series::new("demanded", Style::Bound, ends));
     Plot {
         title: "Goodput of the others".to_owned(),
         x: Axis::linear("beside", "")

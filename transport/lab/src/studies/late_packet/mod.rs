@@ -14,8 +14,8 @@ mod naive;
 mod towpath;
 
 use super::{
-    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
-    Series, Study, StudyError, Style, Table,
+    Axis, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
+    Style, Table,
 };
 use towpath_base::{Nanos, Prng};
 use towpath_sim::{FaultPlan, LinkConfig};
@@ -27,49 +27,26 @@ pub const STUDY: Study = Study {
     mirrors: "the late-packet hazard of UC that SDR-RDMA guards against",
     clock: Clock::Virtual,
     params: &[
-        Param {
-            name: "messages",
-            what: "Messages through Towpath",
-            unit: "messages",
-            kind: Kind::Count(64..=1_000_000_000),
-            many: false,
-            defaults: ["32000", "1000000", "20000000"],
-        },
-        Param {
-            name: "naive-messages",
-            what: "Messages through the naive design",
-            unit: "messages",
-            kind: Kind::Count(64..=1_000_000_000),
-            many: false,
-            defaults: ["8000", "100000", "1000000"],
-        },
-        Param {
-            name: "size-max",
-            what: "The longest message; lengths are even over the orders of magnitude from 64",
-            unit: "bytes",
-            kind: Kind::Bytes(64..=64 << 10),
-            many: false,
-            defaults: ["4K", "4K", "4K"],
-        },
-        Param::share("late", "Share of packets that are held for long", "0.05"),
-        Param {
-            name: "late-us",
-            what: "The longest that a packet is held",
-            unit: "us",
-            kind: Kind::Count(30..=100_000),
-            many: false,
-            defaults: ["2000", "2000", "2000"],
-        },
-        Param::share("copies", "Share of packets that come twice, the copy late", "0.05"),
-        Param::share("loss", "Share of packets that are lost", "0.01"),
-        Param {
-            name: "hold-us",
-            what: "The longest that an application keeps a buffer before it looks again",
-            unit: "us",
-            kind: Kind::Count(1..=10_000),
-            many: false,
-            defaults: ["50", "50", "50"],
-        },
+        Param::count("messages", "messages", 64..=1_000_000_000, ["32000", "1000000", "20000000"])
+            .what("Messages through Towpath"),
+        Param::count(
+            "naive-messages",
+            "messages",
+            64..=1_000_000_000,
+            ["8000", "100000", "1000000"],
+        )
+        .what("Messages through the naive design"),
+        Param::size("size-max", 64..=64 << 10, ["4K"; 3])
+            .what("The longest message; lengths are even over the orders of magnitude from 64"),
+        Param::share("late", 0.0..=0.2, ["0.05"; 3])
+            .what("Share of packets that are held for long"),
+        Param::count("late-us", "us", 30..=100_000, ["2000"; 3])
+            .what("The longest that a packet is held"),
+        Param::share("copies", 0.0..=0.2, ["0.05"; 3])
+            .what("Share of packets that come twice, the copy late"),
+        Param::share("loss", 0.0..=0.2, ["0.01"; 3]).what("Share of packets that are lost"),
+        Param::count("hold-us", "us", 1..=10_000, ["50"; 3])
+            .what("The longest that an application keeps a buffer before it looks again"),
     ],
     run,
 };
@@ -182,57 +159,37 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     report.tables = vec![table(&ours, &theirs)];
     report.plots = vec![plot(paths)];
     report.claims = claims(&ours, &theirs);
-    report.notes = vec![
+    report.note(&[
         "Towpath receives every chunk as a SEND into a buffer of the transport, and hands it over \
-         when it has looked at it; a late chunk is turned away, or finds a fresh buffer"
-            .to_owned(),
+         when it has looked at it; a late chunk is turned away, or finds a fresh buffer",
         "the naive design writes chunks straight into the application's buffers (WRITE with \
          immediate data over UC, software acks, retransmission) and looks at sequence numbers \
-         when the bytes are there already; it exists in this study only"
-            .to_owned(),
+         when the bytes are there already; it exists in this study only",
         "both are looked at alike: buffers are filled anew as soon as they are free, kept for a \
-         while, and compared byte for byte with what they should hold"
-            .to_owned(),
-    ];
+         while, and compared byte for byte with what they should hold",
+    ]);
     Ok(report)
 }
 
 fn table(ours: &Seen, theirs: &Seen) -> Table {
-    let columns = vec![
-        Column::new("design", "design", "", Format::Plain),
-        Column::new("messages", "messages", "", Format::Plain),
-        Column::new("packets_late", "held", "packets", Format::Plain),
-        Column::new("packets_copied", "copied", "packets", Format::Plain),
-        Column::new("chunks_stale", "stale", "chunks", Format::Plain),
-        Column::new("restarts", "restarts", "", Format::Plain),
-        Column::new("buffers_looked_at", "looked at", "buffers", Format::Plain),
-        Column::new("buffers_changed", "changed", "buffers", Format::Plain),
-        Column::new("bytes_changed", "changed", "bytes", Format::Plain),
-    ];
-    let row = |design: &str, seen: &Seen| -> Vec<Cell> {
-        let counts = [
-            seen.messages,
-            seen.late,
-            seen.copies,
-            seen.stale,
-            seen.restarts,
-            seen.buffers_looked_at,
-            seen.buffers_changed,
-            seen.bytes_changed,
-        ];
-        [design.into()].into_iter().chain(counts.map(Cell::Count)).collect()
-    };
-    let rows = vec![row("Towpath", ours), row("naive", theirs)];
-    let title = "Application memory under late and copied packets".to_owned();
-    Table { name: "late_packet", title, columns, rows }
+    let title = "Application memory under late and copied packets";
+    Table::of("late_packet", title, &[("Towpath", ours), ("naive", theirs)])
+        .plain("design", "design", "", |&(design, _)| design)
+        .plain("messages", "messages", "", |(_, seen)| seen.messages)
+        .plain("packets_late", "held", "packets", |(_, seen)| seen.late)
+        .plain("packets_copied", "copied", "packets", |(_, seen)| seen.copies)
+        .plain("chunks_stale", "stale", "chunks", |(_, seen)| seen.stale)
+        .plain("restarts", "restarts", "", |(_, seen)| seen.restarts)
+        .plain("buffers_looked_at", "looked at", "buffers", |(_, seen)| seen.buffers_looked_at)
+        .plain("buffers_changed", "changed", "buffers", |(_, seen)| seen.buffers_changed)
+        .plain("bytes_changed", "changed", "bytes", |(_, seen)| seen.bytes_changed)
+        .done()
 }
 
 fn plot([ours, theirs]: [Vec<(f64, f64)>; 2]) -> Plot {
-    let series = |label: &str, points: Vec<(f64, f64)>| Series {
-        label: label.to_owned(),
-        style: Style::Line,
-        // Zero has no place on an axis of powers of ten.
-        points: points.into_iter().skip(1).collect(),
+    // Zero has no place on an axis of powers of ten.
+    let series = |label: &str, points: Vec<(f64, f64)>| {
+        Series::new(label, Style::Line, points.into_iter().skip(1))
     };
     Plot {
         title: "application memory that packets changed after their time".to_owned(),
@@ -246,13 +203,8 @@ fn plot([ours, theirs]: [Vec<(f64, f64)>; 2]) -> Plot {
 }
 
 fn claims(ours: &Seen, theirs: &Seen) -> Vec<Claim> {
-    let claim = |name: &str, what: &str, demand, measured: u64, unit| Claim {
-        name: name.to_owned(),
-        what: what.to_owned(),
-        demand,
-        measured: measured as f64,
-        unit,
-        decimals: 0,
+    let claim = |name: &str, what: &str, demand, measured: u64, unit| {
+        Claim::new(name, what, demand, measured as f64, unit, 0)
     };
     let zero = Demand::AtMost(0.0);
     let some = Demand::AtLeast(1.0);

@@ -3,8 +3,8 @@
 use super::{MixedNics, MixedResult};
 use crate::studies::controller::{CONTROLLER, controller_of};
 use crate::studies::{
-    Axis, Cell, Claim, Clock, Column, Demand, Format, Kind, Param, Params, Plot, Report, Runner,
-    Series, Study, StudyError, Style, Table,
+    Axis, Claim, Clock, Demand, Param, Params, Plot, Report, Runner, Series, Study, StudyError,
+    Style, Table,
 };
 use towpath_base::Nanos;
 
@@ -15,30 +15,11 @@ pub const STUDY: Study = Study {
     mirrors: "PNet figure 16 (41 against 31 Gb/s under RC, 38 each); Flor's 24.3 % to 1.3 %",
     clock: Clock::Virtual,
     params: &[
-        Param {
-            name: "hosts",
-            what: "Senders of each make; they share three receivers for every four of them",
-            unit: "hosts",
-            kind: Kind::Count(1..=64),
-            many: true,
-            defaults: ["2", "2,4", "2,4,8"],
-        },
-        Param {
-            name: "rate-gbps",
-            what: "Rate of every port",
-            unit: "Gb/s",
-            kind: Kind::Count(1..=800),
-            many: false,
-            defaults: ["50", "50", "50"],
-        },
-        Param {
-            name: "span-ms",
-            what: "What is measured, after half as long",
-            unit: "ms",
-            kind: Kind::Count(1..=1_000),
-            many: false,
-            defaults: ["5", "10", "50"],
-        },
+        Param::counts("hosts", "hosts", 1..=64, ["2", "2,4", "2,4,8"])
+            .what("Senders of each make; they share three receivers for every four of them"),
+        Param::count("rate-gbps", "Gb/s", 1..=800, ["50"; 3]).what("Rate of every port"),
+        Param::count("span-ms", "ms", 1..=1_000, ["5", "10", "50"])
+            .what("What is measured, after half as long"),
         Param { defaults: ["swift"; 3], ..CONTROLLER },
     ],
     run,
@@ -68,20 +49,12 @@ fn claims(seen: &[(MixedNics, MixedResult)]) -> Vec<Claim> {
     let gaps = |of: &dyn Fn(&MixedResult) -> f64| -> Vec<f64> {
         seen.iter().map(|(_, result)| of(result) * 100.0).collect()
     };
-    let claim = |name: &str, what: &str, demand, measured| Claim {
-        name: name.to_owned(),
-        what: what.to_owned(),
-        demand,
-        measured,
-        unit: "%",
-        decimals: 2,
-    };
     let widest = gaps(&|result| result.towpath.gap()).into_iter().fold(0.0, f64::max);
     let narrowest = gaps(&|result| result.rc.gap()).into_iter().fold(f64::INFINITY, f64::min);
     let (towpath, rc) = ("gap between the makes over Towpath, widest", "over RC, narrowest");
     vec![
-        claim("towpath_gap", towpath, Demand::AtMost(1.3), widest),
-        claim("rc_gap", rc, Demand::AtLeast(10.0), narrowest),
+        Claim::new("towpath_gap", towpath, Demand::AtMost(1.3), widest, "%", 2),
+        Claim::new("rc_gap", rc, Demand::AtLeast(10.0), narrowest, "%", 2),
     ]
 }
 
@@ -110,54 +83,38 @@ fn notes(seen: &[(MixedNics, MixedResult)]) -> Vec<String> {
 }
 
 fn table(seen: &[(MixedNics, MixedResult)]) -> Table {
-    let columns = vec![
-        Column::new("hosts_each", "senders of each", "", Format::Plain),
-        Column::new("transport", "over", "", Format::Plain),
-        Column::new("fast_gbps", "fast", "Gb/s", Format::Decimals(2)),
-        Column::new("slow_gbps", "slow", "Gb/s", Format::Decimals(2)),
-        Column::new("gap", "gap", "%", Format::Percent(2)),
-        Column::new("jain", "Jain of senders", "", Format::Decimals(4)),
-        Column::new("packets_dropped", "dropped", "packets", Format::Plain),
-        Column::new("retransmitted", "again", "%", Format::Percent(2)),
-    ];
-    let mut rows = Vec::new();
-    for (point, result) in seen {
-        let of = [
-            ("RC", result.rc, Some(result.rc_dropped), None),
-            ("Towpath", result.towpath, None, Some(result.retransmitted)),
-        ];
-        for (transport, shares, dropped, again) in of {
-            rows.push(vec![
-                Cell::from(point.hosts_each as u64),
-                transport.into(),
-                (shares.fast / 1e9).into(),
-                (shares.slow / 1e9).into(),
-                shares.gap().into(),
-                shares.fairness.into(),
-                dropped.into(),
-                again.into(),
-            ]);
-        }
-    }
-    let title = "What a sender of each make sends".to_owned();
-    Table { name: "shares", title, columns, rows }
+    let of = |(point, result): &(MixedNics, MixedResult)| {
+        let (dropped, again) = (Some(result.rc_dropped), Some(result.retransmitted));
+        let (rc, towpath) = ((result.rc, dropped, None), (result.towpath, None, again));
+        [("RC", rc), ("Towpath", towpath)].map(|(over, seen)| (point.hosts_each, over, seen))
+    };
+    let rows: Vec<_> = seen.iter().flat_map(of).collect();
+    Table::of("shares", "What a sender of each make sends", &rows)
+        .plain("hosts_each", "senders of each", "", |&(hosts, ..)| hosts)
+        .plain("transport", "over", "", |&(_, over, _)| over)
+        .decimals(2, "fast_gbps", "fast", "Gb/s", |(.., (shares, ..))| shares.fast / 1e9)
+        .decimals(2, "slow_gbps", "slow", "Gb/s", |(.., (shares, ..))| shares.slow / 1e9)
+        .percent(2, "gap", "gap", |(.., (shares, ..))| shares.gap())
+        .decimals(4, "jain", "Jain of senders", "", |(.., (shares, ..))| shares.fairness)
+        .plain("packets_dropped", "dropped", "packets", |&(.., (_, dropped, _))| dropped)
+        .percent(2, "retransmitted", "again", |&(.., (.., again))| again)
+        .done()
 }
 
 fn plot(seen: &[(MixedNics, MixedResult)]) -> Plot {
-    let line = |label: &str, style, goodput: &dyn Fn(&MixedResult) -> f64| Series {
-        label: label.to_owned(),
-        style,
-        points: seen.iter().map(|(p, r)| (p.hosts_each as f64, goodput(r) / 1e9)).collect(),
+    let line = |label: &str, goodput: &dyn Fn(&MixedResult) -> f64| {
+        let points = seen.iter().map(|(p, r)| (p.hosts_each as f64, goodput(r) / 1e9));
+        Series::new(label, Style::Line, points)
     };
     Plot {
         title: "fast and slow cards in one cluster".to_owned(),
         x: Axis::linear("senders of each make", ""),
         y: Axis::linear("goodput of a sender", "Gb/s"),
         series: vec![
-            line("RC, fast", Style::Line, &|result| result.rc.fast),
-            line("RC, slow", Style::Line, &|result| result.rc.slow),
-            line("Towpath, fast", Style::Line, &|result| result.towpath.fast),
-            line("Towpath, slow", Style::Line, &|result| result.towpath.slow),
+            line("RC, fast", &|result| result.rc.fast),
+            line("RC, slow", &|result| result.rc.slow),
+            line("Towpath, fast", &|result| result.towpath.fast),
+            line("Towpath, slow", &|result| result.towpath.slow),
         ],
     }
 }

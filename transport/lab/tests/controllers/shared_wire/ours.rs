@@ -7,7 +7,9 @@ use towpath_base::{Nanos, Prng, Time};
 use super::wire::Wire;
 use super::{Agenda, Event, Plan};
 use towpath_cc::limits::OFFLOADED_SEND_BYTES;
-use towpath_cc::{AckSample, AnyController, Controller, ControllerConfig, LossSample, Pacer, PathFacts};
+use towpath_cc::{
+    AckSample, AnyController, Controller, ControllerConfig, LossSample, Pacer, PathFacts,
+};
 
 /// A chunk is no more than this part of the window.
 const CHUNKS_PER_WINDOW: u64 = 4;

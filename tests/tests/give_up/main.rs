@@ -1,10 +1,20 @@
 //! Messages given up at any moment leave no buffer, no credit and no state behind at either end.
 //!
+//! Each run is one long life of a link over which both hosts send messages on ordered and unordered
+//! channels, and give nearly all of them up: before the first chunk, while chunks are in flight,
+//! while a reader takes them in pieces, after the last. Then, with the link still up, both ends
+//! are searched for anything left behind, and the link has to carry messages as before.
+//!
 //! `cargo test --release -p towpath-tests --test give_up -- --ignored --nocapture` gives a million
 //! up and prints how long it took to know what had become of them.
 
+#![allow(unreachable_pub, reason = "the parts of one test")]
+
+mod run;
+
+use run::{GiveUp, GiveUpReport};
 use towpath_base::Nanos;
-use towpath_lab::give_up::{GiveUp, GiveUpLog, GiveUpReport};
+use towpath_lab::app::GiveUpLog;
 use towpath_sim::FaultCounters;
 use towpath_tests::{hold, seeds};
 

@@ -46,14 +46,92 @@ pub struct Param {
 }
 
 impl Param {
-    /// A share of packets, 0 to 0.2, the same at each level.
-    pub(crate) const fn share(
+    /// One whole number, which counts `unit`.
+    #[must_use]
+    pub const fn count(
         name: &'static str,
-        what: &'static str,
-        default: &'static str,
+        unit: &'static str,
+        range: RangeInclusive<u64>,
+        defaults: [&'static str; 3],
     ) -> Self {
-        let kind = Kind::Share(0.0..=0.2);
-        Self { name, what, unit: "share", kind, many: false, defaults: [default; 3] }
+        Self { name, what: "", unit, kind: Kind::Count(range), many: false, defaults }
+    }
+
+    /// Whole numbers, each of which counts `unit`.
+    #[must_use]
+    pub const fn counts(
+        name: &'static str,
+        unit: &'static str,
+        range: RangeInclusive<u64>,
+        defaults: [&'static str; 3],
+    ) -> Self {
+        Self { many: true, ..Self::count(name, unit, range, defaults) }
+    }
+
+    /// One number of bytes.
+    #[must_use]
+    pub const fn size(
+        name: &'static str,
+        range: RangeInclusive<u64>,
+        defaults: [&'static str; 3],
+    ) -> Self {
+        Self { name, what: "", unit: "bytes", kind: Kind::Bytes(range), many: false, defaults }
+    }
+
+    /// Numbers of bytes.
+    #[must_use]
+    pub const fn sizes(
+        name: &'static str,
+        range: RangeInclusive<u64>,
+        defaults: [&'static str; 3],
+    ) -> Self {
+        Self { many: true, ..Self::size(name, range, defaults) }
+    }
+
+    /// One share.
+    #[must_use]
+    pub const fn share(
+        name: &'static str,
+        range: RangeInclusive<f64>,
+        defaults: [&'static str; 3],
+    ) -> Self {
+        Self { name, what: "", unit: "share", kind: Kind::Share(range), many: false, defaults }
+    }
+
+    /// Shares.
+    #[must_use]
+    pub const fn shares(
+        name: &'static str,
+        range: RangeInclusive<f64>,
+        defaults: [&'static str; 3],
+    ) -> Self {
+        Self { many: true, ..Self::share(name, range, defaults) }
+    }
+
+    /// One word that `check` accepts.
+    #[must_use]
+    pub const fn word(
+        name: &'static str,
+        check: fn(&str) -> Result<(), &'static str>,
+        defaults: [&'static str; 3],
+    ) -> Self {
+        Self { name, what: "", unit: "", kind: Kind::Word(check), many: false, defaults }
+    }
+
+    /// Words that `check` accepts.
+    #[must_use]
+    pub const fn words(
+        name: &'static str,
+        check: fn(&str) -> Result<(), &'static str>,
+        defaults: [&'static str; 3],
+    ) -> Self {
+        Self { many: true, ..Self::word(name, check, defaults) }
+    }
+
+    /// With what it means, in words.
+    #[must_use]
+    pub const fn what(self, what: &'static str) -> Self {
+        Self { what, ..self }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a study found: tables, claims, trace hashes.
 
-use super::param::Params;
+use crate::param::Params;
 use towpath_plot::Plot;
 
 /// How the numbers of a column are shown to people.
@@ -57,6 +57,18 @@ pub enum Cell {
     Absent,
 }
 
+impl From<u32> for Cell {
+    fn from(count: u32) -> Self {
+        Self::Count(count.into())
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(count: usize) -> Self {
+        Self::Count(count as u64)
+    }
+}
+
 impl From<u64> for Cell {
     fn from(count: u64) -> Self {
         Self::Count(count)
@@ -94,6 +106,97 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
 }
 
+impl Table {
+    /// A table with a row for each of `rows`; columns follow one by one.
+    pub fn of<'a, R>(
+        name: &'static str,
+        title: impl Into<String>,
+        rows: &'a [R],
+    ) -> Columns<'a, R> {
+        let cells = rows.iter().map(|_| Vec::new()).collect();
+        let table = Self { name, title: title.into(), columns: Vec::new(), rows: cells };
+        Columns { table, rows }
+    }
+}
+
+/// A table to which columns are added, each with the cell that it has in a row.
+#[derive(Debug)]
+#[must_use]
+pub struct Columns<'a, R> {
+    table: Table,
+    rows: &'a [R],
+}
+
+impl<'a, R> Columns<'a, R> {
+    fn add<C: Into<Cell>>(mut self, column: Column, cell: impl Fn(&'a R) -> C) -> Self {
+        self.table.columns.push(column);
+        for (cells, row) in self.table.rows.iter_mut().zip(self.rows) {
+            cells.push(cell(row).into());
+        }
+        self
+    }
+
+    /// Adds a column that is shown as it is.
+    pub fn plain<C: Into<Cell>>(
+        self,
+        name: &'static str,
+        head: &'static str,
+        unit: &'static str,
+        cell: impl Fn(&'a R) -> C,
+    ) -> Self {
+        self.add(Column::new(name, head, unit, Format::Plain), cell)
+    }
+
+    /// Adds a column that is shown with so many decimals.
+    pub fn decimals<C: Into<Cell>>(
+        self,
+        decimals: u8,
+        name: &'static str,
+        head: &'static str,
+        unit: &'static str,
+        cell: impl Fn(&'a R) -> C,
+    ) -> Self {
+        self.add(Column::new(name, head, unit, Format::Decimals(decimals)), cell)
+    }
+
+    /// Adds a column of shares that are shown in percent, with so many decimals.
+    pub fn percent<C: Into<Cell>>(
+        self,
+        decimals: u8,
+        name: &'static str,
+        head: &'static str,
+        cell: impl Fn(&'a R) -> C,
+    ) -> Self {
+        self.add(Column::new(name, head, "%", Format::Percent(decimals)), cell)
+    }
+
+    /// Adds a column of shares that are shown as one part of so many.
+    pub fn share<C: Into<Cell>>(
+        self,
+        name: &'static str,
+        head: &'static str,
+        cell: impl Fn(&'a R) -> C,
+    ) -> Self {
+        self.add(Column::new(name, head, "", Format::Share), cell)
+    }
+
+    /// Adds a column of bytes.
+    pub fn bytes<C: Into<Cell>>(
+        self,
+        name: &'static str,
+        head: &'static str,
+        cell: impl Fn(&'a R) -> C,
+    ) -> Self {
+        self.add(Column::new(name, head, "", Format::Bytes), cell)
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn done(self) -> Table {
+        self.table
+    }
+}
+
 /// What is asked of a measured value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Demand {
@@ -121,6 +224,28 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// A target, and what was measured.
+    pub fn new(
+        name: impl Into<String>,
+        what: impl Into<String>,
+        demand: Demand,
+        measured: f64,
+        unit: &'static str,
+        decimals: u8,
+    ) -> Self {
+        Self { name: name.into(), what: what.into(), demand, measured, unit, decimals }
+    }
+
+    /// A target of a share, in percent with one decimal.
+    pub fn percent(
+        name: impl Into<String>,
+        what: impl Into<String>,
+        demand: Demand,
+        share: f64,
+    ) -> Self {
+        Self::new(name, what, demand, share * 100.0, "%", 1)
+    }
+
     /// Whether the target is met.
     #[must_use]
     pub fn is_met(&self) -> bool {
@@ -183,6 +308,11 @@ impl Report {
             notes: Vec::new(),
             runs: Vec::new(),
         }
+    }
+
+    /// Adds what a reader should know.
+    pub fn note(&mut self, notes: &[&str]) {
+        self.notes.extend(notes.iter().map(|&note| note.to_owned()));
     }
 
     /// Adds a trace.

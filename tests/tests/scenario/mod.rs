@@ -6,6 +6,8 @@
 //! | `faults` | what befalls packets: loss, copies, disorder, damage and lateness, all at once |
 //! | `run` | lives of a link one after the other, and how each ends |
 
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test uses its part")]
+
 mod draw;
 mod faults;
 mod run;

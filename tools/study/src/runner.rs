@@ -1,6 +1,6 @@
 //! Independent runs on several threads, in an order that does not depend on them.
 
-use super::error::StudyError;
+use crate::error::StudyError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 

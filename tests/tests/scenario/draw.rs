@@ -3,9 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use towpath_base::{Nanos, Prng};
 use towpath_cc::{ControllerConfig, FixedWindowConfig};
-#[cfg(feature = "sabotage")]
-use towpath_proto::Sabotage;
-use towpath_proto::{LinkConfig as ProtoConfig, Spreading};
+use towpath_proto::{LinkConfig as ProtoConfig, Sabotage, Spreading};
 use towpath_sim::LinkConfig as WireConfig;
 use towpath_transport::EndpointConfig;
 use towpath_verbs::Mtu;
@@ -62,7 +60,6 @@ pub struct Scenario {
     /// The probability that a life which is not the last ends with the death of both hosts.
     pub crashes: f64,
     /// Safeguards that are switched off.
-    #[cfg(feature = "sabotage")]
     pub sabotage: Sabotage,
 }
 
@@ -109,7 +106,6 @@ impl Scenario {
             lives: 1 + u32::from(prng.chance(0.35)) + u32::from(prng.chance(0.15)),
             harshness: 0.05 + 0.95 * prng.unit() * prng.unit(),
             crashes: 0.6,
-            #[cfg(feature = "sabotage")]
             sabotage: Sabotage::default(),
         }
     }
@@ -148,12 +144,10 @@ impl Scenario {
             .shared_receiving(self.shared_receiving)
             .send_pools(&self.pools())
             .controller(ControllerConfig::Fixed(window));
-        #[cfg(feature = "sabotage")]
         let sabotage = self.sabotage;
         let spreading = self.spreading;
         config.tune_links(move |link: ProtoConfig| {
             let link = link.spreading(spreading);
-            #[cfg(feature = "sabotage")]
             let link = link.sabotage(sabotage);
             link
         })

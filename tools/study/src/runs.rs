@@ -1,12 +1,9 @@
 //! The runs of a study: independent points on the runner's threads, each of which must end well.
 
-use super::error::StudyError;
-use super::report::{Report, RunTrace};
-use super::runner::Runner;
-use crate::cluster::Cluster;
-use crate::failure::Cause;
-use towpath_memory::Region;
-use towpath_verbs::Device;
+use crate::error::StudyError;
+use crate::report::{Report, RunTrace};
+use crate::runner::Runner;
+use core::error::Error;
 
 /// What a run ends with, beside what it found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,19 +16,6 @@ pub struct RunEnd {
 }
 
 impl RunEnd {
-    /// Of one cluster.
-    #[must_use]
-    pub fn of<D: Device<Memory = Region>>(cluster: &Cluster<D>) -> Self {
-        Self::named("", cluster)
-    }
-
-    /// Of a cluster that is one of several things that were run.
-    #[must_use]
-    pub fn named<D: Device<Memory = Region>>(name: &'static str, cluster: &Cluster<D>) -> Self {
-        let traces = vec![(name, cluster.world().trace_hash())];
-        Self { traces, troubles: cluster.troubles_in_words() }
-    }
-
     /// After another thing, in which nothing can go wrong that ends a study.
     #[must_use]
     pub fn after(mut self, name: &'static str, trace_hash: u64) -> Self {
@@ -46,12 +30,12 @@ impl Report {
     /// # Errors
     /// [`StudyError::Run`] with the first failure, or else the first trouble: what must not happen
     /// ends a study. [`StudyError::Stopped`].
-    pub fn run<P: Sync, R: Send>(
+    pub fn run<P: Sync, R: Send, E: Into<Box<dyn Error + Send + Sync>>>(
         &mut self,
         runner: &Runner<'_>,
         points: Vec<P>,
         label: impl Fn(&P) -> String + Sync,
-        run: impl Fn(&P) -> Result<R, Cause> + Sync,
+        run: impl Fn(&P) -> Result<R, E> + Sync,
         end: impl Fn(&R) -> &RunEnd,
     ) -> Result<Vec<(P, R)>, StudyError> {
         let run = |point: &P| run(point).map_err(|cause| StudyError::run(label(point), cause));

@@ -2,12 +2,12 @@
 
 use super::draw::Scenario;
 use super::faults;
-use crate::app::Planned;
-use crate::failure::Failure;
-use crate::limits::DRAIN_TURNS;
-use crate::oracle::{Ending, Violation};
-use crate::pair::{Happening, Pair, PairConfig};
 use towpath_base::{Nanos, Prng, Time};
+use towpath_lab::app::Planned;
+use towpath_lab::failure::Failure;
+use towpath_lab::limits::DRAIN_TURNS;
+use towpath_lab::oracle::{Ending, Violation};
+use towpath_lab::pair::{Happening, Pair, PairConfig};
 use towpath_proto::{DownReason, LinkStats};
 use towpath_sim::{FaultCounters, FaultPlan, WorldCounters};
 

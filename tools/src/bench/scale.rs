@@ -7,14 +7,14 @@ mod report;
 
 pub use report::STUDY;
 
-use crate::cluster::{Cluster, FlowPlan};
-use crate::failure::Cause;
-use crate::studies::RunEnd;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_lab::cluster::{Cluster, FlowPlan};
+use towpath_lab::failure::Cause;
+use towpath_lab::studies::RunEnd;
 use towpath_sim::World;
 use towpath_sim::world::{CableConfig, HostConfig, HostId, SwitchConfig, VirtualLink};
 use towpath_transport::EndpointConfig;
@@ -192,7 +192,7 @@ pub fn whole(seed: u64, hosts: usize, span: Nanos) -> Result<Cost, Cause> {
     cluster.run_for(span);
     let (seconds, after) = (begin.seconds(), cluster.world().counters());
     let (events, packets) = (after.events - before.events, after.delivered - before.delivered);
-    let end = RunEnd::named("whole stack", &cluster);
+    let end = cluster.end_of("whole stack");
     Ok(Cost { hosts, events, packets, seconds, end })
 }
 

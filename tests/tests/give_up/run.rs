@@ -1,14 +1,13 @@
 //! One run: everything is drawn from its seed.
 
-use super::log::GiveUpLog;
-use crate::app::Planned;
-use crate::failure::Failure;
-use crate::limits::DRAIN_TURNS;
-use crate::oracle::{Ending, Violation};
-use crate::pair::{Happening, Pair, PairConfig};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use towpath_base::{Nanos, Prng, Time};
 use towpath_cc::{ControllerConfig, FixedWindowConfig};
+use towpath_lab::app::{GiveUpLog, Planned};
+use towpath_lab::failure::Failure;
+use towpath_lab::limits::DRAIN_TURNS;
+use towpath_lab::oracle::{Ending, Violation};
+use towpath_lab::pair::{Happening, Pair, PairConfig};
 use towpath_proto::{LinkCensus, LinkStats};
 use towpath_sim::{FaultCounters, FaultPlan, LinkConfig as WireConfig};
 use towpath_transport::EndpointConfig;
@@ -48,8 +47,6 @@ pub struct GiveUpReport {
     pub links: LinkStats,
     /// What the faults did, both ends together.
     pub faults: FaultCounters,
-    /// Virtual time that passed.
-    pub time: Time,
 }
 
 impl GiveUp {
@@ -84,12 +81,11 @@ impl GiveUp {
         }
         rest(&mut pair)?;
         check_nothing_left(&mut pair)?;
-        let time = pair.world().now();
         leave(&mut pair)?;
-        Ok(self.report(&mut pair, time))
+        Ok(self.report(&mut pair))
     }
 
-    fn report(&self, pair: &mut Pair, time: Time) -> GiveUpReport {
+    fn report(&self, pair: &mut Pair) -> GiveUpReport {
         let mut log = GiveUpLog::default();
         let mut faults = FaultCounters::default();
         for host in 0..2 {
@@ -102,7 +98,6 @@ impl GiveUp {
             delivered: pair.oracle.messages_delivered(),
             links: pair.totals(),
             faults,
-            time,
         }
     }
 }
