@@ -9,7 +9,7 @@ use towpath_base::crc::crc32c;
 use towpath_base::passes::{Counts, Pass};
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig};
-use towpath_transport::{CarrierChoice, EndpointConfig};
+use towpath_transport::{CarrierChoice, EndpointConfig, Icrc};
 
 const CHUNK: ChunkId = ChunkId(0x9a55);
 
@@ -102,9 +102,17 @@ fn put_and_get(name: &str, config: EndpointConfig, [put, get]: [Passes; 2]) {
 #[test]
 fn a_byte_is_summed_once_at_each_end_and_copied_by_the_device_alone() {
     let crc = 2.0 + HELD_AGAINST;
-    let put = Passes { crc, icrc: 2.0, copy: 0.0, device: 1.0, socket: 2.0 };
+    let put = Passes { crc, icrc: 0.0, copy: 0.0, device: 1.0, socket: 2.0 };
     // The server of this test copies what it reads to a send buffer; a disk reads to that.
     put_and_get("UC", config(), [put, Passes { copy: 1.0, ..put }]);
+}
+
+#[test]
+fn where_icrcs_are_kept_the_device_sums_a_byte_at_each_end_as_well() {
+    let crc = 2.0 + HELD_AGAINST;
+    let put = Passes { crc, icrc: 2.0, copy: 0.0, device: 1.0, socket: 2.0 };
+    let config = config().icrc(Icrc::Always);
+    put_and_get("UC with ICRC", config, [put, Passes { copy: 1.0, ..put }]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use towpath_lab::oracle::Violation;
 use towpath_proto::Sabotage;
 use towpath_tests::sweep::{Verdict, sweep};
 use towpath_tests::threads;
+use towpath_transport::Icrc;
 use towpath_verbs::Mtu;
 
 /// The first violation of the wanted kind in the runs of `scenario`, and how many runs it took.
@@ -75,6 +76,15 @@ fn without_the_payload_checksum_spliced_messages_come() {
         |violation: &Violation| matches!(violation, Violation::Foreign { from: None, .. });
     let scenario = |seed| Scenario { sabotage, ..splices(seed) };
     assert!(first_violation(20_000, scenario, damaged).is_some());
+}
+
+#[test]
+fn without_icrc_and_payload_checksum_damaged_messages_come() {
+    let sabotage = Sabotage { skip_payload_crc: true, ..Sabotage::default() };
+    let damaged =
+        |violation: &Violation| matches!(violation, Violation::Foreign { from: None, .. });
+    let scenario = |seed| Scenario { sabotage, icrc: Icrc::Auto, ..Scenario::draw(seed) };
+    assert!(first_violation(200, scenario, damaged).is_some());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The flags that say which device a tool uses, the same for all tools and those of perftest.
 
 use clap::Args;
-use towpath_transport::{DeviceChoice, DeviceName};
+use towpath_transport::{DeviceChoice, DeviceName, Icrc};
 
 /// The heading of these flags, and of others about the device.
 pub const DEVICE: &str = "Network device";
@@ -33,14 +33,18 @@ pub struct DeviceArgs {
     /// no runs of packets over IPv4, because such a peer would find their ICRC wrong
     #[arg(long, help_heading = DEVICE)]
     pub foreign_peers: bool,
+    /// With -d roce: auto (packets over UC carry no ICRC where the peer says auto, too, and both
+    /// send CRC32C of payloads) or always, for captures and comparisons
+    #[arg(long, value_name = "WHEN", default_value_t = Icrc::Auto, help_heading = DEVICE)]
+    pub icrc: Icrc,
 }
 
 impl DeviceArgs {
     /// What they ask for.
     #[must_use]
     pub fn choice(&self) -> DeviceChoice {
-        let Self { device, ib_port, gid_index, foreign_peers } = self.clone();
-        DeviceChoice { name: device, port: ib_port, gid_index, foreign_peers }
+        let Self { device, ib_port, gid_index, foreign_peers, icrc } = self.clone();
+        DeviceChoice { name: device, port: ib_port, gid_index, foreign_peers, icrc }
     }
 }
 
@@ -65,7 +69,8 @@ mod tests {
     fn the_flags_are_those_of_perftest() {
         assert_eq!(choice(&[]).unwrap(), DeviceChoice::default());
         let name = "rxe0".parse().unwrap();
-        let wanted = DeviceChoice { name, port: 2, gid_index: Some(5), foreign_peers: false };
+        let none = DeviceChoice::default();
+        let wanted = DeviceChoice { name, port: 2, gid_index: Some(5), ..none };
         for words in [
             ["-d", "rxe0", "-i", "2", "-x", "5"],
             ["--ib-dev", "verbs:rxe0", "--ib-port", "2", "--gid-index", "5"],
@@ -78,6 +83,7 @@ mod tests {
     fn what_is_no_device_is_refused_with_what_would_be_one() {
         let text = choice(&["-d", "no such"]).unwrap_err();
         assert!(text.contains("ibv_devices"), "{text}");
+        assert!(choice(&["--icrc", "never"]).unwrap_err().contains("auto or always"));
         assert!(choice(&["-i", "0"]).unwrap_err().contains("0 is not in 1.."));
     }
 }

@@ -134,6 +134,18 @@ pub const KEYS: &[Key] = &[
         show: |config| config.device.foreign_peers.to_string(),
     },
     Key {
+        name: "device_icrc",
+        kind: "WHEN",
+        doc: "\"auto\": packets of the userspace NIC carry no ICRC over UC where the client says \
+              auto, too; \"always\": they do, for captures and comparisons",
+        quoted: true,
+        set: |config, text| {
+            config.device.icrc = value::parsed(text, "\"auto\" or \"always\"")?;
+            Ok(())
+        },
+        show: |config| config.device.icrc.to_string(),
+    },
+    Key {
         name: "device_ip",
         kind: "IP",
         doc: "local address of the userspace NIC, or \"listen\" for that of `listen`; needed where \

@@ -108,6 +108,7 @@ pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
     };
     endpoint
         .app_protocol(PROTOCOL)
+        .icrc(config.device.icrc)
         // Data is checked, and that of long writes stored, while it arrives.
         .pieces_as_they_come(true)
         .links_max(config.effective_links_max() as usize)

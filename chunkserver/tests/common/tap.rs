@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use towpath_base::crc::crc32c;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_device_roce::udp::UdpLink;
-use towpath_device_roce::wire::{BTH_BYTES, ICRC_BYTES, IcrcBase};
+use towpath_device_roce::wire::{BTH_BYTES, ICRC_BYTES, IcrcBase, NO_ICRC};
 use towpath_verbs::{IpMtu, LinkCaps, LinkCounters, PacketLink, RxPacket, TxPacket};
 
 /// Packets remembered: enough for every kind of chunk and ack.
@@ -71,6 +71,7 @@ impl Tap {
 
     fn mutant(&mut self, dest: SocketAddr) -> Vec<u8> {
         let mut bytes = self.pick();
+        let has_icrc = !bytes.ends_with(&NO_ICRC.to_le_bytes());
         match self.prng.below(8) {
             0 => {}
             1 => {
@@ -106,12 +107,12 @@ impl Tap {
                 }
             }
         }
-        self.seal(&mut bytes, dest);
+        self.seal(&mut bytes, dest, has_icrc);
         bytes
     }
 
     /// Makes the checksums right most of the time, so that mutants come past them.
-    fn seal(&mut self, bytes: &mut [u8], dest: SocketAddr) {
+    fn seal(&mut self, bytes: &mut [u8], dest: SocketAddr, has_icrc: bool) {
         let header = BTH_BYTES..BTH_BYTES + CHUNK_HEADER_BYTES;
         if self.prng.chance(0.7)
             && let Some(header) = bytes.get_mut(header)
@@ -125,7 +126,8 @@ impl Tap {
             if let (Some(difference), Some(icrc)) =
                 (base.difference(bytes), bytes.last_chunk_mut::<ICRC_BYTES>())
             {
-                *icrc = (u32::from_le_bytes(*icrc) ^ difference).to_le_bytes();
+                let right = u32::from_le_bytes(*icrc) ^ difference;
+                *icrc = if has_icrc { right } else { NO_ICRC }.to_le_bytes();
             }
         }
     }

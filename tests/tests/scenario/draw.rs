@@ -5,7 +5,7 @@ use towpath_base::{Nanos, Prng};
 use towpath_cc::{ControllerConfig, FixedWindowConfig};
 use towpath_proto::{LinkConfig as ProtoConfig, Sabotage, Spreading};
 use towpath_sim::LinkConfig as WireConfig;
-use towpath_transport::EndpointConfig;
+use towpath_transport::{EndpointConfig, Icrc};
 use towpath_verbs::Mtu;
 
 /// How long messages are.
@@ -57,6 +57,10 @@ pub struct Scenario {
     pub lives: u32,
     /// How hard the faults are: 0.0 is none, 1.0 up to a tenth of all packets lost.
     pub harshness: f64,
+    /// Half of the damage is to whole bytes, most often in headers.
+    pub scribbles: bool,
+    /// When packets carry an ICRC.
+    pub icrc: Icrc,
     /// The probability that a life which is not the last ends with the death of both hosts.
     pub crashes: f64,
     /// Safeguards that are switched off.
@@ -105,6 +109,8 @@ impl Scenario {
             sizes,
             lives: 1 + u32::from(prng.chance(0.35)) + u32::from(prng.chance(0.15)),
             harshness: 0.05 + 0.95 * prng.unit() * prng.unit(),
+            scribbles: draw_damage(seed).0,
+            icrc: draw_damage(seed).1,
             crashes: 0.6,
             sabotage: Sabotage::default(),
         }
@@ -142,6 +148,7 @@ impl Scenario {
             .send_queue_depth(64)
             .mtu_max(self.mtu)
             .shared_receiving(self.shared_receiving)
+            .icrc(self.icrc)
             .send_pools(&self.pools())
             .controller(ControllerConfig::Fixed(window));
         let sabotage = self.sabotage;
@@ -188,6 +195,13 @@ impl Scenario {
         };
         len.clamp(1, max)
     }
+}
+
+/// Whether bytes are damaged, too, and when packets carry an ICRC: from dice of its own.
+fn draw_damage(seed: u64) -> (bool, Icrc) {
+    let mut prng = Prng::new(seed ^ 0x1c2c_1c2c);
+    let scribbles = prng.chance(0.3);
+    (scribbles, if prng.chance(0.3) { Icrc::Always } else { Icrc::Auto })
 }
 
 /// From dice of its own, so that all else in a scenario is what it was before there was a fabric.

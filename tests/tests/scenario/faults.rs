@@ -23,7 +23,12 @@ const HURT_MAX: f64 = 2.3;
 /// soon, one of `chunk_packets` packets has a fair chance to arrive whole: the faults of one packet
 /// are held to what leaves it one in ten. Jitter, which disorders nearly every run of packets, is
 /// only for the shortest chunks.
-pub(super) fn draw(prng: &mut Prng, harshness: f64, chunk_packets: u32) -> FaultPlan {
+pub(super) fn draw(
+    prng: &mut Prng,
+    harshness: f64,
+    chunk_packets: u32,
+    scribbles: bool,
+) -> FaultPlan {
     let us = Nanos::from_micros;
     let bearable = HURT_MAX / (HURT_EACH_MAX * f64::from(chunk_packets));
     let scale = harshness * bearable.min(1.0);
@@ -34,7 +39,8 @@ pub(super) fn draw(prng: &mut Prng, harshness: f64, chunk_packets: u32) -> Fault
         .drop(drop)
         .duplicate(duplicate, us(1 << prng.below(12)))
         .reorder(reorder, prng.between(1, 40) as u32, us(1 << prng.below(10)))
-        .corrupt(corrupt)
+        .corrupt(if scribbles { corrupt / 2.0 } else { corrupt })
+        .scribble(if scribbles { corrupt / 2.0 } else { 0.0 })
         .late(late, us(20), us(prng.between(200, 30_000)));
     if prng.chance(0.3) {
         plan = plan.burst(Burst { enter: burst, leave: 0.1, loss: 0.8 });

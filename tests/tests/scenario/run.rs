@@ -99,7 +99,7 @@ impl Scenario {
     fn live(&self, pair: &mut Pair, prng: &mut Prng, end: End) -> Result<(), Failure> {
         pair.join()?;
         for host in 0..2 {
-            let plan = faults::draw(prng, self.harshness, self.chunk_packets());
+            let plan = faults::draw(prng, self.harshness, self.chunk_packets(), self.scribbles);
             pair.host_mut(host).control.set_receive(plan);
         }
         self.open_channels(pair, prng)?;
@@ -162,7 +162,7 @@ impl Scenario {
             let what = match prng.below(4) {
                 0 | 1 => {
                     let packets = self.chunk_packets();
-                    Happening::Faults(faults::draw(prng, self.harshness, packets))
+                    Happening::Faults(faults::draw(prng, self.harshness, packets, self.scribbles))
                 }
                 2 => Happening::Stall(until),
                 _ => Happening::StopReading(until),

@@ -17,7 +17,7 @@ use crate::bench::fastpath;
 use crate::bench::{classes, haechi, kv};
 use crate::device::{DEVICE, DeviceArgs};
 use crate::ways::WayArgs;
-use towpath_transport::{Class, DeviceName, Mtu};
+use towpath_transport::{Class, DeviceName, Icrc, Mtu};
 
 const AFTER_HELP: &str = "\
 Start with `towpath demo`: it needs no server, no privileges and no RDMA hardware.
@@ -309,7 +309,8 @@ impl LinkArgs {
         let is_default = device.device == DeviceName::Roce
             && device.ib_port == 1
             && device.gid_index.is_none()
-            && !device.foreign_peers;
+            && !device.foreign_peers
+            && device.icrc == Icrc::Auto;
         let has_faults = loss.is_some() || !black_hole.is_empty() || *seed != SEED_DEFAULT;
         !is_default || mtu.is_some() || *class != Class::Silver || has_faults
     }

@@ -73,8 +73,9 @@ fn link_text(link: &LinkStatus, with_worker: bool) -> String {
     // Writing to a text cannot fail.
     let _ = writeln!(
         text,
-        " over {}: rtt {} us, {} chunks, {} again, {} timeouts, {} reroutes, {} fallbacks",
+        " over {}{}: rtt {} us, {} chunks, {} again, {} timeouts, {} reroutes, {} fallbacks",
         link.carrier,
+        if link.omits_icrc { " without ICRC" } else { "" },
         us(link.rtt_ns),
         show_count(link.chunks_sent),
         show_count(link.chunks_retransmitted),
@@ -125,9 +126,11 @@ mod tests {
         assert_eq!(lines[5][lines[5].len() - 4..], ["3", "2", "1", "4"]);
         assert_eq!(lines[7].join(" "), "and 1,002 more links");
         let several = r#"{"workers":3,"workers_silent":1,"link_count":1,
-            "links":[{"index":4,"worker":2,"peer":"10.0.0.2:4791"}]}"#;
+            "links":[{"index":4,"worker":2,"peer":"10.0.0.2:4791","carrier":"UC",
+            "omits_icrc":true}]}"#;
         let text = paths_text(&serde_json::from_str(several).expect("a status"));
         assert!(text.contains("3 workers, 1 of them silent\n"), "{text}");
-        assert!(text.contains("\nlink 4 of worker 2 to 10.0.0.2:4791 over"), "{text}");
+        let said = "\nlink 4 of worker 2 to 10.0.0.2:4791 over UC without ICRC: rtt";
+        assert!(text.contains(said), "{text}");
     }
 }

@@ -190,6 +190,7 @@ pub(super) struct Doing {
     pub(super) clock_why: &'static str,
     pub(super) delay_noise_ns: u64,
     pub(super) payload_crc: bool,
+    pub(super) omits_icrc: bool,
     /// `shared` or `per path`.
     pub(super) receive_queues: &'static str,
     pub(super) receive_queues_why: &'static str,
@@ -235,6 +236,7 @@ impl Doing {
             clock_why,
             delay_noise_ns: plan.delay_noise.0,
             payload_crc: plan.payload_crc,
+            omits_icrc: plan.omits_icrc,
             receive_queues,
             receive_queues_why,
             source_port,

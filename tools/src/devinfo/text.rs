@@ -160,6 +160,8 @@ fn of_doing(lines: &mut Lines, doing: &Doing) {
         false => "none: the device delivers what was sent",
     };
     lines.line(4, "payload check", payload_crc);
+    let icrc = if doing.omits_icrc { "none over UC to peers that agree" } else { "always" };
+    lines.line(4, "packet check", format_args!("ICRC {icrc}"));
     let receiving = format_args!("{}: {}", doing.receive_queues, doing.receive_queues_why);
     lines.line(4, "receive queues", receiving);
     let ports = doing.source_ports;

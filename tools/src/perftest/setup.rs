@@ -239,6 +239,7 @@ fn endpoint_config(settings: &Settings) -> EndpointConfig {
         .send_pools(&pools)
         .controller(ours.window.unwrap_or(ours.cc))
         .payload_crc(!ours.no_payload_crc)
+        .icrc(settings.device.icrc)
 }
 
 /// Drives the endpoint until its link and all channels are there. The client opens them.

@@ -53,6 +53,7 @@ const CAPS: DeviceCaps = DeviceCaps {
     arrives_in_progress: false,
     pins_memory: false,
     cuts_each_send: false,
+    omits_icrc: false,
 };
 
 /// One end of a wire within a process.

@@ -75,6 +75,7 @@ impl<L: PacketLink> RoceDevice<L> {
             arrives_in_progress: true,
             pins_memory: false,
             cuts_each_send: true,
+            omits_icrc: !of_link.foreign_peers,
         };
         let packet_bytes_max = (mtu_max.bytes() + PACKET_OVERHEAD_BYTES) as usize;
         let engine = Engine::new(&config, packet_bytes_max, &of_link);
@@ -334,6 +335,22 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         if let Some(rc) = &mut qp.rc {
             rc.forget_source();
         }
+        Ok(())
+    }
+
+    fn omit_icrc(&mut self, qp_num: QpNum) -> Result<(), VerbError> {
+        let verb = Verb::ModifyQp;
+        let qp = self.engine.qps.find_mut(qp_num).ok_or(VerbError::NoSuchObject(verb))?;
+        if !self.caps.omits_icrc {
+            return Err(VerbError::Unsupported(verb));
+        }
+        if qp.init.qp_type != QpType::Uc {
+            return Err(VerbError::BadArgument(verb));
+        }
+        if qp.state != QpState::Init {
+            return Err(VerbError::WrongState(verb));
+        }
+        qp.omits_icrc = true;
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use crate::requester::{Batch, Planned, Sender, Turn, What};
 use crate::responder::Surroundings;
 use crate::timers::Timers;
 use crate::wire::icrc::IdSpace;
-use crate::wire::{IcrcBase, Operation, PKEY_DEFAULT, Packet, Service, WireError};
+use crate::wire::{IcrcBase, NO_ICRC, Operation, PKEY_DEFAULT, Packet, Service, WireError};
 use std::collections::VecDeque;
 use std::hint::cold_path;
 use towpath_base::Time;
@@ -164,11 +164,12 @@ impl Engine {
             let Some(qp) = self.qps.at(index) else { continue };
             qp.requester.listed = false;
             let (num, qp_type, pd) = (qp.num, qp.init.qp_type, qp.init.pd);
+            let omits_icrc = qp.omits_icrc;
             // An RC queue pair in error still tells why.
             let may_send = qp.state == QpState::Rts || qp.rc.is_some();
             let Some(path) = qp.path.as_ref().filter(|_| may_send) else { continue };
             let source = link.source_addr(path.source_port);
-            let sender = Sender { num, index, qp_type, pd, path, source };
+            let sender = Sender { num, index, qp_type, pd, path, source, omits_icrc };
             // A packet whose memory is gone takes scratch, too.
             let room = self.batch_max - batch.packets.len();
             let room = TX_TURN_PACKETS.min(room).min(batch.scratch.len() / self.packet_bytes_max);
@@ -325,7 +326,10 @@ impl Engine {
             }
         };
         // The ICRC comes first: corruption is counted as such, whatever field it hit.
-        let difference = base.difference(rx.bytes);
+        let difference = match &known {
+            Some(qp) if qp.omits_icrc => Some(packet.icrc ^ NO_ICRC),
+            _ => base.difference(rx.bytes),
+        };
         if difference != Some(0) {
             cold_path();
             let ids = self.id_space.as_ref().filter(|_| base.is_v4()).zip(difference);

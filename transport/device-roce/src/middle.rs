@@ -9,9 +9,8 @@ use crate::qp::Qp;
 use crate::requester::{Batch, Planned, Sender, What, pieces};
 use crate::responder::{Message, land};
 use crate::wire::{
-    BTH_BYTES, BthRepr, ICRC_BYTES, IcrcBase, Opcode, PKEY_DEFAULT, Position, Service,
+    BTH_BYTES, BthRepr, ICRC_BYTES, IcrcBase, Opcode, PKEY_DEFAULT, Position, Service, Trailer,
 };
-use towpath_base::crc::Crc32;
 use towpath_memory::{Hold, MrTable, Piece};
 use towpath_verbs::{RxPacket, TxPacket, VerbError};
 
@@ -62,11 +61,12 @@ impl<'q> Middle<'q> {
         self.payload.byte_len()
     }
 
-    /// Adds them to the batch; `first` is the header of the first one and `base` the ICRC up to it.
+    /// Adds them to the batch; `first` is the header of the first one and `base` the ICRC up to it,
+    /// where they have one.
     pub(crate) fn emit(
         &self,
         first: &BthRepr,
-        base: &IcrcBase,
+        base: Option<&IcrcBase>,
         sender: &Sender<'_>,
         batch: &mut Batch<'_>,
         planned: &mut Vec<Planned>,
@@ -77,14 +77,15 @@ impl<'q> Middle<'q> {
         let what = What::Message { payload_bytes: self.mtu as u32, last: false };
         for (index, payload) in payload.chunks_exact(self.mtu).enumerate() {
             let bth = BthRepr { psn: first.psn.plus(index as u32), ..*first }.emit();
-            let mut crc = Crc32::resume(base.to_bth(&bth, BTH_BYTES + payload.len() + ICRC_BYTES));
-            crc.update(payload);
+            let packet_bytes = BTH_BYTES + payload.len() + ICRC_BYTES;
+            let mut trailer = Trailer::of(base, &bth, packet_bytes);
+            trailer.update(payload);
             let (own, rest) =
                 std::mem::take(&mut batch.scratch).split_at_mut(BTH_BYTES + ICRC_BYTES);
             batch.scratch = rest;
             let (head, tail) = own.split_at_mut(BTH_BYTES);
             head.copy_from_slice(&bth);
-            tail.copy_from_slice(&crc.value().to_le_bytes());
+            tail.copy_from_slice(&trailer.bytes());
             let packet = TxPacket::new(path.dest, path.source_port, path.tclass);
             let packet = batch.packets.push_mut(packet);
             packet.alone = alone;
@@ -134,9 +135,10 @@ impl Qp {
         if !is_next {
             return None;
         }
-        let mut crc = Crc32::resume(heard.base.to_bth(bth, rx.bytes.len()));
-        crc.update(payload);
-        if crc.value() != u32::from_le_bytes(*icrc) {
+        let base = (!self.omits_icrc).then_some(&heard.base);
+        let mut trailer = Trailer::of(base, bth, rx.bytes.len());
+        trailer.update(payload);
+        if trailer.bytes() != *icrc {
             return None;
         }
         let end = land(self.responder.held.as_ref()?, offset, payload, mrs).ok()?;

@@ -38,6 +38,8 @@ pub(crate) struct Qp {
     pub(crate) responder: Responder,
     /// RC only.
     pub(crate) rc: Option<Box<Rc>>,
+    /// Its packets have no ICRC, both ways; UC only.
+    pub(crate) omits_icrc: bool,
     /// Unused with a shared receive queue.
     pub(crate) recv_queue: RecvQueue,
 }
@@ -55,6 +57,7 @@ impl Qp {
             requester: Requester::new(unreliable_depth, init.max_send_sge),
             responder: Responder::default(),
             rc: is_rc.then(|| Box::new(Rc::new(init.max_send_wr, init.max_send_sge))),
+            omits_icrc: false,
             recv_queue: RecvQueue::new(recv_depth),
         }
     }
@@ -156,6 +159,7 @@ impl Qp {
         self.recv_queue.clear(mrs);
         self.responder = Responder::default();
         self.path = None;
+        self.omits_icrc = false;
     }
 }
 

@@ -11,12 +11,11 @@ use crate::send_queue::{Lists, Posted, Terms};
 use crate::wire::opcode::{DETH_BYTES, IMM_BYTES, RETH_BYTES};
 use crate::wire::{
     BTH_BYTES, BthRepr, Deth, ICRC_BYTES, IcrcBase, ImmDt, Opcode, PKEY_DEFAULT, Position, Reth,
-    Service,
+    Service, Trailer,
 };
 use std::collections::VecDeque;
 use std::hint::cold_path;
 use std::net::SocketAddr;
-use towpath_base::crc::Crc32;
 use towpath_base::serial::Psn;
 use towpath_memory::{Hold, MrTable, Piece};
 use towpath_verbs::{
@@ -89,6 +88,8 @@ pub(crate) struct Sender<'q> {
     pub(crate) path: &'q Path,
     /// The address that its packets leave from.
     pub(crate) source: SocketAddr,
+    /// They have no ICRC.
+    pub(crate) omits_icrc: bool,
 }
 
 pub(crate) struct Requester {
@@ -199,6 +200,7 @@ impl Requester {
                     self.base.insert((dest, dest_qp, base)).2
                 }
             };
+            let base = (!sender.omits_icrc).then_some(&base);
             let mtu = packet_bytes(wr, sender);
             let payload_bytes = (byte_len - cursor.offset).min(mtu);
             let last = cursor.offset + payload_bytes == byte_len;
@@ -216,14 +218,14 @@ impl Requester {
                 .filter(|middle| !middle.is_shared())
             {
                 let (first, _) = draft.bth(sender, dest_qp, 0);
-                if middle.emit(&first, &base, sender, batch, planned, wr.flags.alone).is_err() {
+                if middle.emit(&first, base, sender, batch, planned, wr.flags.alone).is_err() {
                     return Turn::BadMemory;
                 }
                 self.planned.offset += middle.byte_len();
                 self.planned.psn = cursor.psn.plus(middle.packets());
                 continue;
             }
-            if draft.emit(sender, &base, batch).is_err() {
+            if draft.emit(sender, base, batch).is_err() {
                 return Turn::BadMemory;
             }
             let what = What::Message { payload_bytes, last };
@@ -279,11 +281,11 @@ pub(crate) struct Draft<'q> {
 }
 
 impl Draft<'_> {
-    /// Adds it to the batch; `base` is the ICRC up to its BTH.
+    /// Adds it to the batch; `base` is the ICRC up to its BTH, where it has one.
     pub(crate) fn emit(
         &self,
         sender: &Sender<'_>,
-        base: &IcrcBase,
+        base: Option<&IcrcBase>,
         batch: &mut Batch<'_>,
     ) -> Result<(), VerbError> {
         let (dest, dest_qp) = destination(self.wr, sender);
@@ -301,7 +303,7 @@ impl Draft<'_> {
         };
         let head_bytes = BTH_BYTES + ext.len();
         let packet_bytes = head_bytes + payload_bytes + pad + ICRC_BYTES;
-        let crc = Crc32::resume(base.to_bth(&bth, packet_bytes));
+        let trailer = Trailer::of(base, &bth, packet_bytes);
         let path = sender.path;
         let pieces = pieces(self.list, self.offset, self.payload_bytes);
 
@@ -324,9 +326,9 @@ impl Draft<'_> {
         let packet = batch.packets.push_mut(TxPacket::new(dest, path.source_port, path.tclass));
         packet.alone = self.wr.flags.alone;
         let added = if copied {
-            add_copied(packet, own, (head_bytes, icrc_at), pieces, crc, batch.mrs)
+            add_copied(packet, own, (head_bytes, icrc_at), pieces, trailer, batch.mrs)
         } else {
-            add_in_place(packet, own.split_at_mut(head_bytes), pieces, crc, batch.mrs)
+            add_in_place(packet, own.split_at_mut(head_bytes), pieces, trailer, batch.mrs)
         };
         if added.is_err() {
             cold_path();
@@ -406,7 +408,7 @@ fn add_copied<'a, 'p>(
     own: &'a mut [u8],
     (head_bytes, icrc_at): (usize, usize),
     pieces: impl Iterator<Item = Piece<'p>>,
-    mut crc: Crc32,
+    mut trailer: Trailer,
     mrs: &'a MrTable,
 ) -> Result<(), VerbError> {
     let mut at = head_bytes;
@@ -415,36 +417,36 @@ fn add_copied<'a, 'p>(
         mrs.gather_into(&piece, &mut own[at..end])?;
         at = end;
     }
-    crc.update(&own[BTH_BYTES..icrc_at]);
-    own[icrc_at..].copy_from_slice(&crc.value().to_le_bytes());
+    trailer.update(&own[BTH_BYTES..icrc_at]);
+    own[icrc_at..].copy_from_slice(&trailer.bytes());
     packet.push(own);
     Ok(())
 }
 
-/// Adds headers, the payload where it lies, and behind it pad and ICRC; `crc` is of all before the
-/// extended headers.
+/// Adds headers, the payload where it lies, and behind it pad and ICRC; `trailer` covers all
+/// before the extended headers.
 #[inline(never)]
 fn add_in_place<'a, 'p>(
     packet: &mut TxPacket<'a>,
     (head, tail): (&'a mut [u8], &'a mut [u8]),
     pieces: impl Iterator<Item = Piece<'p>>,
-    mut crc: Crc32,
+    mut trailer: Trailer,
     mrs: &'a MrTable,
 ) -> Result<(), VerbError> {
     let (ext, pad) = (&head[BTH_BYTES..], tail.len() - ICRC_BYTES);
     if !ext.is_empty() {
-        crc.update(ext);
+        trailer.update(ext);
     }
     packet.push(head);
     for piece in pieces {
         let bytes = mrs.gather(&piece)?;
-        crc.update(bytes);
+        trailer.update(bytes);
         packet.push(bytes);
     }
     if pad > 0 {
-        crc.update(&tail[..pad]);
+        trailer.update(&tail[..pad]);
     }
-    tail[pad..].copy_from_slice(&crc.value().to_le_bytes());
+    tail[pad..].copy_from_slice(&trailer.bytes());
     packet.push(tail);
     Ok(())
 }

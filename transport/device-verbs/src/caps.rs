@@ -89,6 +89,7 @@ pub(crate) fn find(
         arrives_in_progress: false,
         pins_memory: true,
         cuts_each_send: false,
+        omits_icrc: false,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Which device an endpoint is on, by the names that tools take.
 
+use crate::icrc::Icrc;
 use std::fmt;
 use std::str::FromStr;
 use towpath_device_verbs::Target;
@@ -78,11 +79,15 @@ pub struct DeviceChoice {
     /// There are RDMA NICs, or the kernel's driver, among the peers of the userspace NIC. It then
     /// takes UDP port 4791, and sends over IPv4 without the kernel's segmentation.
     pub foreign_peers: bool,
+    /// When packets of the userspace NIC carry an ICRC, for
+    /// [`EndpointConfig::icrc`](crate::EndpointConfig::icrc).
+    pub icrc: Icrc,
 }
 
 impl Default for DeviceChoice {
     fn default() -> Self {
-        Self { name: DeviceName::Roce, port: 1, gid_index: None, foreign_peers: false }
+        let (name, icrc) = (DeviceName::Roce, Icrc::default());
+        Self { name, port: 1, gid_index: None, foreign_peers: false, icrc }
     }
 }
 
@@ -126,7 +131,7 @@ mod tests {
     fn only_the_devices_of_libibverbs_have_a_target() {
         assert_eq!(DeviceChoice::default().target(), None);
         let name = DeviceName::Verbs(Some("rxe0".to_owned()));
-        let choice = DeviceChoice { name, port: 2, gid_index: Some(3), foreign_peers: false };
+        let choice = DeviceChoice { name, port: 2, gid_index: Some(3), ..DeviceChoice::default() };
         assert_eq!(choice.target(), Some(Target::new().device("rxe0").port(2).gid_index(3)));
     }
 }

@@ -9,6 +9,7 @@ pub(crate) use carriers::Carriers;
 pub(crate) use sizes::{Receiving, Sizes};
 
 use crate::class::ClassConfig;
+use crate::icrc::Icrc;
 use crate::limits::{SPARE_ONE_IN, WHOLE_BYTES_MAX};
 use crate::workers::{Worker, Workers};
 use std::collections::hash_map::RandomState;
@@ -52,6 +53,7 @@ pub struct EndpointConfig {
     pub(crate) shared_receiving: bool,
     pub(crate) lanes_by_messages: bool,
     pub(crate) seed: u64,
+    pub(crate) icrc: Icrc,
     pub(crate) app: AppProtocol,
     pub(crate) worker: Option<Worker>,
     controller: ControllerConfig,
@@ -101,6 +103,7 @@ impl Default for EndpointConfig {
             // std keys each RandomState from the system's randomness: a source of it without a
             // dependency. These ids guard against accidents, not against attackers.
             seed: RandomState::new().hash_one(0u64),
+            icrc: Icrc::default(),
             app: AppProtocol::default(),
             worker: None,
             controller: ControllerConfig::default(),
@@ -374,6 +377,13 @@ impl EndpointConfig {
     #[must_use]
     pub fn payload_crc(mut self, on: bool) -> Self {
         self.messages.payload_crc = Some(on);
+        self
+    }
+
+    /// When packets carry an ICRC beside the checksums of chunks. Default: [`Icrc::Auto`].
+    #[must_use]
+    pub fn icrc(mut self, icrc: Icrc) -> Self {
+        self.icrc = icrc;
         self
     }
 

@@ -168,6 +168,7 @@ mod error;
 mod event;
 mod growing;
 mod held;
+mod icrc;
 mod ids;
 mod lane;
 mod lane_talk;
@@ -207,6 +208,7 @@ pub use endpoint::{
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{Event, Peer};
 pub use growing::{SupplyFault, SupplyRejected};
+pub use icrc::{Icrc, IcrcError};
 pub use ids::{ConnectId, LinkId, OpId, SendId, StreamId};
 pub use lane::{LaneError, LaneReport, OpOptions, Place, RejectedOp};
 pub use limits::{LANE_OPS_POSTED, LANE_READS_MAX};

@@ -60,6 +60,8 @@ pub struct Plan {
     pub delay_noise: Nanos,
     /// Whether payloads carry a CRC32C.
     pub payload_crc: bool,
+    /// Whether packets over UC go without an ICRC where the peer does so as well.
+    pub omits_icrc: bool,
     /// What a link may have posted and not sent, in bytes.
     pub ahead_bytes: u64,
     /// How several ways are found.
@@ -125,6 +127,7 @@ impl Plan {
             clock: if caps.timestamps { Clock::Device } else { Clock::Software },
             delay_noise: caps.delay_noise,
             payload_crc: config.checks_payloads(caps),
+            omits_icrc: config.icrc.may_omit(caps, config.checks_payloads(caps)),
             ahead_bytes: config.ahead_bytes_on(caps),
             source_ports,
             window_bytes: caps.rx_buffer_bytes,
@@ -224,6 +227,7 @@ fn check_depths(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::icrc::Icrc;
     use towpath_verbs::VerbSet;
 
     const LIMITS: QueueLimits = QueueLimits { wr_max: 1 << 15, cqe_max: 1 << 20 };
@@ -247,6 +251,7 @@ mod tests {
             arrives_in_progress: false,
             pins_memory: false,
             cuts_each_send: false,
+            omits_icrc: false,
         }
     }
 
@@ -355,6 +360,19 @@ mod tests {
             [&wire, &copies].map(|caps| sums(caps, config().payload_crc(false))),
             [false; 2]
         );
+    }
+
+    #[test]
+    fn icrcs_are_left_out_where_the_device_can_and_payloads_are_summed() {
+        let can = DeviceCaps { omits_icrc: true, ..caps() };
+        let omits = |caps: &DeviceCaps, config: EndpointConfig| {
+            Plan::new(caps, LIMITS, &config).expect("it fits").omits_icrc
+        };
+        let config = EndpointConfig::new;
+        assert!(omits(&can, config()));
+        assert!(!omits(&caps(), config()));
+        assert!(!omits(&can, config().icrc(Icrc::Always)));
+        assert!(!omits(&can, config().payload_crc(false)));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! A peer whose packets are right and whose chunks are not: with bytes changed, cut off, and frames
-//! repeated and put in another order, under an ICRC that fits.
+//! repeated and put in another order, under an ICRC that fits, where
+//! there is one.
 
 use std::net::SocketAddr;
 use towpath_base::{Prng, Time};
-use towpath_device_roce::wire::{Opcode, PacketRepr, Position, Service};
+use towpath_device_roce::wire::{NO_ICRC, Opcode, PacketRepr, Position, Service};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_proto::limits::{FRAME_UNIT_BYTES, HEADER_BYTES};
 use towpath_proto::{Outcome, Side};
@@ -27,7 +28,8 @@ struct Liar {
 impl Liar {
     /// The packet with another payload, if that is how it is to be.
     fn lie(&mut self, packet: &TxPacket<'_>) -> Option<Vec<u8>> {
-        let mut repr = PacketRepr::parse(&packet.parts().concat()).ok()?;
+        let sent = packet.parts().concat();
+        let mut repr = PacketRepr::parse(&sent).ok()?;
         let is_chunk =
             repr.bth.opcode == Opcode::request(Service::Uc, false, Position::Only, false);
         if !is_chunk || repr.payload.len() <= HEADER_BYTES || !self.prng.chance(self.probability) {
@@ -40,7 +42,13 @@ impl Liar {
         }
         self.lies += 1;
         let source = self.inner.source_addr(packet.source_port);
-        Some(repr.emit(source, packet.dest))
+        let mut lie = repr.emit(source, packet.dest);
+        let no_icrc = NO_ICRC.to_le_bytes();
+        if sent.ends_with(&no_icrc) {
+            lie.truncate(lie.len() - no_icrc.len());
+            lie.extend(no_icrc);
+        }
+        Some(lie)
     }
 
     /// Bytes change, the end is cut off, entries of the table of frames come twice or in another

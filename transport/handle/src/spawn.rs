@@ -2,7 +2,7 @@
 
 use crate::EndpointHandle;
 use towpath_transport::{
-    DeviceChoice, EndpointConfig, EndpointError, EngineOptions, UdpConfig, VerbsDevice, engine_udp,
+    DeviceChoice, EndpointConfig, EndpointError, EngineOptions, Icrc, UdpConfig, VerbsDevice, engine_udp,
     roce_udp,
 };
 
@@ -39,6 +39,10 @@ impl EndpointHandle {
         udp: UdpConfig,
         config: EndpointConfig,
     ) -> Result<Self, EndpointError> {
+        let config = match choice.icrc {
+            Icrc::Always => config.icrc(Icrc::Always),
+            Icrc::Auto => config,
+        };
         let of_device = config.clone();
         match choice.target() {
             None => {

@@ -163,6 +163,10 @@ impl Device for LabDevice {
         self.roce.set_source_port(qp_num, source_port)
     }
 
+    fn omit_icrc(&mut self, qp_num: QpNum) -> Result<(), VerbError> {
+        self.roce.omit_icrc(qp_num)
+    }
+
     fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError> {
         self.roce.qp_state(qp_num)
     }

@@ -63,6 +63,8 @@ pub struct LinkStatus {
     pub dscp_seen: Option<u8>,
     /// What it rides on: `UC`, `RC` or `TCP`.
     pub carrier: String,
+    /// Its packets over UC carry no ICRC, as both ends agreed.
+    pub omits_icrc: bool,
     /// Times that it went to a worse carrier.
     pub fallbacks: u64,
     /// The smoothed round-trip time of all paths together in nanoseconds, once there is one.
@@ -314,6 +316,7 @@ impl LinkStatus {
             dscp_changed: class.map_or(0, |of| of.dscp_changed),
             dscp_seen: class.and_then(|of| of.dscp_seen),
             carrier: endpoint.carrier_of(link).map_or_else(String::new, |of| of.to_string()),
+            omits_icrc: endpoint.omits_icrc(link).unwrap_or_default(),
             fallbacks: stats.carrier_falls,
             rtt_ns: endpoint.rtt(link).map(|rtt| rtt.0),
             chunks_sent: stats.chunks_sent,

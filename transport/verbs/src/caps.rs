@@ -125,4 +125,7 @@ pub struct DeviceCaps {
     /// any of the five sizes up to that MTU. Where it is not so, a message that must leave in
     /// smaller packets has to fit one.
     pub cuts_each_send: bool,
+    /// Packets of a UC queue pair may go without the ICRC:
+    /// [`Device::omit_icrc`](crate::Device::omit_icrc).
+    pub omits_icrc: bool,
 }

@@ -182,6 +182,18 @@ pub trait Device {
         Err(VerbError::Unsupported(Verb::ModifyQp))
     }
 
+    /// Leaves the ICRC out of the packets of a UC queue pair in INIT, until it is reset: none is
+    /// computed, and none is checked. The peer's queue pair has to be told so, too, and whoever
+    /// uses it has to have a checksum of its own over all that a message says.
+    ///
+    /// # Errors
+    /// [`VerbError::Unsupported`] unless the caps say `omits_icrc`, [`VerbError::BadArgument`] for
+    /// another type of queue pair, [`VerbError::WrongState`] when it is not in INIT.
+    fn omit_icrc(&mut self, qp_num: QpNum) -> Result<(), VerbError> {
+        let _ = qp_num;
+        Err(VerbError::Unsupported(Verb::ModifyQp))
+    }
+
     /// The state of a queue pair.
     ///
     /// # Errors

@@ -112,6 +112,10 @@ impl<A: Device, B: Device<Memory = A::Memory>> Device for Either<A, B> {
         ask!(self, device => device.set_source_port(qp_num, source_port))
     }
 
+    fn omit_icrc(&mut self, qp_num: QpNum) -> Result<(), VerbError> {
+        ask!(self, device => device.omit_icrc(qp_num))
+    }
+
     fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError> {
         ask!(self, device => device.qp_state(qp_num))
     }

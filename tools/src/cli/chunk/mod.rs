@@ -87,7 +87,7 @@ fn open_with_room(
     let device = device.map_err(SessionError::from)?;
     let (depth, op_bytes) = pipeline.map_or((1, 4096), |args| (args.depth, args.op_size));
     let config: EndpointConfig = endpoint_config(link.mtu, depth, op_bytes).links_max(links);
-    let config = link.ways.endpoint(config.class(link.class));
+    let config = link.ways.endpoint(config.class(link.class)).icrc(link.device.icrc);
     let pace = WallClock::new(interrupt.clone());
     let timeout = Nanos::from_millis(link.timeout_ms);
     let session = Session::connect(device, config, pace, server, timeout)?;

@@ -78,6 +78,7 @@ impl Ground<'_> {
         words.extend(takes_room.then(|| String::from("--preallocate")));
         words.extend(args.mtu.map(|mtu| format!("--mtu={mtu}")));
         words.extend(args.device.gid_index.map(|index| format!("--gid-index={index}")));
+        words.push(format!("--icrc={}", args.device.icrc));
         words.extend(args.ipv6.then(|| String::from("--ipv6")));
         let words = words.iter().map(AsRef::as_ref);
         let dir = ["--dir".as_ref(), self.dir.as_os_str()];
@@ -87,7 +88,7 @@ impl Ground<'_> {
         let device = open_device(&args.device.choice(), udp, seed, &self.control)
             .map_err(crate::cli::session::SessionError::from)?;
         let pace = WallClock::new(self.interrupt.clone());
-        let config = endpoint_config(args.mtu, args.depth, args.op_size);
+        let config = endpoint_config(args.mtu, args.depth, args.op_size).icrc(args.device.icrc);
         let session = Session::connect(device, config, pace, Server(listening), REQUEST_TIMEOUT);
         // A server that ended has said why.
         let session = session.map_err(|error| match server.check() {

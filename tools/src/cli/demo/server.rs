@@ -60,6 +60,7 @@ pub(crate) fn serve(args: &DemoServerArgs) -> Result<(), DaemonError> {
         links_max: LINKS_MAX,
         capacity_bytes: args.capacity,
         preallocate: args.preallocate,
+        device: DeviceChoice { icrc: args.device.icrc, ..DeviceChoice::default() },
         ..DaemonConfig::default()
     };
     let control = FaultControl::new(FaultPlan::none().drop(args.loss));

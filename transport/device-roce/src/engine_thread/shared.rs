@@ -206,6 +206,10 @@ impl<D: Device> Device for SharedDevice<D> {
         self.shared.lock().set_source_port(qp_num, source_port)
     }
 
+    fn omit_icrc(&mut self, qp_num: QpNum) -> Result<(), VerbError> {
+        self.shared.lock().omit_icrc(qp_num)
+    }
+
     fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError> {
         self.shared.lock().qp_state(qp_num)
     }

@@ -277,7 +277,7 @@ impl Requester {
                 let position = position(seq == wqe.first, end == wqe.end);
                 let (wr, list) = (&wqe.wr, self.lists.of(&wqe.wr));
                 let draft = Draft { wr, list, offset, payload_bytes, psn, position, ack_req };
-                return draft.emit(sender, base, batch);
+                return draft.emit(sender, Some(base), batch);
             }
         };
         let plain = Plain { opcode, ack_req, psn, ext, payload_bytes: 0 };

@@ -5,6 +5,7 @@ mod gather;
 mod golden;
 mod golden_rc;
 mod hostile;
+mod icrc;
 mod middle;
 mod rc;
 mod replay;
@@ -215,7 +216,18 @@ impl Pair {
         Self::between(End::new("10.0.0.1:4791"), End::new("10.0.0.2:4791"), mtu, None)
     }
 
-    fn between(mut a: End, mut b: End, mtu: Mtu, b_srq: Option<SrqNum>) -> Self {
+    fn between(a: End, b: End, mtu: Mtu, b_srq: Option<SrqNum>) -> Self {
+        Self::joined(a, b, mtu, b_srq, [false; 2])
+    }
+
+    /// Ends whose packets have no ICRC where `omits_icrc` says so.
+    fn joined(
+        mut a: End,
+        mut b: End,
+        mtu: Mtu,
+        b_srq: Option<SrqNum>,
+        omits_icrc: [bool; 2],
+    ) -> Self {
         let long = QpInit::new(QpType::Uc, a.cq)
             .access(Access::REMOTE_ALL)
             .max_send_sge(SEND_SGE_MAX as u32);
@@ -223,6 +235,11 @@ impl Pair {
         let mut init = QpInit::new(QpType::Uc, b.cq).access(Access::REMOTE_ALL);
         init.srq = b_srq;
         let b_qp = b.device.create_qp(&init).unwrap();
+        for (omits, end, qp) in [(omits_icrc[0], &mut a, a_qp), (omits_icrc[1], &mut b, b_qp)] {
+            if omits {
+                end.device.omit_icrc(qp).unwrap();
+            }
+        }
         let mut connect = Connect {
             rq_psn: Psn::new(B_PSN),
             sq_psn: Psn::new(A_PSN),

@@ -18,6 +18,10 @@ use towpath_base::crc::Crc32;
 /// Bytes of an ICRC.
 pub const ICRC_BYTES: usize = 4;
 
+/// What stands in place of an ICRC in the packets of queue pairs that go without one: "none". A
+/// receiver that expects it finds packets whose end was cut off.
+pub const NO_ICRC: u32 = u32::from_le_bytes(*b"none");
+
 /// Bytes of a UDP header, which its length field counts.
 const UDP_BYTES: usize = 8;
 const IPV4_BYTES: usize = 20;
@@ -144,6 +148,32 @@ impl IcrcBase {
     #[must_use]
     pub fn is_v4(&self) -> bool {
         self.v4
+    }
+}
+
+/// The end of a packet that is being written: its ICRC, or what stands in place of one.
+pub(crate) struct Trailer(Option<Crc32>);
+
+impl Trailer {
+    /// Of a packet of `packet_bytes` from BTH to ICRC, up to the end of `bth`; without a base it has
+    /// no ICRC.
+    #[inline]
+    pub(crate) fn of(base: Option<&IcrcBase>, bth: &[u8; BTH_BYTES], packet_bytes: usize) -> Self {
+        Self(base.map(|base| Crc32::resume(base.to_bth(bth, packet_bytes))))
+    }
+
+    /// With the next bytes of the packet.
+    #[inline]
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        if let Some(crc) = &mut self.0 {
+            crc.update(bytes);
+        }
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub(crate) fn bytes(self) -> [u8; ICRC_BYTES] {
+        self.0.map_or(NO_ICRC, |crc| crc.value()).to_le_bytes()
     }
 }
 

@@ -16,7 +16,8 @@ mod tests;
 
 pub use bth::{BTH_BYTES, Bth, BthRepr, PKEY_DEFAULT};
 pub use ext::{Aeth, AtomicAckEth, AtomicEth, Deth, Ieth, ImmDt, Reth};
-pub use icrc::{ICRC_BYTES, IcrcBase};
+pub(crate) use icrc::Trailer;
+pub use icrc::{ICRC_BYTES, IcrcBase, NO_ICRC};
 pub use opcode::{Opcode, Operation, Position, Service};
 pub(crate) use packet::pad_bytes;
 pub use packet::{ExtHeaders, Packet, PacketRepr};

@@ -71,6 +71,8 @@ pub(crate) struct Agreed {
     pub(crate) hello: Option<Hello>,
     /// The smaller of both ends', once the link is up.
     pub(crate) mtu: Option<Mtu>,
+    /// Packets over UC carry no ICRC.
+    pub(crate) omits_icrc: bool,
     pub(crate) peer: Option<Peer>,
     /// Where we connected to.
     pub(crate) dialled: Option<SocketAddr>,

@@ -282,6 +282,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.find(link)?.agreed.mtu
     }
 
+    /// Whether the packets of a link carry no ICRC over UC, as both ends agreed; `None` when the
+    /// link is gone.
+    #[must_use]
+    pub fn omits_icrc(&self, link: LinkId) -> Option<bool> {
+        Some(self.links.find(link)?.agreed.omits_icrc)
+    }
+
     /// Messages from the peer up to this length come whole, the same on each link:
     /// [`EndpointConfig::whole_bytes_max`](crate::EndpointConfig::whole_bytes_max), or less where a
     /// channel's quota does not hold that. Longer ones come in pieces, as

@@ -103,6 +103,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let conn = self.links.find(id).filter(|conn| conn.phase == Phase::Offered);
         let ours = conn.and_then(|conn| conn.agreed.hello.clone()).ok_or(LinkError::NotPending)?;
         let mtu = ours.mtu.min(peer.mtu);
+        let omits_icrc = ours.omits_icrc && peer.omits_icrc;
         check_limits(&ours, peer, mtu)?;
         if !has_stream && ours.paths.iter().any(|path| path.carrier == Carrier::Tcp) {
             return Err(LinkError::NoStream);
@@ -128,6 +129,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 tclass: self.config.class.tclass(ours.class),
                 rc,
             };
+            if omits_icrc && mine.carrier == Carrier::Uc {
+                self.device.omit_icrc(mine.qp_num)?;
+            }
             self.device.connect_qp(mine.qp_num, &connect)?;
         }
         let now = self.device.now();
@@ -158,6 +162,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             conn.link = Some(link);
             conn.agreed.mtu = Some(mtu);
+            conn.agreed.omits_icrc = omits_icrc;
             conn.phase = Phase::Up;
             self.tx.order.joined(ours.class);
             let (instance, device_addr, class) = (peer.instance, peer.addr, peer.class);

@@ -208,6 +208,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             addr: self.device.local_addr(),
             mtu,
             cuts_each_send: self.device.caps().cuts_each_send,
+            omits_icrc: self.plan.omits_icrc,
             chunk_bytes_max: self.config.sizes.chunk_bytes_max,
             charge_bytes: self.device.caps().rx_charge_bytes,
             window_bytes: self.window_bytes(self.links.up_count() + 1),

@@ -127,7 +127,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             rc,
         };
         let qp_num = way.qp_num;
-        if let Err(error) = self.device.connect_qp(qp_num, &connect) {
+        let omits_icrc = conn.agreed.omits_icrc && way.carrier == Carrier::Uc;
+        let ready = if omits_icrc { self.device.omit_icrc(qp_num) } else { Ok(()) };
+        let joined = ready.and_then(|()| self.device.connect_qp(qp_num, &connect));
+        if let Err(error) = joined {
             tracing::warn!(link = link.index, path, %error, "a queue pair made anew is not joined");
             conn.fail_qp(now, qp_num);
         }

@@ -174,7 +174,7 @@ impl Setup {
         now: Time,
     ) {
         let refusal = match &error {
-            AcceptError::Hello(towpath_proto::wire::HelloError::Version { .. }) => Refusal::Version,
+            AcceptError::Hello(towpath_proto::wire::HelloError::Version(_)) => Refusal::Version,
             AcceptError::Hello(towpath_proto::wire::HelloError::HeaderBytes(_)) => Refusal::Limits,
             AcceptError::Hello(_) | AcceptError::Unasked(_) => Refusal::Malformed,
             AcceptError::Timeout(_) => Refusal::Malformed,

@@ -114,6 +114,7 @@ mod tests {
             addr: "10.0.0.1:4791".parse().unwrap(),
             mtu: Mtu::Mtu1024,
             cuts_each_send: true,
+            omits_icrc: false,
             chunk_bytes_max: 57_344,
             charge_bytes: 1_280,
             window_bytes: 1 << 20,

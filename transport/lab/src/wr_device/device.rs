@@ -50,6 +50,7 @@ impl<L: TrainLink> WrDevice<L> {
             arrives_in_progress: true,
             pins_memory: false,
             cuts_each_send: true,
+            omits_icrc: false,
         };
         Self { link, engine: Engine::new(seed), caps }
     }

@@ -2,19 +2,18 @@
 
 use super::app::{AppProtocol, NAME_BYTES_MAX};
 use super::refusal::{REFUSAL_BYTES, REFUSAL_BYTES_MAX, Refusal, parse_refusal};
-use super::{field, put};
+use super::{errors, field, put};
 use crate::carrier::Carrier;
 use crate::class::Class;
 use crate::limits::{HEADER_BYTES, PATHS_MAX};
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use towpath_base::crc::crc32c;
 use towpath_base::serial::Psn;
 use towpath_verbs::{Mtu, QpNum};
 
 /// The version of the set-up messages of this build.
-pub const SETUP_VERSION: u16 = 5;
+pub const SETUP_VERSION: u16 = 6;
 
 const MAGIC: [u8; 8] = *b"TOWPATH\0";
 const FIXED_BYTES: usize = 80;
@@ -26,6 +25,10 @@ pub const PREFIX_BYTES: usize = 16;
 
 /// A DSCP has six bits.
 const DSCP_MAX: u8 = 0x3f;
+
+/// Bits of `abilities`.
+const CUTS_EACH_SEND: u16 = 1;
+const OMITS_ICRC: u16 = 1 << 1;
 
 /// The longest HELLO.
 const HELLO_BYTES_MAX: usize =
@@ -60,6 +63,9 @@ pub struct Hello {
     /// Its device sends and takes messages that are cut at smaller sizes than the path MTU:
     /// [`DeviceCaps::cuts_each_send`](towpath_verbs::DeviceCaps::cuts_each_send).
     pub cuts_each_send: bool,
+    /// It would leave the ICRC out of packets over UC: its device can, and its chunks carry a
+    /// checksum of their bodies.
+    pub omits_icrc: bool,
     /// Payload bytes of a receive buffer.
     pub chunk_bytes_max: u32,
     /// What the receive side charges a message beside its bytes.
@@ -86,45 +92,24 @@ pub enum Welcome {
     Refused(Refusal),
 }
 
-/// Why bytes are no set-up message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HelloError {
-    /// Not a Towpath endpoint at all.
-    Magic,
-    /// Another protocol version.
-    Version {
-        /// The peer's.
-        peer: u16,
-    },
-    /// The chunk header has another size there.
-    HeaderBytes(u16),
-    /// The length is none that a set-up message can have.
-    Length(u32),
-    /// The checksum does not match.
-    Crc,
-    /// The named field is out of range.
-    Field(&'static str),
-}
-
-impl fmt::Display for HelloError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Magic => write!(f, "the peer is not a Towpath endpoint (wrong magic)"),
-            Self::Version { peer } => {
-                write!(
-                    f,
-                    "the peer speaks protocol version {peer}, this build version {SETUP_VERSION}"
-                )
-            }
-            Self::HeaderBytes(n) => write!(f, "the peer's chunk header has {n} bytes, not 64"),
-            Self::Length(n) => write!(f, "the set-up message has an invalid length of {n} bytes"),
-            Self::Crc => write!(f, "the checksum of the set-up message does not match"),
-            Self::Field(name) => write!(f, "{name} is out of range in the set-up message"),
-        }
+errors! {
+    /// Why bytes are no set-up message.
+    HelloError {
+        /// Not a Towpath endpoint at all.
+        Magic => "the peer is not a Towpath endpoint (wrong magic)",
+        /// Another protocol version: the peer's.
+        Version(peer: u16) => "the peer speaks protocol version {peer}, this build version \
+                               {SETUP_VERSION}",
+        /// The chunk header has another size there.
+        HeaderBytes(n: u16) => "the peer's chunk header has {n} bytes, not 64",
+        /// The length is none that a set-up message can have.
+        Length(n: u32) => "the set-up message has an invalid length of {n} bytes",
+        /// The checksum does not match.
+        Crc => "the checksum of the set-up message does not match",
+        /// The named field is out of range.
+        Field(name: &'static str) => "{name} is out of range in the set-up message",
     }
 }
-
-impl core::error::Error for HelloError {}
 
 impl Welcome {
     /// How many bytes the whole message has, from its first [`PREFIX_BYTES`].
@@ -142,7 +127,7 @@ impl Welcome {
         let refusal =
             header_bytes == 0 && (REFUSAL_BYTES..=REFUSAL_BYTES_MAX).contains(&(len as usize));
         if version != SETUP_VERSION && !(refusal && len as usize == REFUSAL_BYTES) {
-            return Err(HelloError::Version { peer: version });
+            return Err(HelloError::Version(version));
         }
         if usize::from(header_bytes) != HEADER_BYTES && !refusal {
             return Err(HelloError::HeaderBytes(header_bytes));
@@ -186,28 +171,21 @@ impl Hello {
         };
         let class = Class::from_code(body[25]).ok_or(HelloError::Field("class"))?;
         let (count, dscp) = (usize::from(body[76]), body[77]);
-        if dscp > DSCP_MAX {
-            return Err(HelloError::Field("dscp"));
-        }
-        if count == 0 || count > PATHS_MAX {
-            return Err(HelloError::Field("paths"));
-        }
+        let holds = |is_so, field| if is_so { Ok(()) } else { Err(HelloError::Field(field)) };
+        holds(dscp <= DSCP_MAX, "dscp")?;
+        holds((1..=PATHS_MAX).contains(&count), "paths")?;
         let app = match body.get(FIXED_BYTES + count * PATH_BYTES..).and_then(<[u8]>::split_first) {
             Some((&len, name)) if usize::from(len) == name.len() => AppProtocol::from_bytes(name),
             _ => return Err(HelloError::Field("length")),
         };
         let chunk_bytes_max = field!(body, 48, u32);
-        if !(64..=1 << 24).contains(&chunk_bytes_max) {
-            return Err(HelloError::Field("chunk_bytes_max"));
-        }
+        holds((64..=1 << 24).contains(&chunk_bytes_max), "chunk_bytes_max")?;
         let charge_bytes = field!(body, 52, u32);
-        if charge_bytes > 1 << 16 {
-            return Err(HelloError::Field("charge_bytes"));
-        }
+        holds(charge_bytes <= 1 << 16, "charge_bytes")?;
         let path_chunks = field!(body, 78, u16);
-        if path_chunks == 0 {
-            return Err(HelloError::Field("path_chunks"));
-        }
+        holds(path_chunks > 0, "path_chunks")?;
+        let abilities = field!(body, 46, u16);
+        holds(abilities & !(CUTS_EACH_SEND | OMITS_ICRC) == 0, "abilities")?;
         let paths = (0..count).map(|i| parse_path(&body[FIXED_BYTES + i * PATH_BYTES..]));
         Ok(Self {
             instance: field!(body, 16, u64),
@@ -215,11 +193,8 @@ impl Hello {
             dscp,
             addr: SocketAddr::new(ip, field!(body, 26, u16)),
             mtu: Mtu::from_bytes(field!(body, 44, u16).into()).ok_or(HelloError::Field("mtu"))?,
-            cuts_each_send: match field!(body, 46, u16) {
-                0 => false,
-                1 => true,
-                _ => return Err(HelloError::Field("sizes")),
-            },
+            cuts_each_send: abilities & CUTS_EACH_SEND != 0,
+            omits_icrc: abilities & OMITS_ICRC != 0,
             chunk_bytes_max,
             charge_bytes,
             window_bytes: field!(body, 56, u64),
@@ -249,7 +224,9 @@ impl Hello {
         out.extend(self.addr.port().to_le_bytes());
         out.extend(ip.to_le_bytes());
         out.extend((self.mtu.bytes() as u16).to_le_bytes());
-        out.extend(u16::from(self.cuts_each_send).to_le_bytes());
+        let sizes = if self.cuts_each_send { CUTS_EACH_SEND } else { 0 };
+        let icrc = if self.omits_icrc { OMITS_ICRC } else { 0 };
+        out.extend((sizes | icrc).to_le_bytes());
         out.extend(self.chunk_bytes_max.to_le_bytes());
         out.extend(self.charge_bytes.to_le_bytes());
         out.extend(self.window_bytes.to_le_bytes());
@@ -324,6 +301,7 @@ mod tests {
             addr: addr.parse().unwrap(),
             mtu: Mtu::Mtu4096,
             cuts_each_send: true,
+            omits_icrc: true,
             chunk_bytes_max: 57_344,
             charge_bytes: 1_280,
             window_bytes: 1 << 20,
@@ -371,9 +349,9 @@ mod tests {
         let bytes = hello.emit();
         #[rustfmt::skip]
         let golden: [u8; 98] = [
-            b'T', b'O', b'W', b'P', b'A', b'T', b'H', 0, 5, 0, 64, 0, 102, 0, 0, 0,
+            b'T', b'O', b'W', b'P', b'A', b'T', b'H', 0, 6, 0, 64, 0, 102, 0, 0, 0,
             8, 7, 6, 5, 4, 3, 2, 1, 4, 2, 0xb7, 0x12, 10, 1, 2, 3,
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 1, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 3, 0,
             0, 0xe0, 0, 0, 0, 5, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0,
             0x56, 0x34, 0x12, 0, 0xef, 0xcd, 0xab, 0, 77, 0, 0, 0, 1, 0x2a, 0, 0x10,
             0x56, 0x34, 0x12, 0, 0xef, 0xcd, 0xab, 0, 77, 0, 0, 0, 5, b'a', b'p', b'p',
@@ -383,8 +361,8 @@ mod tests {
     }
 
     #[test]
-    fn a_class_or_sizes_or_a_dscp_that_is_none_is_refused() {
-        for (at, name) in [(25, "class"), (46, "sizes"), (77, "dscp")] {
+    fn a_class_or_abilities_or_a_dscp_that_are_none_are_refused() {
+        for (at, name) in [(25, "class"), (46, "abilities"), (77, "dscp")] {
             let mut bytes = sample("127.0.0.1:4791").emit();
             bytes[at] = 64;
             bytes.truncate(bytes.len() - CRC_BYTES);
@@ -422,9 +400,9 @@ mod tests {
     #[test]
     fn another_version_is_named_before_anything_else_is_believed() {
         let mut bytes = sample("127.0.0.1:1").emit();
-        for peer in [2u16, 3, 4, 6] {
+        for peer in [2u16, 3, 4, 5, 7] {
             put!(bytes, 8, peer);
-            assert_eq!(Welcome::parse(&bytes), Err(HelloError::Version { peer }));
+            assert_eq!(Welcome::parse(&bytes), Err(HelloError::Version(peer)));
         }
         bytes[0] = b'X';
         assert_eq!(Welcome::parse(&bytes), Err(HelloError::Magic));

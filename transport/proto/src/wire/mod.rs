@@ -26,6 +26,26 @@ use towpath_base::crc::crc32c_of_60;
 /// The version of headers and acks of this build (docs/protocol.md).
 pub const VERSION: u8 = 3;
 
+/// An error enum whose variants each say what they mean.
+macro_rules! errors {
+    ($(#[$doc:meta])* $name:ident {
+        $($(#[$of:meta])* $variant:ident $(($value:ident: $type:ty))? => $text:literal,)+
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$of])* $variant $(($type))?),+ }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match self { $(Self::$variant $(($value))? => write!(f, $text),)+ }
+            }
+        }
+
+        impl core::error::Error for $name {}
+    };
+}
+pub(crate) use errors;
+
 /// Reads little-endian fields at fixed offsets of a slice whose length was checked.
 macro_rules! field {
     ($bytes:expr, $at:expr, $int:ty) => {{

@@ -6,6 +6,9 @@ use towpath_base::{Nanos, Prng};
 /// The most bytes by which a packet is made longer.
 pub(crate) const EXTEND_BYTES_MAX: usize = 64;
 
+/// The bytes at the beginning of a packet where its headers are.
+const HEADER_BYTES: u64 = 16;
+
 /// Why a packet is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
@@ -18,9 +21,21 @@ pub(crate) enum Loss {
 /// How a packet is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Damage {
-    FlipBit { bit: usize },
-    Truncate { byte_len: usize },
-    Extend { bytes: usize, fill_seed: u64 },
+    FlipBit {
+        bit: usize,
+    },
+    Truncate {
+        byte_len: usize,
+    },
+    Extend {
+        bytes: usize,
+        fill_seed: u64,
+    },
+    /// The byte at this place, by this other value than zero.
+    Change {
+        at: usize,
+        by: u8,
+    },
 }
 
 /// Why and for how long a packet is held back.
@@ -112,7 +127,17 @@ impl Dice {
     }
 
     fn roll_damage(&mut self, plan: &FaultPlan, packet: Subject) -> Option<Damage> {
-        if !self.prng.chance(plan.corrupt) || packet.byte_len == 0 {
+        if packet.byte_len == 0 {
+            return None;
+        }
+        // No dice where nothing hangs on them, so that other plans have the fates that they had.
+        if plan.scribble > 0.0 && self.prng.chance(plan.scribble) {
+            let all = packet.byte_len as u64;
+            let within = if self.prng.chance(0.5) { all.min(HEADER_BYTES) } else { all };
+            let at = self.prng.below(within) as usize;
+            return Some(Damage::Change { at, by: self.prng.between(1, 255) as u8 });
+        }
+        if !self.prng.chance(plan.corrupt) {
             return None;
         }
         let room = packet.byte_len_max.saturating_sub(packet.byte_len) as u64;
@@ -169,6 +194,7 @@ impl Damage {
             Self::FlipBit { bit } => (bit as u64) << 2 | 1,
             Self::Truncate { byte_len } => (byte_len as u64) << 2 | 2,
             Self::Extend { bytes, fill_seed } => (fill_seed ^ bytes as u64) << 2 | 3,
+            Self::Change { at, by } => (at as u64) << 10 | u64::from(by) << 2,
         }
     }
 
@@ -181,6 +207,11 @@ impl Damage {
                 }
             }
             Self::Truncate { byte_len } => bytes.truncate(byte_len),
+            Self::Change { at, by } => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= by;
+                }
+            }
             Self::Extend { bytes: more, fill_seed } => {
                 let end = bytes.len();
                 bytes.resize(end + more, 0);

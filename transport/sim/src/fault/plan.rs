@@ -35,6 +35,7 @@ pub struct FaultPlan {
     pub(super) duplicate: Chance,
     pub(super) reorder: Reorder,
     pub(super) corrupt: f64,
+    pub(super) scribble: f64,
     pub(super) delay: Nanos,
     pub(super) jitter: Nanos,
     pub(super) late: Chance,
@@ -109,6 +110,14 @@ impl FaultPlan {
         self
     }
 
+    /// With probability `p` a byte of a packet takes another value: half of the time one of the
+    /// first 16, where the headers are, else any.
+    #[must_use]
+    pub fn scribble(mut self, p: f64) -> Self {
+        self.scribble = probability(p);
+        self
+    }
+
     /// Delays each packet by `delay` and up to `jitter` more. Jitter alone reorders.
     #[must_use]
     pub fn delay(mut self, delay: Nanos, jitter: Nanos) -> Self {
@@ -152,7 +161,7 @@ impl FaultPlan {
     #[must_use]
     pub fn is_none(&self) -> bool {
         let chances = [self.drop, self.burst.enter, self.duplicate.p, self.reorder.p];
-        chances.into_iter().chain([self.corrupt, self.late.p]).all(|p| p == 0.0)
+        chances.into_iter().chain([self.corrupt, self.scribble, self.late.p]).all(|p| p == 0.0)
             && !self.delays_all()
             && !self.black_hole
             && self.black_holed_ports.is_empty()
@@ -191,6 +200,7 @@ mod tests {
             none().duplicate(0.1, us),
             none().reorder(0.1, 3, us),
             none().corrupt(0.1),
+            none().scribble(0.1),
             none().delay(us, Nanos::ZERO),
             none().delay(Nanos::ZERO, us),
             none().late(0.1, us, us),
