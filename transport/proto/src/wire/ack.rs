@@ -1,8 +1,7 @@
 //! The ack frame (docs/protocol.md section 4).
 
-use super::{VERSION, field, is_sealed, pair, put, seal};
+use super::{VERSION, errors, field, is_sealed, pair, put, seal};
 use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, NUMBER_MAX, NUMBER_WINDOW};
-use core::fmt;
 use towpath_base::crc::crc32c;
 
 pub(crate) const KIND_ACK: u8 = 16;
@@ -46,34 +45,21 @@ pub struct AckFrame<'a> {
     credits: &'a [u8],
 }
 
-/// Why bytes are no ack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AckError {
-    /// Shorter than its parts, or longer.
-    Length,
-    /// Another protocol version.
-    Version(u8),
-    /// A checksum does not match.
-    Crc,
-    /// Not an ack.
-    Kind(u8),
-    /// `words`, `credits`, `base` or `largest` out of range.
-    Range,
-}
-
-impl fmt::Display for AckError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Length => write!(f, "length does not match words and credits"),
-            Self::Version(v) => write!(f, "version {v}, expected {VERSION}"),
-            Self::Crc => write!(f, "header_crc or body_crc does not match"),
-            Self::Kind(kind) => write!(f, "kind {kind} is no ack"),
-            Self::Range => write!(f, "words, credits, base or largest out of range"),
-        }
+errors! {
+    /// Why bytes are no ack.
+    AckError {
+        /// Shorter than its parts, or longer.
+        Length => "length does not match words and credits",
+        /// Another protocol version.
+        Version(v: u8) => "version {v}, expected {VERSION}",
+        /// A checksum does not match.
+        Crc => "header_crc or body_crc does not match",
+        /// Not an ack.
+        Kind(kind: u8) => "kind {kind} is no ack",
+        /// `words`, `credits`, `base` or `largest` out of range.
+        Range => "words, credits, base or largest out of range",
     }
 }
-
-impl core::error::Error for AckError {}
 
 impl<'a> AckFrame<'a> {
     /// Reads and checks an ack frame.

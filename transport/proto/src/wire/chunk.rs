@@ -1,8 +1,7 @@
 //! The chunk header (docs/protocol.md section 3).
 
-use super::{VERSION, field, is_sealed, pair, seal};
+use super::{VERSION, errors, field, is_sealed, pair, seal};
 use crate::limits::{FRAME_UNITS_MAX, HEADER_BYTES, NUMBER_MAX, NUMBER_WINDOW};
-use core::fmt;
 
 /// What a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,40 +162,25 @@ pub struct ChunkHeader {
     pub body_crc: u32,
 }
 
-/// Why 64 bytes are no chunk header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HeaderError {
-    /// Another protocol version.
-    Version(u8),
-    /// The checksum over the header does not match.
-    Crc,
-    /// An unknown kind.
-    Kind(u8),
-    /// A reserved flag is set.
-    Flags(u16),
-    /// A length where there is no frame.
-    Length,
-    /// `number` is beyond what a path can reach.
-    Number,
-    /// `floor_delta` exceeds the number or the window.
-    Floor,
-}
-
-impl fmt::Display for HeaderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version(v) => write!(f, "version {v}, expected {VERSION}"),
-            Self::Crc => write!(f, "header_crc does not match"),
-            Self::Kind(kind) => write!(f, "unknown kind {kind}"),
-            Self::Flags(flags) => write!(f, "reserved flags set: {flags:#06x}"),
-            Self::Length => write!(f, "a length where there is no frame"),
-            Self::Number => write!(f, "number out of range"),
-            Self::Floor => write!(f, "floor_delta out of range"),
-        }
+errors! {
+    /// Why 64 bytes are no chunk header.
+    HeaderError {
+        /// Another protocol version.
+        Version(v: u8) => "version {v}, expected {VERSION}",
+        /// The checksum over the header does not match.
+        Crc => "header_crc does not match",
+        /// An unknown kind.
+        Kind(kind: u8) => "unknown kind {kind}",
+        /// A reserved flag is set.
+        Flags(flags: u16) => "reserved flags set: {flags:#06x}",
+        /// A length where there is no frame.
+        Length => "a length where there is no frame",
+        /// `number` is beyond what a path can reach.
+        Number => "number out of range",
+        /// `floor_delta` exceeds the number or the window.
+        Floor => "floor_delta out of range",
     }
 }
-
-impl core::error::Error for HeaderError {}
 
 impl ChunkHeader {
     /// Reads and checks a header.

@@ -4,9 +4,8 @@
 //! room in the header, stand in a table at the end of the chunk, in units of 16 bytes. Where the
 //! payload of each frame lies follows from the lengths.
 
-use super::{ChunkFlags, ChunkHeader, Kind, field, put};
+use super::{ChunkFlags, ChunkHeader, Kind, errors, field, put};
 use crate::limits::{FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, MESSAGE_BYTES_MAX, PAGE_BYTES};
-use core::fmt;
 use core::ops::Range;
 
 /// In the length of a table entry: it has a second unit.
@@ -144,25 +143,15 @@ pub fn emit_table<'f>(mut frames: impl Iterator<Item = &'f Frame>, out: &mut [u8
     assert_eq!(at, out.len(), "the caller knows how many units the frames take");
 }
 
-/// Why what follows a header is no body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BodyError {
-    /// It has not the length that header and table say.
-    Length,
-    /// A frame whose fields do not fit together.
-    Frame,
-}
-
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Length => "the length is not what the header and the frames say",
-            Self::Frame => "the fields of a frame do not fit together",
-        })
+errors! {
+    /// Why what follows a header is no body.
+    BodyError {
+        /// It has not the length that header and table say.
+        Length => "the length is not what the header and the frames say",
+        /// A frame whose fields do not fit together.
+        Frame => "the fields of a frame do not fit together",
     }
 }
-
-impl core::error::Error for BodyError {}
 
 /// The frames of a chunk: the first, and the table of the others.
 #[derive(Clone, Copy, Debug)]

@@ -2,10 +2,9 @@
 //!
 //! On the channel of its lane an end sends requests, and its peer answers each, in their order.
 
-use super::{field, put};
+use super::{errors, field, put};
 use crate::lane::{GrantId, OpKind};
 use crate::limits::LANE_MESSAGE_BYTES_MAX;
-use core::fmt;
 
 /// Bytes of a request before those that it writes.
 pub const LANE_REQUEST_BYTES: usize = 40;
@@ -54,28 +53,17 @@ pub struct LaneAnswer {
     pub length: u32,
 }
 
-/// Why bytes are no request, or no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LaneMessageError {
-    /// It ends too soon, or later than it says.
-    Length,
-    /// An unknown kind, or outcome.
-    Kind(u8),
-    /// It names more bytes than one message may, none, or a word that has not eight.
-    Range,
-}
-
-impl fmt::Display for LaneMessageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Length => write!(f, "it is not as long as it says"),
-            Self::Kind(kind) => write!(f, "unknown kind {kind}"),
-            Self::Range => write!(f, "not 1 to {LANE_PIECE_BYTES} bytes, or a word of not 8"),
-        }
+errors! {
+    /// Why bytes are no request, or no answer.
+    LaneMessageError {
+        /// It ends too soon, or later than it says.
+        Length => "it is not as long as it says",
+        /// An unknown kind, or outcome.
+        Kind(kind: u8) => "unknown kind {kind}",
+        /// It names more bytes than one message may, none, or a word that has not eight.
+        Range => "not 1 to {LANE_PIECE_BYTES} bytes, or a word of not 8",
     }
 }
-
-impl core::error::Error for LaneMessageError {}
 
 impl LaneRequest {
     /// Bytes that follow it.

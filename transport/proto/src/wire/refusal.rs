@@ -13,28 +13,55 @@ pub(super) const REFUSAL_BYTES: usize = PREFIX_BYTES + 4 + CRC_BYTES;
 /// The longest one.
 pub(super) const REFUSAL_BYTES_MAX: usize = REFUSAL_BYTES + NAME_BYTES_MAX;
 
-/// Why a server does not take a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
+/// Why a server does not take a client, with what is told beside the code.
+macro_rules! refusals {
+    ($($(#[$plain_doc:meta])* $plain:ident = $code:literal => $text:literal,)+ ; $($told:tt)+) => {
+        /// Why a server does not take a client.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Refusal { $($(#[$plain_doc])* $plain,)+ $($told)+ }
+
+        impl Refusal {
+            /// One of which the code says all.
+            fn plain(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$plain),)+ _ => None }
+            }
+
+            /// Its code, the byte behind that, and what it says, where the code says all.
+            fn of_plain(self) -> Option<(u8, &'static str)> {
+                match self { $(Self::$plain => Some(($code, $text)),)+ _ => None }
+            }
+        }
+    };
+}
+
+refusals! {
     /// The versions differ.
-    Version,
+    Version = 1 => "it speaks another protocol version",
     /// No room for another link.
-    Full,
+    Full = 2 => "it has no room for another link",
     /// The HELLO broke the rules.
-    Malformed,
+    Malformed = 3 => "it found our HELLO malformed",
     /// The two sides' limits do not fit.
-    Limits,
+    Limits = 4 => "its limits (MTU, chunk size, carrier) do not fit ours",
     /// The server is going down.
-    ShuttingDown,
+    ShuttingDown = 5 => "it is shutting down",
     /// The server has no links of the class.
-    Class,
+    Class = 6 => "it accepts no links of this class",
+    /// Nothing can be sent to the device address in the HELLO.
+    Address = 8 => "the device address in our HELLO cannot be used: it is broadcast, multicast, \
+                    unspecified, or has port 0",
+    /// The server has no memory, or no queue pair, for another link.
+    Resources = 12 => "it has no memory or no queue pair left for another link; its log has the \
+                       reason",
+    /// One side's device has an IPv4 address, the other's an IPv6 address.
+    Family = 13 => "one device has an IPv4 address and the other an IPv6 address; use addresses \
+                    of one family",
+    ;
     /// The server takes no links of so many paths.
     Paths {
         /// The most that it takes.
         most: u8,
     },
-    /// Nothing can be sent to the device address in the HELLO.
-    Address,
     /// The server falls back to fewer carriers than the client.
     Fallback {
         /// Whether the server has RC beside UC.
@@ -47,10 +74,6 @@ pub enum Refusal {
         /// The server's.
         wanted: Carrier,
     },
-    /// The server has no memory, or no queue pair, for another link.
-    Resources,
-    /// One side's device has an IPv4 address, the other's an IPv6 address.
-    Family,
     /// The application at the server speaks another protocol than the client's.
     App {
         /// The server's.
@@ -60,37 +83,21 @@ pub enum Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Paths { most: 1 } => {
-                return f.write_str("it allows one path for each link; ask for one");
-            }
+        match *self {
+            Self::Paths { most: 1 } => f.write_str("it allows one path for each link; ask for one"),
             Self::Paths { most } => {
-                return write!(f, "it allows {most} paths for each link; ask for no more");
+                write!(f, "it allows {most} paths for each link; ask for no more")
             }
-            Self::App { served } => return write!(f, "its application speaks {served}"),
+            Self::App { served } => write!(f, "its application speaks {served}"),
             Self::Carrier { wanted } => {
-                return write!(f, "its links to this host ride on {wanted}; use that carrier");
+                write!(f, "its links to this host ride on {wanted}; use that carrier")
             }
-            Self::Fallback { rc: false, tcp: false } => "its links fall back to nothing",
-            Self::Fallback { .. } => "its links fall back to fewer carriers than ours",
-            Self::Resources => {
-                "it has no memory or no queue pair left for another link; its log has the reason"
+            Self::Fallback { rc: false, tcp: false } => {
+                f.write_str("its links fall back to nothing")
             }
-            Self::Family => {
-                "one device has an IPv4 address and the other an IPv6 address; use addresses of \
-                 one family"
-            }
-            Self::Address => {
-                "the device address in our HELLO cannot be used: it is broadcast, multicast, \
-                 unspecified, or has port 0"
-            }
-            Self::Version => "it speaks another protocol version",
-            Self::Full => "it has no room for another link",
-            Self::Malformed => "it found our HELLO malformed",
-            Self::Limits => "its limits (MTU, chunk size, carrier) do not fit ours",
-            Self::ShuttingDown => "it is shutting down",
-            Self::Class => "it accepts no links of this class",
-        })
+            Self::Fallback { .. } => f.write_str("its links fall back to fewer carriers than ours"),
+            _ => f.write_str(self.of_plain().map_or("", |(_, text)| text)),
+        }
     }
 }
 
@@ -102,28 +109,19 @@ pub(super) fn parse_refusal(body: &[u8]) -> Result<Refusal, HelloError> {
     if *code != 9 && !name.is_empty() {
         return Err(wrong);
     }
-    Ok(match (*code, *most) {
-        (1, 0) => Refusal::Version,
-        (2, 0) => Refusal::Full,
-        (3, 0) => Refusal::Malformed,
-        (4, 0) => Refusal::Limits,
-        (5, 0) => Refusal::ShuttingDown,
-        (6, 0) => Refusal::Class,
+    if let Some(plain) = Refusal::plain(*code).filter(|_| *most == 0) {
+        return Ok(plain);
+    }
+    let refusal = match (*code, *most) {
         (7, 1..) if usize::from(*most) <= PATHS_MAX => Refusal::Paths { most: *most },
-        (8, 0) => Refusal::Address,
         (10, bits @ 0..=3) => Refusal::Fallback { rc: bits & 1 != 0, tcp: bits & 2 != 0 },
-        (11, number) => {
-            let wanted = Carrier::ALL.into_iter().find(|&carrier| carrier as u8 == number);
-            Refusal::Carrier { wanted: wanted.ok_or(wrong)? }
-        }
-        (12, 0) => Refusal::Resources,
-        (13, 0) => Refusal::Family,
+        (11, number) => Refusal::Carrier { wanted: Carrier::from_code(number).ok_or(wrong)? },
         (9, len) if usize::from(len) == name.len() => {
-            let served = AppProtocol::from_bytes(name).ok_or(wrong)?;
-            Refusal::App { served }
+            Refusal::App { served: AppProtocol::from_bytes(name).ok_or(wrong)? }
         }
         _ => return Err(wrong),
-    })
+    };
+    Ok(refusal)
 }
 
 impl Refusal {
@@ -131,19 +129,11 @@ impl Refusal {
     #[must_use]
     pub fn emit(self) -> Vec<u8> {
         let (code, most) = match self {
-            Self::Version => (1, 0),
-            Self::Full => (2, 0),
-            Self::Malformed => (3, 0),
-            Self::Limits => (4, 0),
-            Self::ShuttingDown => (5, 0),
-            Self::Class => (6, 0),
             Self::Paths { most } => (7, most),
-            Self::Address => (8, 0),
             Self::App { served } => (9, served.name().len() as u8),
             Self::Fallback { rc, tcp } => (10, u8::from(rc) | u8::from(tcp) << 1),
             Self::Carrier { wanted } => (11, wanted as u8),
-            Self::Resources => (12, 0),
-            Self::Family => (13, 0),
+            _ => (self.of_plain().map_or(0, |(code, _)| code), 0),
         };
         let name = if let Self::App { served } = &self { served.name() } else { "" };
         let mut out = prefix(0, REFUSAL_BYTES + name.len());
