@@ -1,6 +1,8 @@
 //! What the device itself costs: each side alone, over a link that costs nothing.
 //!
-//! `cargo run --profile dist -p towpath-device-roce --example engine_bench`
+//! `cargo run --profile dist -p towpath-device-roce --example engine_bench -- [BYTES [MESSAGES]]`
+//!
+//! BYTES is the payload of one row, MESSAGES how many it has: few for callgrind.
 //!
 //! The sender's link takes every packet and forgets it; the receiver's link hands over packets that
 //! were recorded before. So a figure is post, progress and poll of one side, ICRC and (on the
@@ -114,7 +116,10 @@ fn end(addr: &str, peer: &str, payload_bytes: usize) -> End {
     End { device, cq, qp, sg_list, _memory: memory }
 }
 
-fn join(end: &mut End, dest_qp_num: QpNum, peer: SocketAddr) {
+fn join(end: &mut End, dest_qp_num: QpNum, peer: SocketAddr, has_icrc: bool) {
+    if !has_icrc {
+        end.device.omit_icrc(end.qp).expect("a fresh queue pair");
+    }
     let connect = Connect {
         dest: peer,
         dest_qp_num,
@@ -128,6 +133,7 @@ fn join(end: &mut End, dest_qp_num: QpNum, peer: SocketAddr) {
     end.device.connect_qp(end.qp, &connect).expect("a fresh queue pair");
 }
 
+#[inline(never)]
 fn send_round(end: &mut End, wcs: &mut [Wc]) {
     let wr = SendWr::new(1, SendOp::Send, end.sg_list);
     end.device.post_send(end.qp, &[wr; DEPTH]).expect("room");
@@ -138,6 +144,7 @@ fn send_round(end: &mut End, wcs: &mut [Wc]) {
     }
 }
 
+#[inline(never)]
 fn recv_round(end: &mut End, packets: usize, wcs: &mut [Wc]) {
     let wr = RecvWr { wr_id: 1, sg_list: end.sg_list };
     end.device.post_recv(end.qp, &[wr; DEPTH]).expect("room");
@@ -158,25 +165,37 @@ fn best(messages: usize, mut round: impl FnMut()) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
-fn main() {
-    println!("{:>14} {:>12} {:>12}", "message", "send ns", "receive ns");
+/// Prints the row of one kind of message.
+fn measure(payload_bytes: usize, messages: usize, has_icrc: bool) {
     let (a_addr, b_addr) = ("10.0.0.1:4791", "10.0.0.2:4791");
+    let mut a = end(a_addr, b_addr, payload_bytes);
+    let mut b = end(b_addr, a_addr, payload_bytes);
+    let (a_qp, b_qp) = (a.qp, b.qp);
+    join(&mut a, b_qp, b_addr.parse().expect("literal"), has_icrc);
+    join(&mut b, a_qp, a_addr.parse().expect("literal"), has_icrc);
+    let mut wcs = vec![Wc::default(); 4 * DEPTH];
+
+    a.device.link_mut().record = Some(Vec::new());
+    send_round(&mut a, &mut wcs);
+    let recorded = a.device.link_mut().record.take().expect("just set");
+    let packets = recorded.len();
+    b.device.link_mut().replay = recorded;
+
+    let send_ns = best(messages, || send_round(&mut a, &mut wcs));
+    let recv_ns = best(messages, || recv_round(&mut b, packets, &mut wcs));
+    let icrc = if has_icrc { "yes" } else { "no" };
+    println!("{:>14} {icrc:>5} {send_ns:>12.1} {recv_ns:>12.1}", format!("64 + {payload_bytes}"));
+}
+
+fn main() {
+    let mut words = std::env::args().skip(1).map(|word| word.parse().expect("a number"));
+    let (only, count): (Option<usize>, Option<usize>) = (words.next(), words.next());
+    println!("{:>14} {:>5} {:>12} {:>12}", "message", "ICRC", "send ns", "receive ns");
     for (payload_bytes, messages) in [(64, 1 << 19), (4096, 1 << 17), (56 << 10, 1 << 14)] {
-        let mut a = end(a_addr, b_addr, payload_bytes);
-        let mut b = end(b_addr, a_addr, payload_bytes);
-        let (a_qp, b_qp) = (a.qp, b.qp);
-        join(&mut a, b_qp, b_addr.parse().expect("literal"));
-        join(&mut b, a_qp, a_addr.parse().expect("literal"));
-        let mut wcs = vec![Wc::default(); 4 * DEPTH];
-
-        a.device.link_mut().record = Some(Vec::new());
-        send_round(&mut a, &mut wcs);
-        let recorded = a.device.link_mut().record.take().expect("just set");
-        let packets = recorded.len();
-        b.device.link_mut().replay = recorded;
-
-        let send_ns = best(messages, || send_round(&mut a, &mut wcs));
-        let recv_ns = best(messages, || recv_round(&mut b, packets, &mut wcs));
-        println!("{:>14} {send_ns:>12.1} {recv_ns:>12.1}", format!("64 + {payload_bytes}"));
+        if only.is_none_or(|only| only == payload_bytes) {
+            for has_icrc in [true, false] {
+                measure(payload_bytes, count.unwrap_or(messages), has_icrc);
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::conn::Conn;
 use crate::ids::LinkId;
 use crate::lane::LaneQp;
 use crate::lane_talk::Asked;
-use crate::limits::{LANE_ANSWER_WAIT, LANE_BUFS, LANE_OPS_POSTED, LANE_REQUESTS_MAX};
+use crate::limits::{LANE_ANSWER_WAIT, LANE_BUFS, LANE_REQUESTS_MAX};
 use crate::message::Message;
 use crate::payload::SendOptions;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use towpath_base::Time;
 use towpath_memory::{Buf, MemoryError, Pool, Region, SharedMemory};
 use towpath_proto::limits::LANE_MESSAGE_BYTES_MAX;
 use towpath_proto::wire::{LANE_ANSWER_BYTES, LANE_REQUEST_BYTES, LaneAnswer, LaneRequest};
-use towpath_proto::{Carrier, ChannelId, Link, OpEnd, OpKind, OpPost, Outcome};
+use towpath_proto::{Carrier, ChannelId, Link, OpEnd, OpKind, Outcome};
 use towpath_verbs::Device;
 
 /// What a peer said on the channel of a lane is nothing that a lane says.
@@ -51,9 +51,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.serve(link);
         let Some(conn) = self.links.at(index) else { return };
         let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
-        if state.lane_is_by_messages() && !lane.talk.is_leaving {
-            take_ops(state, lane, now);
-        }
         if lane.talk.is_leaving && lane.posted == 0 {
             lane.talk.is_leaving = false;
             state.renew_lane(now);
@@ -252,47 +249,17 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 }
 
-/// Takes operations on that may be asked for now: none before there is a channel for them.
-fn take_ops(state: &mut Link, lane: &mut LaneQp, now: Time) {
-    if state.ops_live() == 0 {
-        return;
-    }
-    match lane.talk.ours {
-        Some((_, true)) => {}
-        Some((_, false)) => return,
-        None => {
-            return match state.open_lane_channel() {
-                Ok(channel) => lane.talk.ours = Some((channel, false)),
-                // The link leaves, or the application has opened all channels that there may be.
-                Err(_) => state.refuse_ops(),
-            };
-        }
-    }
-    while lane.posted < LANE_OPS_POSTED
-        && let Some(post) = state.poll_op(now)
-    {
-        if lane.prepare_talk(&post) {
-            lane.talk.begin(post);
-        } else {
-            state.handle_op_done(now, post.key, OpEnd::Refused, None);
-        }
-    }
-}
-
 impl LaneQp {
-    /// Makes the buffer of an operation ready for its answers. It stays here all the time.
-    fn prepare_talk(&mut self, post: &OpPost) -> bool {
-        let Some(landing) = self.at(post.key.index()).filter(|landing| landing.key == post.key)
-        else {
-            return false;
-        };
-        let Some(buf) = landing.berth.buf_mut() else { return false };
-        if post.kind == OpKind::Read && buf.set_len(post.length as usize).is_err() {
-            return false;
+    /// Opens the channel of the lane where there is none and operations wait for it.
+    pub(super) fn open_channel(&mut self, state: &mut Link) {
+        if state.ops_live() == 0 || self.talk.ours.is_some() {
+            return;
         }
-        landing.is_posted = true;
-        self.posted += 1;
-        true
+        match state.open_lane_channel() {
+            Ok(channel) => self.talk.ours = Some((channel, false)),
+            // The link leaves, or the application has opened all channels that there may be.
+            Err(_) => state.refuse_ops(),
+        }
     }
 
     /// Writes a request, with what it writes; false when its operation is gone.

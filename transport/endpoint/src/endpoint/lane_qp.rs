@@ -15,7 +15,7 @@ use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::{LaneHalf, LaneStep, LaneWay, Link, OpEnd, OpError, OpKey, OpKind, OpPost};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, SendWr, SgList,
+    Access, Connect, CqNum, Device, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, SendWr, Sge, SgList,
     VerbError, Wc, WcStatus,
 };
 
@@ -109,7 +109,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 }
             }
         }
-        self.post_ops(index, now);
+        self.carry(index, now);
         self.run_talk(index, now);
     }
 
@@ -216,24 +216,33 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    fn post_ops(&mut self, index: u16, now: Time) {
+    /// Has operations carried out as far as there is room for them: by the queue pair, or by the peer
+    /// as messages.
+    fn carry(&mut self, index: u16, now: Time) {
         let Self { links, device, tally, .. } = self;
         let Some(conn) = links.at(index) else { return };
         let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
-        if lane.qp_num == NO_QP || state.lane_is_by_messages() {
-            return;
+        let by_messages = state.lane_is_by_messages();
+        if by_messages && !lane.talk.is_leaving {
+            lane.open_channel(state);
         }
-        while !lane.has_failed
+        while lane.can_carry(by_messages)
             && lane.posted < LANE_OPS_POSTED
             && let Some(post) = state.poll_op(now)
         {
-            let qp_num = lane.qp_num;
             // What cannot be asked of the device ends: to ask again would not help.
-            let Some(wr) = lane.prepare(index, &post) else {
+            let Some(sge) = lane.prepare(&post, by_messages) else {
                 state.handle_op_done(now, post.key, OpEnd::Refused, None);
                 continue;
             };
-            let Err(bad) = device.post_send(qp_num, &[wr]) else { continue };
+            if by_messages {
+                lane.talk.begin(post);
+                continue;
+            }
+            let wr_id = WrId::LaneOp { link: index, op: post.key.index() as u32 }.pack();
+            let wr = SendWr::new(wr_id, post.op, SgList::one(sge));
+            let wr = if post.fence { wr.fenced() } else { wr };
+            let Err(bad) = device.post_send(lane.qp_num, &[wr]) else { continue };
             tally.stats.posts_refused += 1;
             tracing::warn!(link = index, error = %bad.error, "an operation is not posted");
             lane.give_back(post.key.index());
@@ -299,22 +308,29 @@ pub(super) fn take_back_ops(conn: &mut Conn, now: Time) -> bool {
 }
 
 impl LaneQp {
-    /// The work request of an operation, whose buffer is the device's from here on.
-    fn prepare(&mut self, link: u16, post: &OpPost) -> Option<SendWr> {
-        let index = post.key.index();
-        let landing = self.at(index).filter(|landing| landing.key == post.key)?;
-        if let Some(buf) = landing.berth.buf_mut().filter(|_| post.kind == OpKind::Read) {
+    /// Whether whatever carries operations takes some.
+    fn can_carry(&self, by_messages: bool) -> bool {
+        match by_messages {
+            true => !self.talk.is_leaving && matches!(self.talk.ours, Some((_, true))),
+            false => self.qp_num != NO_QP && !self.has_failed,
+        }
+    }
+
+    /// Makes the buffer of an operation ready: from here on it is the device's, or it stays here for
+    /// the answers of the peer.
+    fn prepare(&mut self, post: &OpPost, by_messages: bool) -> Option<Sge> {
+        let landing = self.at(post.key.index()).filter(|landing| landing.key == post.key)?;
+        let buf = landing.berth.buf_mut()?;
+        if post.kind == OpKind::Read {
             buf.set_len(post.length as usize).ok()?;
         }
-        if !landing.berth.lend() {
+        if !by_messages && !landing.berth.lend() {
             return None;
         }
         landing.is_posted = true;
         let sge = landing.berth.sge(landing.lkey, post.length as usize);
         self.posted += 1;
-        let wr_id = WrId::LaneOp { link, op: index as u32 }.pack();
-        let wr = SendWr::new(wr_id, post.op, SgList::one(sge));
-        Some(if post.fence { wr.fenced() } else { wr })
+        Some(sge)
     }
 
     /// The device is done with an operation; none if it did not have it.

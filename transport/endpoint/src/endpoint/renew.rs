@@ -8,7 +8,7 @@ use crate::ids::LinkId;
 use crate::tx::take_back_sends;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::{PathId, QpHalf, Renew};
+use towpath_proto::{Carrier, PathId, QpHalf, Renew};
 use towpath_verbs::{Connect, Device};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
