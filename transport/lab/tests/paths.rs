@@ -246,56 +246,6 @@ fn the_spares_are_found_when_all_paths_in_use_die_at_once_and_keep_their_ports()
     }
 }
 
-#[test]
-fn where_queue_pairs_keep_their_ports_the_next_ones_leave_what_all_of_the_pool_but_one_run_into() {
-    for (seed, shared) in [(570, false), (571, true)] {
-        let tuned = endpoint(8, Spreading::Bytes(1)).shared_receiving(shared).tune_links(|link| {
-            link.spreading(Spreading::Bytes(1)).source_ports(1024).keeps_ports(true).spare_paths(2)
-        });
-        let mut rig = rig_with(seed, 1024, &tuned, small(Nanos::from_millis(1)));
-        let dark: Vec<u16> = (0..8).filter(|&port| port != 5).collect();
-        rig.swallow_ports(0, &dark);
-        let first = rig.slowest(Nanos::from_millis(100));
-        rig.cluster.run_for(Nanos::from_millis(2_400));
-        assert_eq!(rig.stats(0).renewals_asked, 0, "it may end soon");
-        // They are left in these seconds, one after the other, while the link is in use.
-        let took = rig.slowest(Nanos::from_secs(8));
-        let (near, far) = (rig.stats(0), rig.stats(1));
-        println!("{first}, {took}, {} asked, {} anew", near.renewals_asked, near.paths_renewed);
-        assert!(first < Nanos::from_millis(50) && took < TICK, "{first}, then {took}");
-        assert_eq!((near.paths_renewed, far.paths_renewed), (7, 7));
-        assert_eq!((near.path_moves, far.renewals_asked), (7, 0));
-        for path in rig.paths(0) {
-            assert!(!dark.contains(&path.source_port), "{path:?}");
-            assert!(matches!(path.facts.state, PathState::Good | PathState::Spare), "{path:?}");
-        }
-        rig.settle();
-    }
-}
-
-#[test]
-fn what_a_link_has_to_say_of_a_dark_path_leaves_at_once_beside_links_of_other_classes() {
-    for others in [&[][..], &[Class::Gold, Class::Copper]] {
-        let tuned = endpoint(4, Spreading::Bytes(1)).tune_links(|link| {
-            link.spreading(Spreading::Bytes(1)).source_ports(1024).keeps_ports(true)
-        });
-        // So rarely that nothing else makes a link send soon.
-        let mut rig = rig_with(580, 1024, &tuned, small(Nanos::from_millis(400)));
-        for &class in others {
-            rig.cluster.add_flow(small(Nanos::from_secs(3)).class(class)).unwrap();
-        }
-        rig.swallow_ports(0, &[2]);
-        let asks = |rig: &Rig| rig.stats(0).renewals_asked;
-        let end = rig.cluster.now() + Nanos::from_secs(30);
-        while asks(&rig) == 0 && rig.cluster.now() < end {
-            rig.cluster.run_for(LOOK_EACH);
-        }
-        rig.cluster.run_for(RTT_MAX);
-        assert_eq!((asks(&rig), rig.stats(1).paths_failed), (1, 1), "beside {others:?}");
-        rig.settle();
-    }
-}
-
 /// Eight hosts on four leaves; all send one of them as much as they can.
 #[test]
 fn congestion_alone_changes_no_more_than_one_path_a_second() {

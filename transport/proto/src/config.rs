@@ -2,8 +2,7 @@
 
 use crate::carrier::Carrier;
 use crate::limits::{
-    CHUNK_BYTES_MAX, CREDIT_OUTSTANDING_MAX, DARK_QUARANTINES_MAX, MESSAGE_BYTES_MAX, PATHS_MAX,
-    QUOTA_CHUNKS_MIN,
+    CHUNK_BYTES_MAX, CREDIT_OUTSTANDING_MAX, MESSAGE_BYTES_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN,
 };
 use crate::path::{PacketSizes, Spreading};
 use crate::schedule::Scheduling;
@@ -79,7 +78,6 @@ pub(crate) struct Ways {
     pub(crate) spreading: Spreading,
     pub(crate) source_ports: u16,
     pub(crate) keeps_ports: bool,
-    pub(crate) dark_quarantines: u32,
     pub(crate) spare_paths: usize,
     pub(crate) packet_sizes: PacketSizes,
     /// After what silence a carrier is left, and how long a worse one is kept at least.
@@ -123,7 +121,6 @@ impl LinkConfig {
                 spreading: Spreading::default(),
                 source_ports: 1,
                 keeps_ports: false,
-                dark_quarantines: 2,
                 spare_paths: 0,
                 packet_sizes: PacketSizes::default(),
                 fallback: (Nanos::from_millis(500), Nanos::from_secs(1)),
@@ -302,17 +299,6 @@ impl LinkConfig {
     #[must_use]
     pub fn keeps_ports(mut self, on: bool) -> Self {
         self.ways.keeps_ports = on;
-        self
-    }
-
-    /// Where ports are kept: after how many quarantines in a row, each of which ended with probes
-    /// that were not answered while others were, a path gets another queue pair, which leaves from
-    /// another port. Default 2, which is 3 s in the dark: routes that converge and cables that flap
-    /// are back by then, other paths carry meanwhile, and another queue pair costs the peer its way
-    /// on this path for a moment. At least 1.
-    #[must_use]
-    pub fn dark_quarantines(mut self, quarantines: u32) -> Self {
-        self.ways.dark_quarantines = quarantines.clamp(1, DARK_QUARANTINES_MAX);
         self
     }
 

@@ -184,8 +184,9 @@ pub const QUARANTINE_LONGEST: Nanos = Nanos::from_secs(64);
 /// loss a path falls silent by chance now and then.
 pub const DOUBTS_MAX: u32 = 3;
 
-/// Quarantines in the dark before a path gets another queue pair, at most: ten minutes of them.
-pub const DARK_QUARANTINES_MAX: u32 = 15;
+/// A carrier that was left is silent for so long before its paths try other ports: routes that
+/// converge and cables that flap are back by then.
+pub const DARK_AFTER: Nanos = Nanos::from_secs(3);
 
 /// A path that was good for so long has one doubt and one quarantine forgiven.
 pub const FORGIVE_AFTER: Nanos = Nanos::from_secs(10);

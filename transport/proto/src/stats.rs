@@ -36,13 +36,10 @@ pub struct LinkStats {
     pub losses_spurious: u64,
     /// Retransmission timeouts for nothing: all that they declared lost was acknowledged.
     pub rtos_spurious: u64,
-    /// Paths whose queue pair has failed, or was given up for another.
+    /// Paths whose queue pair has failed, here or at the peer.
     pub paths_failed: u64,
     /// Paths whose queue pair was made anew.
     pub paths_renewed: u64,
-    /// Times that the peer was asked for another queue pair, because ours swallows what is sent
-    /// and keeps its source port.
-    pub renewals_asked: u64,
     /// Times that the link went to a worse carrier.
     pub carrier_falls: u64,
     /// Times that it went to a better one again.
@@ -138,7 +135,6 @@ impl core::ops::AddAssign for LinkStats {
             rtos_spurious,
             paths_failed,
             paths_renewed,
-            renewals_asked,
             carrier_falls,
             carrier_returns,
             credit_probes,
@@ -182,7 +178,6 @@ impl core::ops::AddAssign for LinkStats {
         self.rtos_spurious += rtos_spurious;
         self.paths_failed += paths_failed;
         self.paths_renewed += paths_renewed;
-        self.renewals_asked += renewals_asked;
         self.carrier_falls += carrier_falls;
         self.carrier_returns += carrier_returns;
         self.credit_probes += credit_probes;

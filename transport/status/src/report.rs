@@ -179,7 +179,8 @@ pub struct PathStatus {
     pub index: u8,
     /// What carries it.
     pub carrier: String,
-    /// `good`, `suspect`, `dead` (in quarantine), `probing` or `spare` (held back).
+    /// `good`, `suspect`, `dead` (in quarantine), `probing`, `spare` (held back) or `failed` (its
+    /// queue pair is made anew).
     pub state: String,
     /// For how long it has been that, in nanoseconds.
     pub for_ns: u64,

@@ -118,7 +118,7 @@ fn who_is_away_at_times_waits_longer_before_everything_counts_as_lost() {
     for index in 0..50 {
         round(&mut path, Time(index * 1_000_000), 1000, us(100), Nanos::ZERO);
     }
-    let rto = |path: &One| path.path.rto(&path.flow);
+    let rto = |path: &One| path.path.timing.rto(&path.flow);
     assert!(rto(&path) <= ms(1));
     path.set_away(ms(30));
     assert!(rto(&path) >= ms(30));

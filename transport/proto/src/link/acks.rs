@@ -391,7 +391,7 @@ fn note_spurious(path: &mut Path, size: &mut ChunkSize, stats: &mut LinkStats, d
         size.on_spurious();
     }
     if let Some(were_false) = digest.timeouts_were_false {
-        let rtos = core::mem::take(&mut path.rtos_open);
+        let rtos = path.timing.take_open_rtos();
         stats.rtos_spurious += if were_false { rtos } else { 0 };
     }
 }

@@ -18,7 +18,7 @@ impl Link {
             }
             return;
         }
-        let was_silent = self.paths.is_silent;
+        let was_silent = self.paths.is_silent();
         self.paths.on_answer(now, index, digest.largest_sent_at);
         if self.paths.watched() & bit(index) != 0 {
             self.on_doubtful_answer(now, index, (digest.lowest, digest.highest), was_silent);
@@ -56,18 +56,18 @@ impl Link {
                 self.send_all_again(index);
             }
         }
-        let works = |index: &usize| !self.paths[*index].has_failed;
-        let works = (0..self.paths.len()).filter(works).fold(0, |set, index| set | bit(index));
-        self.paths.probes_due |= asked & works;
-        let dark = self.paths.ladder.dark(now, self.paths.dark_span());
-        self.paths.on_dark_carrier(now, dark);
+        self.paths.probes_due |= asked & !self.paths.failed();
+        let dark = self.paths.ladder.dark(now);
+        self.paths.move_dark(now, dark);
     }
 
     /// A path has failed; when it was the last of the carrier that we ride on, another one is
     /// taken without asking.
     pub(super) fn leave_failed_carrier(&mut self, now: Time, index: usize) {
         let carrier = self.paths[index].carrier;
-        let works = self.paths.iter().any(|path| path.carrier == carrier && !path.has_failed);
+        let works = (0..self.paths.len()).any(|index| {
+            self.paths[index].carrier == carrier && self.paths.failed() & bit(index) == 0
+        });
         if let Some(carrier) = self.paths.ladder.on_failed(index, works) {
             self.ride_on(now, carrier, CarrierReason::Failed);
         }

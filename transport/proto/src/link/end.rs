@@ -222,7 +222,7 @@ impl Link {
     pub fn path_failed(&mut self, now: Time, path: PathId) {
         self.settle_piggyback();
         let index = usize::from(path.0);
-        let works = self.paths.get(index).is_some_and(|path| !path.has_failed);
+        let works = index < self.paths.len() && self.paths.failed() & bit(index) == 0;
         if !works || self.is_down() {
             return;
         }
@@ -234,17 +234,17 @@ impl Link {
 
     /// Nothing goes on a path any more, until it is renewed.
     pub(super) fn fail_path(&mut self, now: Time, index: usize) {
-        if core::mem::replace(&mut self.paths[index].has_failed, true) {
+        if self.paths.failed() & bit(index) != 0 {
             return;
         }
         self.stats.paths_failed += 1;
         self.paths.forget_reroute(index);
         self.paths.answers_due &= !bit(index);
-        if self.paths.iter().all(|path| path.has_failed) {
+        let failed = self.paths.failed() | bit(index);
+        if failed.count_ones() as usize == self.paths.len() {
             return self.go_down(DownReason::PathsFailed);
         }
         self.signal_path(now, index, PathSignal::Failed);
-        self.paths[index].standing.wait_for_renewal();
         self.send_all_again(index);
         self.leave_failed_carrier(now, index);
     }
@@ -290,6 +290,5 @@ impl Link {
         self.sends.lost.clear();
         (self.paths.acks_due, self.paths.answers_due) = (0, 0);
         self.paths.probes_due = 0;
-        self.paths.renewals_due = 0;
     }
 }

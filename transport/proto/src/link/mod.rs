@@ -221,7 +221,7 @@ impl Link {
     /// The smoothed round-trip time of a path, once there is a sample.
     #[must_use]
     pub fn rtt(&self, path: PathId) -> Option<Nanos> {
-        self.paths.get(usize::from(path.0))?.rtt.smoothed()
+        self.paths.get(usize::from(path.0))?.timing.srtt()
     }
 
     /// The smoothed round-trip time of all paths together, once there is a sample.

@@ -51,13 +51,13 @@ impl Link {
     /// What is silent altogether has other questions to answer.
     fn may_ask(&self, index: usize) -> bool {
         let path = &self.paths[index];
-        let is_used = matches!(path.standing.state(), PathState::Good | PathState::Suspect);
-        self.paths.is_in_use(index) && !path.has_failed && is_used
+        let is_used = matches!(path.condition.state(), PathState::Good | PathState::Suspect);
+        self.paths.is_in_use(index) && is_used
     }
 
     /// Within this a probe is answered, if it is.
     fn mtu_answer(&self, index: usize) -> Nanos {
-        self.probe_interval(&self.paths[index])
+        self.paths[index].timing.probe_interval(&self.flow)
     }
 
     /// More than a packet's worth left on a path that may carry longer ones.

@@ -7,13 +7,12 @@ use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
 use crate::limits::{
     DUPLICATES_MAX, HEADER_BYTES, PATH_CHANGE_INTERVAL, PROBES_TO_RETURN, UNANSWERED_MIN,
 };
-use crate::path::{Path, PathSignal, PathState, ProbeVerdict, TailProbe, What, bit};
+use crate::path::{
+    PROBE_INTERVAL_MIN, Path, PathSignal, PathState, ProbeVerdict, TailProbe, What, bit,
+};
 use crate::wire::Kind;
 use alloc::vec::Vec;
-use towpath_base::{Nanos, Time};
-
-/// Probes of a path come no faster than this: the peer may be off its CPU for that long.
-const PROBE_INTERVAL_MIN: Nanos = Nanos::from_millis(1);
+use towpath_base::Time;
 
 /// `index` of PROBE: no path is acknowledged.
 pub(super) const PROBE_SILENCE: u32 = 1;
@@ -48,17 +47,17 @@ impl Link {
         self.paths.iter().enumerate().map(move |(index, path)| PathSnapshot {
             path: PathId(index as u8),
             carrier: path.carrier,
-            state: path.standing.state(),
-            since: path.standing.since(),
-            srtt: path.rtt.smoothed(),
+            state: path.condition.state(),
+            since: path.condition.since(),
+            srtt: path.timing.srtt(),
             sent: path.tx.next(),
             lost: path.lost_chunks,
             in_flight_bytes: path.tx.in_flight_bytes(),
-            doubts: path.standing.doubts_ever,
-            quarantines: path.standing.quarantines_ever,
+            doubts: path.condition.doubts_ever,
+            quarantines: path.condition.quarantines_ever,
             source_port: path.source_port,
             moves: path.moves,
-            renewals: path.renewal.life(),
+            renewals: path.remake.life(),
             carries_acks: index == ack_way,
             mtu: path.mtu.size(),
             mtu_phase: path.mtu.phase(),
@@ -71,7 +70,7 @@ impl Link {
         let Some((from, to)) = self.paths.signal(now, index, signal) else { return };
         match (from, to) {
             (_, PathState::Suspect) => self.stats.path_doubts += 1,
-            (_, PathState::Dead) => {
+            (_, PathState::Dead | PathState::Failed) => {
                 self.stats.path_retirements += 1;
                 self.doubts.ack_alarm.found_dead(index);
             }
@@ -93,11 +92,8 @@ impl Link {
         if matches!(to, PathState::Suspect | PathState::Probing) {
             self.paths.probes_due |= bit(index);
         }
-        if (from, signal) == (PathState::Probing, PathSignal::Unanswered) {
-            self.paths.on_still_dark(now, index);
-        }
-        if to == PathState::Dead {
-            let is_retired = from == PathState::Suspect && signal != PathSignal::Failed;
+        if matches!(to, PathState::Dead | PathState::Failed) {
+            let is_retired = (from, to) == (PathState::Suspect, PathState::Dead);
             if is_retired && self.paths.move_retired(now, index) {
                 self.signal_path(now, index, PathSignal::Moved);
             } else if let Some(spare) = self.paths.wanted_spare() {
@@ -118,7 +114,7 @@ impl Link {
     /// [`poll_transmit`](Self::poll_transmit): what comes next is meant for the new way. A driver
     /// that cannot do it says so by [`pin_ports`](Self::pin_ports).
     pub fn poll_reroute(&mut self) -> Option<Reroute> {
-        if self.control.follows && !self.paths[0].has_failed {
+        if self.control.follows && self.paths.failed() & bit(0) == 0 {
             self.control.follows = false;
             let source_port = self.paths[0].source_port;
             return Some(Reroute { path: PathId(0), source_port, moves_control: true });
@@ -133,7 +129,7 @@ impl Link {
     /// any more.
     pub fn pin_ports(&mut self) {
         // Where the queue pair of acks was to follow the first path it has stayed behind.
-        self.control.has_left |= self.paths[0].renewal.life() > 0 && self.paths[0].moves > 0;
+        self.control.has_left |= self.paths[0].remake.life() > 0 && self.paths[0].moves > 0;
         self.paths.pin_ports();
     }
 
@@ -172,8 +168,8 @@ impl Link {
         });
         path.lost_chunks += chunks;
         stats.losses_by_timeout += chunks;
-        if path.tail_probe == TailProbe::Due {
-            path.tail_probe = TailProbe::Idle;
+        if path.timing.tail_probe == TailProbe::Due {
+            path.timing.tail_probe = TailProbe::Idle;
         }
         flow.on_gone(bytes);
         if is_lossy {
@@ -192,13 +188,13 @@ impl Link {
     /// Asks all good paths, and the one that is silent again. When none at all answers for longer
     /// than a tick, every other way is tried too, in rounds that become rare: the peer may be gone.
     pub(super) fn ask_all(&mut self, now: Time, index: usize) {
-        self.paths[index].tick_from = now;
+        self.paths[index].timing.restart_tick(now);
         self.paths.note_silence(now);
-        if !self.paths.is_silent || self.paths.is_early() {
+        if !self.paths.is_silent() || self.paths.is_early() {
             self.probe_the_quiet();
             self.paths.probes_due |= bit(index);
         }
-        if !self.paths.is_silent {
+        if !self.paths.is_silent() {
             return;
         }
         let (asked, again) = self.paths.on_silent_round(now, index);
@@ -217,7 +213,7 @@ impl Link {
 
     /// A path that was put away is probed, whatever was held against it.
     fn wake_path(&mut self, now: Time, index: usize) {
-        match self.paths[index].standing.state() {
+        match self.paths[index].condition.state() {
             PathState::Dead => self.signal_path(now, index, PathSignal::Rested),
             PathState::Spare => self.signal_path(now, index, PathSignal::Called),
             _ => {}
@@ -229,8 +225,8 @@ impl Link {
     /// all of them are asked.
     pub(super) fn on_path_silent(&mut self, now: Time, index: usize) {
         let others_answer = self.paths.others_answer(index);
-        self.paths[index].tick_from = now;
-        let is_good = self.paths[index].standing.state() == PathState::Good;
+        self.paths[index].timing.restart_tick(now);
+        let is_good = self.paths[index].condition.state() == PathState::Good;
         if is_good && others_answer {
             let unanswered = self.paths[index].tx.sent_since_acked();
             if unanswered >= UNANSWERED_MIN || self.may_doubt(now) {
@@ -266,11 +262,11 @@ impl Link {
         while watched != 0 {
             let index = watched.trailing_zeros() as usize;
             watched &= watched - 1;
-            if self.paths[index].standing.due() > now || self.paths.probes_due & bit(index) != 0 {
+            if self.paths[index].condition.due() > now || self.paths.probes_due & bit(index) != 0 {
                 continue;
             }
-            let answered_at = self.paths.answered_at;
-            match self.paths[index].standing.on_due(answered_at) {
+            let answered_at = self.paths.answered_at();
+            match self.paths[index].condition.on_due(answered_at) {
                 ProbeVerdict::Open => {}
                 ProbeVerdict::Probe => self.paths.probes_due |= bit(index),
                 ProbeVerdict::Signal(signal) => {
@@ -293,14 +289,14 @@ impl Link {
         was_silent: bool,
     ) {
         let is_last_hope = was_silent || self.paths.good() == 0;
-        if is_last_hope && !self.paths[index].has_failed {
+        if is_last_hope {
             // It may have been tried although it was put away.
             self.wake_path(now, index);
         }
         let to_return = if is_last_hope { 1 } else { PROBES_TO_RETURN };
-        let standing = &mut self.paths[index].standing;
-        let is_probing = standing.state() == PathState::Probing;
-        if let ProbeVerdict::Signal(signal) = standing.on_acked(numbers, to_return) {
+        let condition = &mut self.paths[index].condition;
+        let is_probing = condition.state() == PathState::Probing;
+        if let ProbeVerdict::Signal(signal) = condition.on_acked(numbers, to_return) {
             let is_needed = is_last_hope || !is_probing || !self.paths.has_enough();
             let signal = match signal {
                 _ if !is_needed => PathSignal::Unneeded,
@@ -317,7 +313,8 @@ impl Link {
         while self.paths.probes_due != 0 {
             let index = self.paths.probes_due.trailing_zeros() as usize;
             self.paths.probes_due &= !bit(index);
-            if self.paths[index].has_failed || self.has_to_wait(self.paths[index].carrier) {
+            if self.paths.failed() & bit(index) != 0 || self.has_to_wait(self.paths[index].carrier)
+            {
                 continue;
             }
             if self.paths[index].has_number_for_probe() {
@@ -326,36 +323,27 @@ impl Link {
                 }
                 return Some(self.transmit_probe(now, index));
             }
-            let again = now + self.probe_interval(&self.paths[index]);
-            self.paths[index].standing.postpone(again);
+            let again = now + self.paths[index].timing.probe_interval(&self.flow);
+            self.paths[index].condition.postpone(again);
         }
         None
     }
 
     /// A probe counts nothing against windows: it must go when they are full.
     pub(super) fn transmit_probe(&mut self, now: Time, index: usize) -> Transmit {
-        let interval = self.probe_interval(&self.paths[index]);
+        let interval = self.paths[index].timing.probe_interval(&self.flow);
         let (number, floor) = self.paths[index].tx.send(What::Probe, 0, now);
         self.paths.on_sent(now, index, 0);
-        self.paths[index].standing.on_probe_sent(now, number, interval);
+        self.paths[index].condition.on_probe_sent(now, number, interval);
         self.stats.path_probes += 1;
         if self.paths[index].mtu.on_short_probe(number) {
             self.paths.probes_due |= bit(index);
         }
         let mut header = self.header(Kind::Probe, 0, index, number, floor);
-        header.index = if self.paths.is_silent { PROBE_SILENCE } else { 0 };
+        header.index = if self.paths.is_silent() { PROBE_SILENCE } else { 0 };
         self.ride_along(now, index, Kind::Probe).on(&mut header);
         let path = PathId(index as u8);
         Transmit { path, header, frames: Vec::new(), filler_bytes: 0, cut_at: None }
-    }
-
-    /// Within this an answer comes, if any does.
-    pub(super) fn probe_interval(&self, path: &Path) -> Nanos {
-        let rtt = if path.rtt.smoothed().is_some() { &path.rtt } else { &self.flow.rtt };
-        let srtt = rtt.smoothed().unwrap_or(Nanos::ZERO);
-        let span =
-            srtt.saturating_mul(2) + rtt.variance().saturating_mul(4) + self.flow.hosts_max();
-        span.max(PROBE_INTERVAL_MIN)
     }
 
     /// A chunk came in on a path that had been taken before. That says nothing by itself: we may
@@ -366,7 +354,7 @@ impl Link {
         if self.paths.iter().any(|path| path.rx.is_disordered(now)) {
             return;
         }
-        let span = self.probe_interval(&self.paths[heard_on]);
+        let span = self.paths[heard_on].timing.probe_interval(&self.flow);
         let comes_again = self.doubts.ack_alarm.comes_again(now, chunk, span);
         if !self.doubts.ack_alarm.is_heeded(now) {
             return;
@@ -442,7 +430,7 @@ impl Link {
     /// Which queue pair sends acks of the path at `of` now, and the generation that the peer
     /// expects there. A peer that has fallen back further than we have hears us where it speaks.
     pub(super) fn ack_route(&mut self, now: Time, of: usize) -> (Option<PathId>, u32) {
-        if self.paths.ladder.is_below(of) && !self.paths[of].has_failed {
+        if self.paths.ladder.is_below(of) && self.paths.failed() & bit(of) == 0 {
             return (Some(PathId(of as u8)), self.paths[of].generation_out);
         }
         if self.paths.ack_way() != 0 && self.paths.has_choice() {

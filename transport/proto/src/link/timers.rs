@@ -53,7 +53,7 @@ impl Link {
         }
         let mut watched = self.paths.watched();
         while watched != 0 {
-            at = at.min(self.paths[watched.trailing_zeros() as usize].standing.due());
+            at = at.min(self.paths[watched.trailing_zeros() as usize].condition.due());
             watched &= watched - 1;
         }
         at.min(self.sign_of_life_due())
@@ -141,16 +141,17 @@ impl Link {
             }
         }
         let path = &mut self.paths[index];
-        match path.tail_probe {
+        match path.timing.tail_probe {
             TailProbe::Idle if path.has_number_for_probe() => {
-                path.tail_probe = TailProbe::Due;
+                path.timing.tail_probe = TailProbe::Due;
                 self.paths.tails_due |= bit(index);
             }
             // It is late for a probe, and no later: the one that has the last number is waited for.
-            TailProbe::Idle => path.tail_probe = TailProbe::Sent,
+            TailProbe::Idle => path.timing.tail_probe = TailProbe::Sent,
             TailProbe::Due => {}
             TailProbe::Sent if path.carrier.is_reliable() => {
-                path.on_silence(now);
+                let may_ask = path.has_number_for_probe();
+                path.timing.on_silence(now, may_ask);
                 self.paths.tails_due |= bit(index);
             }
             TailProbe::Sent => {
@@ -166,8 +167,8 @@ impl Link {
         self.stats.rtos += 1;
         let path = &mut self.paths[index];
         let (had_data, is_good) =
-            (path.tx.in_flight_bytes() > 0, path.standing.state() == PathState::Good);
-        path.on_rto(now);
+            (path.tx.in_flight_bytes() > 0, path.condition.state() == PathState::Good);
+        path.timing.on_rto(now);
         let is_alone = self.paths.has_choice() && self.paths.others_answer(index);
         if is_alone && is_good && self.may_doubt(now) {
             return self.signal_path(now, index, PathSignal::Silent);
@@ -188,13 +189,13 @@ impl Link {
     fn move_the_only(&mut self, now: Time, index: usize) {
         let sla_tick = self.paths.sla_tick;
         let path = &self.paths[index];
-        if path.rto_count == 1 {
+        if path.timing.rto_count() == 1 {
             self.paths.end_silence();
         } else if self.paths.can_move()
-            && now >= path.tick_from + sla_tick
+            && now >= path.timing.tick_from() + sla_tick
             && self.paths.move_only(now, index)
         {
-            self.paths[index].hold_back_off();
+            self.paths[index].timing.hold_back_off();
         }
     }
 
@@ -203,7 +204,7 @@ impl Link {
         if self.paths.has_choice() && now < self.doubts.next_rto_at {
             return;
         }
-        self.doubts.next_rto_at = now + self.paths[index].rto(&self.flow);
+        self.doubts.next_rto_at = now + self.paths[index].timing.rto(&self.flow);
         self.flow.on_rto(now);
     }
 

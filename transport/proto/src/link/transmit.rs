@@ -135,10 +135,10 @@ impl Link {
     /// (docs/protocol.md section 5): its ack tells what else is missing on that path.
     fn tail_probe(&mut self, now: Time, index: usize) -> Option<Transmit> {
         let path = &mut self.paths[index];
-        if path.tail_probe != TailProbe::Due {
+        if path.timing.tail_probe != TailProbe::Due {
             return None;
         }
-        path.tail_probe = TailProbe::Sent;
+        path.timing.tail_probe = TailProbe::Sent;
         if !path.has_number_for_probe() {
             return None;
         }
@@ -233,7 +233,8 @@ impl Link {
             return ControlFlow::Continue(());
         };
         // Where nothing at all was acknowledged, longer chunks may never get through.
-        let is_silent = lost_on.is_some_and(|path| self.paths[usize::from(path)].rto_count > 0);
+        let is_silent =
+            lost_on.is_some_and(|path| self.paths[usize::from(path)].timing.rto_count() > 0);
         let builder = if is_silent { self.builder_of_packet() } else { self.builder() };
         let length = match builder.takes(&frame) {
             true => Some(frame.frame.length),

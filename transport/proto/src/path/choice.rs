@@ -35,6 +35,31 @@ impl Default for Spreading {
     }
 }
 
+/// The path that chunks take for a while.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) current: usize,
+    /// How much may still go on it, and until when.
+    pub(super) left_bytes: u64,
+    kept_until: Time,
+    /// When the turn of the driver was that sent last, and how much it sent.
+    at: Time,
+    bytes: u64,
+}
+
+impl Turn {
+    pub(super) fn new(now: Time) -> Self {
+        Self { current: 0, left_bytes: 0, kept_until: now, at: now, bytes: 0 }
+    }
+
+    #[inline]
+    pub(super) fn on_sent(&mut self, now: Time, charge: u64) {
+        self.left_bytes = self.left_bytes.saturating_sub(charge);
+        self.bytes = charge + if now > self.at { 0 } else { self.bytes };
+        self.at = now;
+    }
+}
+
 impl PathTable {
     /// The path for the next chunk that is not bound to one, other than those in `avoid` if that
     /// can be; `None` when no path has a number left.
@@ -49,8 +74,8 @@ impl PathTable {
 
     #[inline(never)]
     fn choose_of_several(&mut self, now: Time, avoid: u16) -> Option<usize> {
-        if self.stays(now) && self.good() & bit(self.current) & !avoid != 0 {
-            return Some(self.current);
+        if self.stays(now) && self.good() & bit(self.turn.current) & !avoid != 0 {
+            return Some(self.turn.current);
         }
         self.choose_anew(now, avoid)
     }
@@ -60,18 +85,19 @@ impl PathTable {
     /// posts here and two acks there.
     #[inline(always)]
     fn stays(&self, now: Time) -> bool {
-        let wanted_bytes = if now > self.turn_at { self.turn_bytes.max(1) } else { 1 };
-        let may_stay = self.left_bytes >= wanted_bytes && now <= self.kept_until;
-        may_stay && self[self.current].has_number()
+        let turn = &self.turn;
+        let wanted_bytes = if now > turn.at { turn.bytes.max(1) } else { 1 };
+        let may_stay = turn.left_bytes >= wanted_bytes && now <= turn.kept_until;
+        may_stay && self[turn.current].has_number()
     }
 
     #[inline(never)]
     fn choose_anew(&mut self, now: Time, avoid: u16) -> Option<usize> {
         let index = self.pick(avoid)?;
         if avoid == 0 {
-            (self.current, self.left_bytes) = (index, self.spread_bytes());
-            let srtt = self[index].rtt.smoothed().unwrap_or(Nanos::ZERO);
-            self.kept_until = now + srtt.max(KEPT_MIN);
+            (self.turn.current, self.turn.left_bytes) = (index, self.spread_bytes());
+            let srtt = self[index].timing.srtt().unwrap_or(Nanos::ZERO);
+            self.turn.kept_until = now + srtt.max(KEPT_MIN);
         }
         Some(index)
     }
@@ -81,12 +107,15 @@ impl PathTable {
         let good = self.good();
         let mut full = 0;
         // The first set that holds a path with a number to spare.
-        self.pick_of([good & self.proven & !avoid, good & !avoid, good], &mut full).or_else(|| {
-            cold_path();
-            let doubtful = self.in_state(PathState::Suspect) | self.in_state(PathState::Probing);
-            let all = self.mask();
-            self.pick_of([doubtful & !avoid, all & !avoid, all], &mut full)
-        })
+        self.pick_of([good & self.answers.proven & !avoid, good & !avoid, good], &mut full).or_else(
+            || {
+                cold_path();
+                let doubtful =
+                    self.in_state(PathState::Suspect) | self.in_state(PathState::Probing);
+                let all = self.mask();
+                self.pick_of([doubtful & !avoid, all & !avoid, all], &mut full)
+            },
+        )
     }
 
     fn pick_of(&mut self, sets: [u16; 3], full: &mut u16) -> Option<usize> {
@@ -117,7 +146,7 @@ impl PathTable {
 
     /// Round trips decide if they differ by more than a quarter, else what is under way.
     fn is_better(&self, index: usize, than: usize) -> bool {
-        let srtt = |index: usize| self[index].rtt.smoothed().unwrap_or(Nanos::ZERO).0;
+        let srtt = |index: usize| self[index].timing.srtt().unwrap_or(Nanos::ZERO).0;
         let (mine, other) = (srtt(index), srtt(than));
         if mine.abs_diff(other) > mine.min(other) / 4 {
             return mine < other;

@@ -5,8 +5,8 @@ use super::loss::LossWatch;
 use super::table::bit;
 use crate::carrier::{Carrier, CarrierReason};
 use crate::limits::{
-    CARRIER_PROBE_MAX, CARRIER_PROBE_MIN, CARRIER_STAY_DOUBLINGS, FORGIVE_AFTER, PROBES_TO_RETURN,
-    PROBES_TO_RETURN_AFTER_LOSS,
+    CARRIER_PROBE_MAX, CARRIER_PROBE_MIN, CARRIER_STAY_DOUBLINGS, DARK_AFTER, FORGIVE_AFTER,
+    PROBES_TO_RETURN, PROBES_TO_RETURN_AFTER_LOSS,
 };
 use towpath_base::{Nanos, Time};
 
@@ -208,9 +208,9 @@ impl Ladder {
     }
 
     /// The paths of better carriers than ours that were left for silence, and have been silent for
-    /// so long since.
-    pub(crate) fn dark(&self, now: Time, span: Nanos) -> u16 {
-        let is_dark = |rung: &&Rung| !rung.is_lossy && now >= rung.heard_at + span;
+    /// long since.
+    pub(crate) fn dark(&self, now: Time) -> u16 {
+        let is_dark = |rung: &&Rung| !rung.is_lossy && now >= rung.heard_at + DARK_AFTER;
         self.rungs[..self.at].iter().filter(is_dark).fold(0, |set, rung| set | rung.paths)
     }
 

@@ -1,43 +1,39 @@
 //! What one path has sent and received: numbers, acks, loss, timers; and which path is next.
 
+mod ack_way;
 mod choice;
+mod condition;
 mod frames;
 mod ladder;
 mod loss;
 mod mtu;
 mod order;
 mod ports;
-mod renewal;
+mod remake;
 mod rx;
-mod standing;
 mod state;
 mod table;
+mod timing;
 mod tx;
 
 pub use choice::Spreading;
+pub(crate) use condition::{Condition, Verdict as ProbeVerdict};
 pub use mtu::{MtuPhase, MtuReason, PacketSizes};
 pub(crate) use mtu::{MtuSearch, MtuStep};
-pub use renewal::QpHalf;
-pub(crate) use renewal::Renewal;
+pub use remake::QpHalf;
+pub(crate) use remake::{Backoff, Remake, Step};
 pub(crate) use rx::ReceiveWindow;
-pub(crate) use standing::{Standing, Verdict as ProbeVerdict};
 pub use state::{MOVES, Move, PathSignal, PathState};
-pub(crate) use table::{PathTable, bit};
+pub(crate) use table::{PathTable, bit, places};
+pub(crate) use timing::{PROBE_INTERVAL_MIN, TailProbe, Timing};
 pub(crate) use tx::{AckDigest, SendWindow, What};
 
 use crate::carrier::Carrier;
 use crate::config::{LinkConfig, PeerParams};
-use crate::flow::{Flow, estimator};
+use crate::flow::Flow;
 use crate::limits::NUMBER_WINDOW;
 use crate::wire::HOLD_UNKNOWN;
 use towpath_base::{Nanos, Time};
-use towpath_cc::RttEstimator;
-
-/// A tail-loss probe sooner than this would race acks that wait for a turn of the peer's loop.
-const TAIL_PROBE_MIN: Nanos = Nanos::from_micros(200);
-
-/// Timeouts of an only path that tries other ways double no further: 8 ms at the shortest.
-const RTO_DOUBLINGS_WHILE_MOVING: u32 = 3;
 
 /// One path: a queue pair and a source port.
 #[derive(Debug)]
@@ -46,47 +42,26 @@ pub(crate) struct Path {
     /// Which of the device's source ports it leaves from, and how often that was changed.
     pub(crate) source_port: u16,
     pub(crate) moves: u64,
-    /// Its queue pair is in error, and another is not there yet: nothing is sent on it.
-    pub(crate) has_failed: bool,
-    pub(crate) renewal: Renewal,
+    pub(crate) condition: Condition,
+    pub(crate) remake: Remake<QpHalf>,
     pub(crate) generation_in: u32,
     pub(crate) generation_out: u32,
     pub(crate) tx: SendWindow,
     pub(crate) rx: ReceiveWindow,
-    pub(crate) rtt: RttEstimator,
+    pub(crate) timing: Timing,
     pub(crate) ack_number_seen: u64,
     /// Chunks that the peer says came behind later ones, low bits.
     pub(crate) disordered_seen: u16,
-    /// The last time something was sent or newly acknowledged.
-    pub(crate) last_progress: Time,
-    /// Where the SLA timer counts from, if the oldest outstanding number is older.
-    pub(crate) tick_from: Time,
-    pub(crate) tail_probe: TailProbe,
-    pub(crate) rto_count: u32,
     /// When the newest was sent that was acknowledged here since its source port is this one.
     pub(crate) answered_at: Time,
-    pub(crate) standing: Standing,
     pub(crate) lost_chunks: u64,
     /// How long its packets may be.
     pub(crate) mtu: MtuSearch,
-    /// Retransmission timeouts of which it is not known whether anything was lost.
-    pub(crate) rtos_open: u64,
     /// Numbers that may be outstanding: the peer has receives for so many, and an ack tells of no
     /// more.
     numbers_max: u64,
     /// Those that chunks may use.
     chunks_max: u64,
-}
-
-/// Where the tail-loss probe stands (docs/protocol.md section 5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TailProbe {
-    /// None since the last progress.
-    Idle,
-    /// To be sent now, whatever the window says.
-    Due,
-    /// Sent: what comes next is the retransmission timeout.
-    Sent,
 }
 
 impl Path {
@@ -105,24 +80,18 @@ impl Path {
             carrier,
             source_port,
             moves: 0,
-            has_failed: false,
-            renewal: Renewal::new(now),
+            condition: Condition::new(now),
+            remake: Remake::joined(&Backoff::PATH, now),
             generation_in,
             generation_out,
             tx: SendWindow::new(),
             rx: ReceiveWindow::new(),
-            rtt: estimator(config),
+            timing: Timing::new(config, now),
             ack_number_seen: 0,
             disordered_seen: 0,
-            last_progress: now,
-            tick_from: now,
-            tail_probe: TailProbe::Idle,
-            rto_count: 0,
             answered_at: Time::ZERO,
-            standing: Standing::new(now),
             lost_chunks: 0,
             mtu: MtuSearch::new(peer.mtu, sizes, now),
-            rtos_open: 0,
             numbers_max,
             chunks_max: chunks_max(numbers_max),
         }
@@ -150,27 +119,6 @@ impl Path {
         self.tx.span() < self.numbers_max && self.tx.has_number()
     }
 
-    /// A reliable carrier is silent: that what it carries is lost it would have said. Another probe
-    /// follows, later.
-    pub(crate) fn on_silence(&mut self, now: Time) {
-        self.rto_count += 1;
-        self.last_progress = now;
-        let may_ask = self.has_number_for_probe();
-        self.tail_probe = if may_ask { TailProbe::Due } else { TailProbe::Sent };
-    }
-
-    pub(crate) fn on_rto(&mut self, now: Time) {
-        self.rto_count += 1;
-        self.rtos_open += 1;
-        self.last_progress = now;
-        self.tail_probe = TailProbe::Sent;
-    }
-
-    /// Its timeouts come as often as it has other ways to try.
-    pub(crate) fn hold_back_off(&mut self) {
-        self.rto_count = self.rto_count.min(RTO_DOUBLINGS_WHILE_MOVING);
-    }
-
     /// Takes in what an ack brought that arrived at `received_at` and that the peer had held for
     /// `hold`.
     pub(crate) fn on_ack_digest(
@@ -191,17 +139,14 @@ impl Path {
             (away > hold).then(|| away - hold)
         });
         if let Some(rtt) = rtt {
-            self.rtt.update(rtt);
+            self.timing.on_sample(rtt);
         }
         // What comes back on a carrier that we do not ride on says nothing of the one we do.
         if let Some(flow) = flow {
             flow.on_ack(now, self.mtu.reckoned(), (rtt, endpoint), digest);
         }
         if digest.acked_chunks > 0 {
-            self.last_progress = now;
-            self.tick_from = now;
-            self.tail_probe = TailProbe::Idle;
-            self.rto_count = 0;
+            self.timing.on_progress(now);
         }
     }
 
@@ -211,12 +156,7 @@ impl Path {
         if !self.tx.any_outstanding() {
             return Time::NEVER;
         }
-        let span = match self.tail_probe {
-            TailProbe::Idle => self.tail_probe_span(flow),
-            TailProbe::Due => Nanos::ZERO,
-            TailProbe::Sent => self.rto(flow),
-        };
-        (self.last_progress + span).min(self.tx.overtaken_due())
+        self.timing.overdue_at(flow).min(self.tx.overtaken_due())
     }
 
     /// Whether something was overtaken for so long that it is lost, although no ack says so.
@@ -224,37 +164,13 @@ impl Path {
         self.tx.overtaken_due() <= now
     }
 
-    /// The round trips to go by: those of all paths where this one has had none.
-    fn round_trips<'a>(&'a self, flow: &'a Flow) -> &'a RttEstimator {
-        if self.rtt.smoothed().is_some() { &self.rtt } else { &flow.rtt }
-    }
-
-    pub(crate) fn rto(&self, flow: &Flow) -> Nanos {
-        self.round_trips(flow).rto_backed_off(flow.hosts_max(), self.rto_count)
-    }
-
-    fn tail_probe_span(&self, flow: &Flow) -> Nanos {
-        let rtt = self.round_trips(flow);
-        let Some(srtt) = rtt.smoothed() else { return self.rto(flow) };
-        let span = srtt.saturating_mul(2) + rtt.variance().saturating_mul(2) + flow.hosts_max();
-        span.max(TAIL_PROBE_MIN)
-    }
-
-    /// How long nothing may be acknowledged here: the SLA tick, but longer where round trips are.
-    fn tick(&self, flow: &Flow, sla_tick: Nanos) -> Nanos {
-        let rtt = self.round_trips(flow);
-        let srtt = rtt.smoothed().unwrap_or(Nanos::ZERO);
-        let span = srtt.saturating_mul(2) + rtt.variance().saturating_mul(4) + flow.hosts_max();
-        span.max(sla_tick)
-    }
-
-    /// When the SLA timer expires; `NEVER` while nothing is outstanding.
+    /// When the SLA timer expires: nothing may be unacknowledged here for longer than an SLA tick,
+    /// or than round trips are. `NEVER` while nothing is outstanding.
     pub(crate) fn tick_due(&self, flow: &Flow, sla_tick: Nanos) -> Time {
-        let oldest = self.tx.oldest_sent_at();
-        if oldest == Time::NEVER {
-            return Time::NEVER;
+        match self.tx.oldest_sent_at() {
+            Time::NEVER => Time::NEVER,
+            sent_at => self.timing.tick_due(flow, sla_tick, sent_at),
         }
-        oldest.max(self.tick_from) + self.tick(flow, sla_tick)
     }
 }
 

@@ -55,22 +55,14 @@ pub enum MtuPhase {
     Error,
 }
 
-impl MtuPhase {
-    /// A word for it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
+impl fmt::Display for MtuPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Base => "base",
             Self::Searching => "searching",
             Self::Complete => "complete",
             Self::Error => "error",
-        }
-    }
-}
-
-impl fmt::Display for MtuPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        })
     }
 }
 
@@ -85,21 +77,13 @@ pub enum MtuReason {
     Swallowed,
 }
 
-impl MtuReason {
-    /// A word for it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
+impl fmt::Display for MtuReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Agreed => "agreed",
             Self::Probed => "probed",
             Self::Swallowed => "swallowed",
-        }
-    }
-}
-
-impl fmt::Display for MtuReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        })
     }
 }
 
@@ -132,11 +116,9 @@ pub(crate) struct MtuSearch {
     /// What is in use.
     size: Mtu,
     sizes: PacketSizes,
-    phase: MtuPhase,
     why: MtuReason,
-    /// What was thought last, as far as it was told, and whether something else was found since.
+    /// The size that was told last; what is expected until the first search is over.
     told: Mtu,
-    has_news: bool,
     /// Since then packets of the size in use were swallowed.
     took_data: bool,
     /// The smallest size above that in use of which the answer was no.
@@ -162,10 +144,8 @@ impl MtuSearch {
             most,
             size: if begins_low { BASE } else { most },
             sizes,
-            phase: if begins_low { MtuPhase::Base } else { MtuPhase::Complete },
             why: MtuReason::Agreed,
             told: most,
-            has_news: false,
             took_data: false,
             ceiling: None,
             question: None,
@@ -184,7 +164,20 @@ impl MtuSearch {
     }
 
     pub(crate) fn phase(&self) -> MtuPhase {
-        self.phase
+        if self.size < BASE.min(self.most) {
+            MtuPhase::Error
+        } else if self.is_searching() {
+            MtuPhase::Searching
+        } else if self.size < self.most && self.why == MtuReason::Agreed {
+            MtuPhase::Base
+        } else {
+            MtuPhase::Complete
+        }
+    }
+
+    /// Whether it is asked for more than the size in use.
+    fn is_searching(&self) -> bool {
+        self.question.as_ref().is_some_and(|question| question.size > self.size)
     }
 
     pub(crate) fn why(&self) -> MtuReason {
@@ -392,7 +385,7 @@ impl MtuSearch {
             self.size = if size > BASE { BASE } else { Mtu::Mtu256 };
             self.changed_at = now;
             (self.lost, self.least_lost) = ([0; Mtu::ALL.len()], u32::MAX);
-            (self.why, self.has_news, self.took_data) = (MtuReason::Swallowed, true, true);
+            (self.why, self.took_data) = (MtuReason::Swallowed, true);
         }
         self.go_on(now);
     }
@@ -404,17 +397,10 @@ impl MtuSearch {
         if let Some(next) = next {
             self.question = Some(Box::new(Question::new(next, MTU_PAIRS_MIN, now)));
         } else if self.size < self.most {
-            (self.why, self.has_news) = (MtuReason::Swallowed, true);
+            self.why = MtuReason::Swallowed;
             self.raise_at = now + self.raise_after;
             self.raise_after = self.raise_after.saturating_mul(2).min(MTU_RAISE_LONGEST);
-        } else {
-            self.has_news = true;
         }
-        self.phase = match next {
-            _ if self.size < BASE.min(self.most) => MtuPhase::Error,
-            Some(_) => MtuPhase::Searching,
-            None => MtuPhase::Complete,
-        };
     }
 
     /// Gives a question up: the path is not used any more, or not asked.
@@ -424,13 +410,19 @@ impl MtuSearch {
 
     /// What is to be told: another size is carried than was thought.
     pub(crate) fn poll_change(&mut self) -> Option<MtuChange> {
-        let from = self.told;
-        let is_change = core::mem::take(&mut self.has_news) && self.size != from;
-        self.told = if is_change { self.size } else { from };
-        let (to, is_raised) = (self.size, self.size > from);
-        let why = if is_raised { MtuReason::Probed } else { self.why };
+        let (from, to) = (self.told, self.size);
+        let is_known = match self.why {
+            MtuReason::Agreed => false,
+            MtuReason::Probed => to > from && !self.is_searching(),
+            MtuReason::Swallowed => true,
+        };
         let took_data = core::mem::take(&mut self.took_data);
-        is_change.then_some(MtuChange { from, to, why, took_data })
+        if !is_known || to == from {
+            return None;
+        }
+        self.told = to;
+        let why = if to > from { MtuReason::Probed } else { self.why };
+        Some(MtuChange { from, to, why, took_data })
     }
 
     /// The size that chunks are reckoned in: while a search has found nothing, what is expected.

@@ -3,12 +3,15 @@
 use super::state::PathState;
 use super::table::{PathTable, bit};
 use crate::carrier::Carrier;
+use crate::config::LinkConfig;
+use crate::flow::estimator;
 use crate::limits::{
-    FORGIVE_AFTER, PATH_CHANGE_INTERVAL, PORT_REST, PORTS_RESTING_MAX, PORTS_SCAN_MAX,
-    QUARANTINE_FIRST, SILENT_MOVES_PROMPT, SILENT_ROUNDS_PROMPT, SILENT_ROUNDS_SPARING,
+    PATH_CHANGE_INTERVAL, PORT_REST, PORTS_RESTING_MAX, PORTS_SCAN_MAX, SILENT_MOVES_PROMPT,
+    SILENT_ROUNDS_PROMPT, SILENT_ROUNDS_SPARING,
 };
 use alloc::vec::Vec;
-use towpath_base::{Nanos, Prng, Time};
+use towpath_base::{Prng, Time};
+use towpath_cc::RttEstimator;
 
 /// The source ports that a path can be moved to.
 #[derive(Debug)]
@@ -23,16 +26,30 @@ pub(crate) struct Ports {
     silent_rounds: u32,
     /// When silence may cost the next move.
     next_round: Time,
+    /// Paths that go on from another port, which the driver does not know yet.
+    reroutes_due: u16,
+    /// What a path begins with on a way of which nothing is known.
+    fresh_rtt: RttEstimator,
 }
 
 impl Ports {
-    pub(crate) fn new(count: u16, are_kept: bool) -> Self {
-        let resting = Vec::with_capacity(if count > 1 { PORTS_RESTING_MAX } else { 0 });
-        Self { count, are_kept, resting, silent_rounds: 0, next_round: Time::ZERO }
+    pub(super) fn new(config: &LinkConfig) -> Self {
+        let count = config.ways.source_ports;
+        Self {
+            count,
+            are_kept: config.ways.keeps_ports,
+            resting: Vec::with_capacity(if count > 1 { PORTS_RESTING_MAX } else { 0 }),
+            silent_rounds: 0,
+            next_round: Time::ZERO,
+            reroutes_due: 0,
+            fresh_rtt: estimator(config),
+        }
     }
 
-    pub(crate) fn can_move(&self) -> bool {
-        self.count > 1 && !self.are_kept
+    /// Something answered.
+    #[inline]
+    pub(super) fn end_silence(&mut self) {
+        (self.silent_rounds, self.next_round) = (0, Time::ZERO);
     }
 
     /// Leaves a port alone for a while. When too many rest the one whose time is over first is
@@ -62,84 +79,36 @@ impl Ports {
 impl PathTable {
     /// Whether the source port of a path can be changed.
     pub(crate) fn can_move(&self) -> bool {
-        self.ports.can_move()
+        self.ports.count > 1 && !self.ports.are_kept
     }
 
     /// Whether that of this path can be: a stream has none.
     fn is_movable(&self, index: usize) -> bool {
-        let path = &self[index];
-        self.can_move() && self.is_in_use(index) && !path.has_failed && path.carrier != Carrier::Tcp
+        let has_port = self[index].carrier != Carrier::Tcp;
+        self.can_move() && has_port && self.failed() & bit(index) == 0
     }
 
     /// The driver cannot change the source port of a queue pair that runs after all.
     pub(crate) fn pin_ports(&mut self) {
         self.ports.are_kept = true;
-        self.reroutes_due = 0;
+        self.ports.reroutes_due = 0;
     }
 
-    /// A path came out of its quarantine as dark as before, and its queue pair keeps its port: when
-    /// that was so often enough, the port is left by another queue pair.
-    pub(crate) fn on_still_dark(&mut self, now: Time, index: usize) {
-        let quarantines = self[index].standing.quarantines();
-        if self.ports.are_kept && quarantines > self.dark_quarantines {
-            self.plan_to_leave(now, index);
-        }
-    }
-
-    /// The link has left these paths for another carrier, because nothing was answered there.
-    pub(crate) fn on_dark_carrier(&mut self, now: Time, paths: u16) {
-        for index in 0..self.len() {
-            if paths & bit(index) != 0 {
-                self.plan_to_leave(now, index);
-            }
-        }
-    }
-
-    /// The port of a path is left as soon as the one before has been left for long enough.
-    fn plan_to_leave(&mut self, now: Time, index: usize) {
-        let (at, path) = (self.leave_at.max(now), &self.all[index]);
-        let has_port = !path.has_failed && path.carrier != Carrier::Tcp;
-        if self.ports.count > 1 && has_port && self[index].renewal.on_dark(now, at) {
-            self.leave_at = at + PATH_CHANGE_INTERVAL;
-            self.renewals_due |= bit(index);
-        }
-    }
-
-    /// How long a carrier that was left must be silent before its paths leave their ports: as long
-    /// as a path among others is in quarantine before it does.
-    pub(crate) fn dark_span(&self) -> Nanos {
-        QUARANTINE_FIRST.saturating_mul((1 << self.dark_quarantines) - 1)
-    }
-
-    /// Whether what was sent from the port of a path was swallowed, as far as is known; a queue
-    /// pair of RC that has failed got no answer as a rule.
-    pub(crate) fn is_dark(&self, index: usize) -> bool {
-        let path = &self[index];
-        let was_left = !self.is_in_use(index) && !self.ladder.is_below(index);
-        path.renewal.asks_for_port()
-            || path.standing.is_dark()
-            || was_left
-            || path.carrier == Carrier::Rc
-    }
-
-    /// The next queue pair of a path leaves from another port. True if there is one.
+    /// The next queue pair of a path leaves from another port, if there is one. True if so.
     pub(crate) fn renew_elsewhere(&mut self, now: Time, index: usize) -> bool {
-        if self.ports.count < 2 {
-            return false;
-        }
-        self.ports.rest(now, self[index].source_port);
-        let port = self.draw_port(now, index);
+        let port = if self.ports.count > 1 { self.leave_port(now, index) } else { None };
         if let Some(port) = port {
             self.take_port(index, port);
         }
         port.is_some()
     }
 
-    /// A path leaves its port for one that nobody takes while its queue pair runs.
-    pub(crate) fn move_dark(&mut self, now: Time, index: usize) {
-        self.ports.rest(now, self[index].source_port);
-        if let Some(port) = self.draw_port(now, index) {
-            self.move_to(index, port);
+    /// Better carriers than ours, with these paths, have been silent for long: one of the paths
+    /// takes another port, unless a path was changed just now.
+    pub(crate) fn move_dark(&mut self, now: Time, paths: u16) {
+        if paths != 0 {
+            let index = self.draw(paths);
+            self.move_rested(now, index);
         }
     }
 
@@ -147,7 +116,7 @@ impl PathTable {
     /// network, if there is one that nobody takes. A path that was retired before rests all the
     /// same: it may be what all its ways have in common.
     pub(crate) fn move_retired(&mut self, now: Time, index: usize) -> bool {
-        self[index].standing.is_first_quarantine() && self.move_to_fresh(now, index)
+        self[index].condition.is_first_quarantine() && self.move_to_fresh(now, index)
     }
 
     /// A path whose quarantine is over takes another port, unless a path was changed just now.
@@ -159,13 +128,17 @@ impl PathTable {
     }
 
     fn move_to_fresh(&mut self, now: Time, index: usize) -> bool {
-        if !self.is_movable(index) {
-            return false;
+        let port = if self.is_movable(index) { self.leave_port(now, index) } else { None };
+        if let Some(port) = port {
+            self.move_to(index, port);
         }
+        port.is_some()
+    }
+
+    /// The port of a path rests from now on: another one in its place.
+    fn leave_port(&mut self, now: Time, index: usize) -> Option<u16> {
         self.ports.rest(now, self[index].source_port);
-        let Some(port) = self.draw_port(now, index) else { return false };
-        self.move_to(index, port);
-        true
+        self.draw_port(now, index)
     }
 
     /// A port at random: one that neither rests nor is taken by a path. The longer nothing answers,
@@ -185,15 +158,15 @@ impl PathTable {
 
     fn move_to(&mut self, index: usize, port: u16) {
         self.take_port(index, port);
-        self.reroutes_due |= bit(index);
+        self.ports.reroutes_due |= bit(index);
     }
 
     fn take_port(&mut self, index: usize, port: u16) {
-        let rtt = self.fresh_rtt.clone();
+        let rtt = self.ports.fresh_rtt.clone();
         let path = &mut self[index];
         path.source_port = port;
         path.moves += 1;
-        path.rtt = rtt;
+        path.timing.forget_round_trips(rtt);
         path.answered_at = Time::ZERO;
     }
 
@@ -204,7 +177,8 @@ impl PathTable {
     pub(crate) fn on_silent_round(&mut self, now: Time, index: usize) -> (u16, u16) {
         if now < self.ports.next_round {
             let span = self.ports.next_round.since(now);
-            self[index].tick_from = now + (span - self.sla_tick);
+            let sla_tick = self.sla_tick;
+            self[index].timing.restart_tick(now + (span - sla_tick));
             return (0, 0);
         }
         self.ports.silent_rounds += 1;
@@ -215,8 +189,8 @@ impl PathTable {
             return (asked & !self.in_state(PathState::Spare), 0);
         }
         for index in 0..self.len() {
-            let is_kept = index == self.last_heard && self.has_choice();
-            if is_kept || !self.is_movable(index) {
+            let is_kept = index == self.answers.last_on && self.has_choice();
+            if is_kept || !self.is_in_use(index) || !self.is_movable(index) {
                 continue;
             }
             if let Some(port) = self.draw_port(now, index) {
@@ -229,24 +203,6 @@ impl PathTable {
     /// Whether the silence is so young that all is asked whenever something is missed.
     pub(crate) fn is_early(&self) -> bool {
         self.ports.silent_rounds <= SILENT_ROUNDS_PROMPT
-    }
-
-    /// Something answered.
-    #[inline]
-    pub(crate) fn end_silence(&mut self) {
-        if core::mem::take(&mut self.is_silent) {
-            self.forget_back_off();
-        }
-        (self.ports.silent_rounds, self.ports.next_round) = (0, Time::ZERO);
-    }
-
-    /// That nothing answered was no fault of each path: what is still outstanding on one is missed
-    /// as soon as usual.
-    #[cold]
-    fn forget_back_off(&mut self) {
-        for path in self.iter_mut() {
-            path.rto_count = 0;
-        }
     }
 
     /// The only path is silent, or what goes on it gets no further: it takes another port. True
@@ -262,16 +218,11 @@ impl PathTable {
     /// The way of our acks swallows them and there is one path only: it takes another port. Each
     /// move is waited for longer than the one before.
     pub(crate) fn move_acks(&mut self, now: Time) -> bool {
-        let only = self.current;
-        if now < self.ack_return_at || !self.is_movable(only) {
+        let only = self.turn.current;
+        if now < self.acks.return_at || !self.is_movable(only) {
             return false;
         }
-        if now > self.ack_return_at + FORGIVE_AFTER {
-            self.ack_turns = 0;
-        }
-        let span = self.sla_tick.saturating_mul(1 << self.ack_turns.min(16));
-        self.ack_return_at = now + span.min(PATH_CHANGE_INTERVAL);
-        self.ack_turns += 1;
+        self.acks.back_off(now, (self.sla_tick, PATH_CHANGE_INTERVAL));
         let port = self.draw_port(now, only);
         if let Some(port) = port {
             self.move_to(only, port);
@@ -281,22 +232,22 @@ impl PathTable {
 
     /// A queue pair that is gone goes nowhere.
     pub(crate) fn forget_reroute(&mut self, index: usize) {
-        self.reroutes_due &= !bit(index);
+        self.ports.reroutes_due &= !bit(index);
     }
 
     /// Whether paths are to go on from other ports.
     #[inline]
     pub(crate) fn has_reroutes(&self) -> bool {
-        self.reroutes_due != 0
+        self.ports.reroutes_due != 0
     }
 
     /// The next path that goes on from another port.
     pub(crate) fn take_reroute(&mut self) -> Option<(usize, u16)> {
-        if self.reroutes_due == 0 {
+        if self.ports.reroutes_due == 0 {
             return None;
         }
-        let index = self.reroutes_due.trailing_zeros() as usize;
-        self.reroutes_due &= self.reroutes_due - 1;
+        let index = self.ports.reroutes_due.trailing_zeros() as usize;
+        self.ports.reroutes_due &= self.ports.reroutes_due - 1;
         Some((index, self[index].source_port))
     }
 }

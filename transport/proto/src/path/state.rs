@@ -16,6 +16,8 @@ pub enum PathState {
     Probing,
     /// Joined at both ends and held back until another path is retired.
     Spare,
+    /// Its queue pair is in error, and another one is being made: nothing is sent on it.
+    Failed,
 }
 
 /// What makes a path move from one state to another.
@@ -66,9 +68,9 @@ const fn moves(from: PathState, signal: PathSignal, to: PathState, why: &'static
 }
 
 /// All legal moves. A signal that has none in a state changes nothing there.
-pub const MOVES: [Move; 17] = {
+pub const MOVES: [Move; 18] = {
     use PathSignal as S;
-    use PathState::{Dead, Good, Probing, Spare, Suspect};
+    use PathState::{Dead, Failed, Good, Probing, Spare, Suspect};
     [
         moves(Good, S::Silent, Suspect, "the peer answers on other paths, so this one is at fault"),
         moves(Good, S::Duplicates, Suspect, "acks went this way and the peer did not get them"),
@@ -82,20 +84,19 @@ pub const MOVES: [Move; 17] = {
         moves(Probing, S::Answered, Good, "several probes in a row got through"),
         moves(Probing, S::Unneeded, Spare, "it works, and as many others as are used do"),
         moves(Probing, S::Unanswered, Dead, "it is as dead as before: a longer quarantine"),
-        moves(Good, S::Failed, Dead, "its queue pair is in error"),
-        moves(Suspect, S::Failed, Dead, "its queue pair is in error"),
-        moves(Probing, S::Failed, Dead, "its queue pair is in error"),
-        moves(Spare, S::Failed, Dead, "its queue pair is in error"),
-        moves(
-            Dead,
-            S::Renewed,
-            Probing,
-            "nothing is known of the new queue pair; it is probed first",
-        ),
+        moves(Good, S::Failed, Failed, "its queue pair is in error"),
+        moves(Suspect, S::Failed, Failed, "its queue pair is in error"),
+        moves(Dead, S::Failed, Failed, "its queue pair is in error"),
+        moves(Probing, S::Failed, Failed, "its queue pair is in error"),
+        moves(Spare, S::Failed, Failed, "its queue pair is in error"),
+        moves(Failed, S::Renewed, Probing, "nothing is known of its new queue pair"),
     ]
 };
 
 impl PathState {
+    /// How many there are.
+    pub(crate) const COUNT: usize = Self::Failed as usize + 1;
+
     /// Where a signal leads from here; `None` when it changes nothing.
     #[must_use]
     pub fn after(self, signal: PathSignal) -> Option<Self> {
@@ -112,6 +113,7 @@ impl fmt::Display for PathState {
             Self::Dead => "dead",
             Self::Probing => "probing",
             Self::Spare => "spare",
+            Self::Failed => "failed",
         })
     }
 }
@@ -132,5 +134,22 @@ impl fmt::Display for PathSignal {
             Self::Failed => "failed",
             Self::Renewed => "queue pair renewed",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+
+    #[test]
+    fn the_protocol_document_has_the_table_of_moves() {
+        let mut table = String::from("| from | signal | to | why |\n|---|---|---|---|\n");
+        for Move { from, signal, to, why } in MOVES {
+            table += &format!("| {from} | {signal} | {to} | {why} |\n");
+        }
+        let document = include_str!("../../../../docs/protocol.md");
+        assert!(document.contains(&table), "docs/protocol.md section 9 needs this:\n{table}");
     }
 }

@@ -294,8 +294,8 @@ fn a_failed_path_among_others_of_its_carrier_is_made_anew_and_probed_before_it_i
     load.run(&mut wire, channel, Nanos::from_secs(2));
     for end in &wire.ends {
         let moves: Vec<_> = end.moves.iter().filter(|(path, ..)| *path == 1).collect();
-        let (dead, probing) = (PathState::Dead, PathState::Probing);
-        assert!(moves.contains(&&(1, dead, probing)), "{moves:?}");
+        let (failed, probing) = (PathState::Failed, PathState::Probing);
+        assert!(moves.contains(&&(1, failed, probing)), "{moves:?}");
         assert_eq!(end.link.paths().nth(1).map(|path| path.state), Some(PathState::Good));
     }
     wire.run_until(Wire::settled);

@@ -2,6 +2,7 @@
 
 use super::paths::{EACH, tick};
 use super::*;
+use crate::path::{Path, PathState};
 use alloc::collections::BTreeMap;
 
 /// Source ports of the device.
@@ -45,7 +46,7 @@ struct Rig {
 impl Rig {
     fn new(seed: u64, paths: usize, device: Device) -> Self {
         let tune = |config: LinkConfig| {
-            let config = config.spreading(EACH).seed(seed).dark_quarantines(1);
+            let config = config.spreading(EACH).seed(seed);
             match device {
                 Device::Changes => config.source_ports(PORTS),
                 Device::Keeps => {
@@ -93,9 +94,10 @@ impl Rig {
         for (at, open) in open.iter_mut().enumerate() {
             for (path, open) in open.iter_mut().enumerate() {
                 let ends = [0, 1].map(|at| &wire.ends[at].link.paths[path]);
-                let (port, lives) = (wire.ports[at][path], ends.map(|end| end.renewal.life()));
+                let (port, lives) = (wire.ports[at][path], ends.map(|end| end.remake.life()));
                 let is_swallowed = wire.holes[1 - at] & 1 << port != 0;
-                let is_open = !is_swallowed && ends.iter().all(|end| !end.has_failed);
+                let has_failed = |end: &&Path| end.condition.state() == PathState::Failed;
+                let is_open = !is_swallowed && !ends.iter().any(has_failed);
                 let life = lives[0] + lives[1];
                 let goes_on = open.0 != Time::NEVER && (open.1, open.2) == (port, life);
                 let since = if goes_on { open.0 } else { now };

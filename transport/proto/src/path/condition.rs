@@ -1,4 +1,4 @@
-//! How one path stands: doubts, probes, quarantine.
+//! The condition of one path: doubts, probes, quarantine.
 
 use super::state::{PathSignal, PathState};
 use crate::limits::{
@@ -7,9 +7,9 @@ use crate::limits::{
 };
 use towpath_base::{Nanos, Time};
 
-/// What is remembered of a path's conduct.
+/// The state of a path, and what is remembered of its conduct.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct Condition {
     state: PathState,
     since: Time,
     /// The first number that was sent since the doubt.
@@ -42,7 +42,7 @@ pub(crate) enum Verdict {
     Signal(PathSignal),
 }
 
-impl Standing {
+impl Condition {
     pub(crate) fn new(now: Time) -> Self {
         Self {
             state: PathState::Good,
@@ -99,17 +99,16 @@ impl Standing {
             }
             PathState::Dead => {
                 let span = QUARANTINE_FIRST.saturating_mul(1 << self.quarantines.min(16));
-                // That a queue pair fails is held against no way.
-                let counts = signal != PathSignal::Failed;
-                self.quarantines += u32::from(counts);
-                self.quarantines_ever += u64::from(counts);
-                self.due = if counts { now + span.min(QUARANTINE_LONGEST) } else { Time::NEVER };
+                self.quarantines += 1;
+                self.quarantines_ever += 1;
+                self.due = now + span.min(QUARANTINE_LONGEST);
             }
             PathState::Probing => {
                 self.doubt_number = next_number;
                 self.due = now;
             }
-            PathState::Spare => self.due = Time::NEVER,
+            // Time alone changes nothing. A failed queue pair is held against no way.
+            PathState::Spare | PathState::Failed => self.due = Time::NEVER,
         }
         (self.state, self.since, self.clean_from) = (to, now, now);
         (self.probe, self.unanswered, self.unheard, self.answered) = (None, 0, 0, 0);
@@ -129,16 +128,6 @@ impl Standing {
     /// Whether nothing is held against it but the quarantine that it is in.
     pub(crate) fn is_first_quarantine(&self) -> bool {
         self.quarantines <= 1
-    }
-
-    /// Quarantines that are not forgiven.
-    pub(crate) fn quarantines(&self) -> u32 {
-        self.quarantines
-    }
-
-    /// Whether it was put away for its silence, and has not answered since.
-    pub(crate) fn is_dark(&self) -> bool {
-        self.quarantines > 0 && matches!(self.state, PathState::Dead | PathState::Probing)
     }
 
     fn is_on_probation(&self) -> bool {
@@ -161,7 +150,7 @@ impl Standing {
     /// any path: without an answer elsewhere a probe that got none says nothing of this path.
     pub(crate) fn on_due(&mut self, answered_at: Time) -> Verdict {
         match self.state {
-            PathState::Good | PathState::Spare => Verdict::Open,
+            PathState::Good | PathState::Spare | PathState::Failed => Verdict::Open,
             PathState::Dead => Verdict::Signal(PathSignal::Rested),
             PathState::Suspect | PathState::Probing => {
                 self.answered = if self.probe.is_some() { 0 } else { self.answered };
@@ -182,7 +171,9 @@ impl Standing {
     /// before the path is used again.
     pub(crate) fn on_acked(&mut self, (lowest, highest): (u64, u64), to_return: u32) -> Verdict {
         match self.state {
-            PathState::Good | PathState::Dead | PathState::Spare => Verdict::Open,
+            PathState::Good | PathState::Dead | PathState::Spare | PathState::Failed => {
+                Verdict::Open
+            }
             PathState::Suspect if lowest < self.doubt_number => Verdict::Signal(PathSignal::Late),
             PathState::Suspect if self.is_on_probation() => Verdict::Signal(PathSignal::Relapsed),
             PathState::Suspect => Verdict::Signal(PathSignal::Answered),
@@ -198,14 +189,9 @@ impl Standing {
         }
     }
 
-    /// Its queue pair has failed: time alone changes nothing.
-    pub(crate) fn wait_for_renewal(&mut self) {
-        self.due = Time::NEVER;
-    }
-
     /// What is due has to wait until then.
     pub(crate) fn postpone(&mut self, until: Time) {
-        if self.state == PathState::Good {
+        if matches!(self.state, PathState::Good | PathState::Spare | PathState::Failed) {
             return;
         }
         self.due = until;
@@ -219,23 +205,23 @@ mod tests {
 
     #[test]
     fn a_probe_that_goes_out_in_quarantine_does_not_end_it() {
-        let (mut standing, now) = (Standing::new(Time::ZERO), Time::ZERO + Nanos::from_millis(1));
-        standing.go(now, PathSignal::Unanswered, PathState::Dead, 7);
-        let until = standing.due();
+        let (mut condition, now) = (Condition::new(Time::ZERO), Time::ZERO + Nanos::from_millis(1));
+        condition.go(now, PathSignal::Unanswered, PathState::Dead, 7);
+        let until = condition.due();
         assert_eq!(until, now + QUARANTINE_FIRST);
-        standing.on_probe_sent(now, 7, Nanos::from_millis(4));
-        assert_eq!(standing.due(), until);
+        condition.on_probe_sent(now, 7, Nanos::from_millis(4));
+        assert_eq!(condition.due(), until);
     }
 
     #[test]
     fn probes_that_nothing_answers_become_rare_and_condemn_nothing() {
-        let (mut standing, interval) = (Standing::new(Time::ZERO), Nanos::from_millis(1));
-        standing.go(Time::ZERO, PathSignal::Silent, PathState::Suspect, 7);
+        let (mut condition, interval) = (Condition::new(Time::ZERO), Nanos::from_millis(1));
+        condition.go(Time::ZERO, PathSignal::Silent, PathState::Suspect, 7);
         let mut probes = 0;
-        while standing.due() < Time::ZERO + Nanos::from_secs(10) {
-            let now = standing.due();
-            assert_eq!(standing.on_due(Time::ZERO), Verdict::Probe);
-            standing.on_probe_sent(now, 7, interval);
+        while condition.due() < Time::ZERO + Nanos::from_secs(10) {
+            let now = condition.due();
+            assert_eq!(condition.on_due(Time::ZERO), Verdict::Probe);
+            condition.on_probe_sent(now, 7, interval);
             probes += 1;
         }
         assert!(probes < 120, "{probes} in ten seconds");
