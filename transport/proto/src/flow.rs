@@ -1,8 +1,9 @@
-//! What all paths of a link share: congestion window, pacing, chunk size.
+//! What all paths of a link, and its one-sided operations, share: window, pacing, chunk size.
 //!
 //! A link has one window over all its paths, so that one with sixteen takes no more of a network
 //! than one with one. Each path keeps its own round-trip times, by which it is chosen.
 
+mod operations;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use crate::config::{LinkConfig, PeerParams};
 use crate::limits::{HEADER_BYTES, STREAM_WINDOW_BYTES};
 use crate::path::AckDigest;
 use core::hint::cold_path;
+use operations::{Operations, share_of};
 use towpath_base::{Nanos, Time};
 use towpath_cc::{
     AckSample, AnyController, Cached, Controller, LossSample, Pacer, PathFacts, Rate, RttConfig,
@@ -44,8 +46,7 @@ pub(crate) struct Flow {
     pub(crate) peer_window_bytes: u64,
     /// What is in flight on all paths.
     pub(crate) in_flight_bytes: u64,
-    /// What operations of the lane have under way beside.
-    beside_bytes: u64,
+    operations: Operations,
     /// The longest recent delay of acks within the hosts, decaying.
     hold_max: Nanos,
     held_at: Time,
@@ -76,14 +77,6 @@ pub(crate) fn estimator(config: &LinkConfig) -> RttEstimator {
     RttEstimator::new(rtt)
 }
 
-/// What is left of a window where `beside_bytes` of another kind are under way on the same link:
-/// chunks beside operations, and the other way round. Half of it is left in any case, so that both
-/// go on.
-#[inline]
-pub(crate) fn share_of(window: u64, beside_bytes: u64) -> u64 {
-    window.saturating_sub(beside_bytes).max(window / 2)
-}
-
 impl Flow {
     pub(crate) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
         let chunk_bytes_max = config.flow.chunk_bytes_max.min(peer.chunk_bytes_max);
@@ -97,7 +90,7 @@ impl Flow {
             rtt: estimator(config),
             peer_window_bytes: peer.window_bytes,
             in_flight_bytes: 0,
-            beside_bytes: 0,
+            operations: Operations::new(config),
             hold_max: Nanos::ZERO,
             held_at: now,
             away: Nanos::ZERO,
@@ -119,11 +112,12 @@ impl Flow {
         carrier: Carrier,
         (config, peer): (&LinkConfig, &PeerParams),
     ) {
-        let fresh = Self::new(config, peer, now);
-        let Self { peer_window_bytes, in_flight_bytes, beside_bytes, away, .. } = *self;
-        let is_stream = carrier == Carrier::Tcp;
-        *self = Self { peer_window_bytes, in_flight_bytes, beside_bytes, is_stream, ..fresh };
-        self.set_away(away);
+        let before = core::mem::replace(self, Self::new(config, peer, now));
+        self.peer_window_bytes = before.peer_window_bytes;
+        self.in_flight_bytes = before.in_flight_bytes;
+        self.operations = before.operations;
+        self.is_stream = carrier == Carrier::Tcp;
+        self.set_away(before.away);
     }
 
     /// All that the controller has heard of late was of packets that were too long for the way: it
@@ -154,21 +148,6 @@ impl Flow {
         self.cc.set_away(away);
     }
 
-    /// What [`set_away`](Self::set_away) told last.
-    pub(crate) fn away(&self) -> Nanos {
-        self.away
-    }
-
-    /// Operations of the lane have so much under way.
-    pub(crate) fn set_beside(&mut self, bytes: u64) {
-        self.beside_bytes = bytes;
-    }
-
-    /// What chunks have under way that compete with operations of the lane: those on TCP do not.
-    pub(crate) fn beside_operations(&self) -> u64 {
-        if self.is_stream { 0 } else { self.in_flight_bytes }
-    }
-
     /// How long acks may wait within the hosts. Of a peer's absences nothing is known before they
     /// have happened; hosts that talk to each other are taken to be alike.
     pub(crate) fn hosts_max(&self) -> Nanos {
@@ -190,7 +169,7 @@ impl Flow {
     #[inline]
     fn share_bytes(&self) -> u64 {
         let window = self.window_bytes();
-        if self.is_stream { window } else { share_of(window, self.beside_bytes) }
+        if self.is_stream { window } else { share_of(window, self.operations.in_flight_bytes) }
     }
 
     /// Whether windows and pacer let a chunk go. Of what is ready behind its first frame there are
@@ -286,7 +265,7 @@ impl Flow {
     fn on_charged(&mut self, now: Time, charge: u64) {
         self.in_flight_bytes += charge;
         if !self.is_stream && charge > self.cc.window_bytes() {
-            self.hold_after_oversize(now, charge);
+            self.hold_after_oversize(now, charge, self.rtt.smoothed());
         }
         self.pacer.on_sent(now, charge, self.cc.pacing_rate());
     }
@@ -294,9 +273,9 @@ impl Flow {
     /// A window may be smaller than a packet, and chunks are not cut shorter than one: one that is
     /// larger than the window goes alone, and takes as long as the window says that its bytes take.
     #[inline(never)]
-    fn hold_after_oversize(&mut self, now: Time, charge: u64) {
+    fn hold_after_oversize(&mut self, now: Time, charge: u64, srtt: Option<Nanos>) {
         let window = self.cc.window_bytes();
-        let Some(srtt) = self.rtt.smoothed() else { return };
+        let Some(srtt) = srtt else { return };
         if self.cc.pacing_rate().is_none() {
             let span = Rate::from_bytes_per(window, srtt).time_for(charge);
             self.oversize_until = now + span;

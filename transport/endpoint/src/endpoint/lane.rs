@@ -252,7 +252,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             fence: options.fence,
             token: options.token,
         };
-        let key = state.operate(now, &request)?;
+        let key = state.operate(&request)?;
         Ok((key, lane))
     }
 

@@ -162,8 +162,42 @@ fn chunks_leave_operations_of_the_lane_their_part_of_the_window() {
         count
     };
     assert_eq!(chunks(&mut one), 16);
-    one.set_beside(16 << 10);
+    one.operations.in_flight_bytes = 16 << 10;
     assert_eq!(chunks(&mut one), 12);
-    one.set_beside(u64::MAX);
+    one.operations.in_flight_bytes = u64::MAX;
     assert_eq!(chunks(&mut one), 8, "half is left in any case");
+}
+
+#[test]
+fn the_round_trip_of_an_operation_ends_when_the_device_was_done() {
+    let mut one = path("fixed:1MiB");
+    let (posted, done, now) = (Time(1_000), Time(11_000), Time(500_000));
+    let seen = |one: &One| one.operations.done.map(|done| (done.rtt, done.endpoint));
+    one.post_operation(posted, 100).unwrap();
+    one.on_operation_done(now, Mtu::Mtu4096, 100, (posted, Some(done)));
+    assert_eq!(seen(&one), Some((Some(Nanos(10_000)), Nanos(489_000))));
+    // A clock that cannot be that of this host says nothing.
+    for (later, done_at) in [(1, None), (2, Some(Time(999))), (3, Some(Time(900_000)))] {
+        let now = Time(now.0 + later);
+        one.post_operation(posted, 100).unwrap();
+        one.on_operation_done(now, Mtu::Mtu4096, 100, (posted, done_at));
+        assert_eq!(seen(&one), Some((Some(now.since(posted)), Nanos::ZERO)));
+    }
+}
+
+#[test]
+fn long_operations_beside_short_round_trips_of_chunks_show_no_queue() {
+    let (us, ms) = (Nanos::from_micros, Nanos::from_millis);
+    let mut one = path("swift");
+    for index in 0..50 {
+        let at = Time::ZERO + ms(index);
+        round(&mut one, at, 1000, us(10), Nanos::ZERO);
+    }
+    for index in 0..4 {
+        let posted = Time::ZERO + ms(100 + index);
+        one.post_operation(posted, 1 << 10).unwrap();
+        one.on_operation_done(posted + us(400), Mtu::Mtu4096, 1 << 10, (posted, None));
+        let least = one.rtt.min().unwrap();
+        assert_eq!(one.operations.done.and_then(|done| done.rtt), Some(least));
+    }
 }

@@ -3,21 +3,18 @@
 //!
 //! A lane is one RC queue pair at each end, in a protection domain of the link. RC orders and
 //! repeats; what is here is the rest: which memory the peer has granted, which operations wait or
-//! are posted, how much of them the network bears, and the lives of the queue pair. Where an end
-//! has no such queue pair, operations go as messages of the link (`wire::lane`): then the link
-//! itself holds back what the network does not bear.
+//! are posted, and the lives of the queue pair. How much of them the network bears the link's `flow`
+//! says. Where an end has no such queue pair, operations go as messages of the link (`wire::lane`).
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `grants` | what each end lets the other reach |
 //! | `ops` | the table of operations, their order and their outcomes |
-//! | `pace` | how much is under way: READ responses count as if this end sent them |
 //! | `life` | how the queue pair comes to be, and is made anew |
 
 mod grants;
 mod life;
 mod ops;
-mod pace;
 #[cfg(test)]
 mod tests;
 
@@ -26,14 +23,13 @@ use life::Joined;
 pub use life::{LaneHalf, LaneStep, LaneWay};
 pub use ops::{Denied, OpCounts, OpEnd, OpError, OpKey, OpKind, OpOutcome, OpPost, OpRequest};
 
-use crate::config::{LinkConfig, PeerParams};
+use crate::config::LinkConfig;
 use alloc::collections::VecDeque;
 pub(crate) use grants::GrantMessage;
 use grants::Grants;
 use life::Life;
 use ops::Ops;
-use pace::Pace;
-use towpath_base::{Nanos, Time};
+use towpath_base::Time;
 
 /// What a lane has to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +45,6 @@ pub(crate) struct Lane {
     pub(crate) grants: Grants,
     pub(crate) life: Life,
     ops: Ops,
-    pace: Pace,
     /// Bounded by the grants and operations that there are.
     events: VecDeque<LaneEvent>,
     /// When the pacer lets the next operation go.
@@ -57,12 +52,11 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
+    pub(crate) fn new(config: &LinkConfig) -> Self {
         Self {
             grants: Grants::default(),
             life: Life::default(),
             ops: Ops::new(config.limits.lane_ops_max),
-            pace: Pace::new(config, peer, now),
             events: VecDeque::new(),
             paced_until: Time::NEVER,
         }
@@ -127,20 +121,15 @@ impl Lane {
         taken
     }
 
-    /// Our host is away for up to `away` at a time.
-    pub(crate) fn set_away(&mut self, away: Nanos) {
-        self.pace.set_away(away);
-    }
-
-    /// What operations have under way on the queue pair, in bytes.
-    pub(crate) fn in_flight_bytes(&self) -> u64 {
-        self.pace.in_flight_bytes()
-    }
-
-    /// The next operation to post; the link has `beside_bytes` of chunks under way.
-    pub(crate) fn poll_op(&mut self, now: Time, beside_bytes: u64) -> Option<OpPost> {
+    /// The next operation to post. `charge` counts its bytes against the window of the link, or
+    /// says when to ask again.
+    pub(crate) fn poll_op(
+        &mut self,
+        now: Time,
+        charge: impl FnOnce(u64) -> Result<(), Time>,
+    ) -> Option<OpPost> {
         self.paced_until = Time::NEVER;
-        let Self { ops, grants, life, pace, events, paced_until } = self;
+        let Self { ops, grants, life, events, paced_until } = self;
         let joined = life.joined()?;
         loop {
             let (key, op) = ops.next()?;
@@ -157,38 +146,29 @@ impl Lane {
             if op.request.kind.is_answered() && ops.answered_posted() >= usize::from(rd_atomic) {
                 return None;
             }
-            let charge = op.charge();
-            if let Err(at) = pace.may_post(now, charge, beside_bytes) {
+            if let Err(at) = charge(op.charge()) {
                 *paced_until = at;
                 return None;
             }
-            pace.on_posted(now, charge);
             ops.on_posted(now, key, true);
             return Some(post);
         }
     }
 
-    /// The device is done with an operation; it was at `done_at`, where it tells.
-    pub(crate) fn on_op_done(&mut self, now: Time, key: OpKey, end: OpEnd, done_at: Option<Time>) {
-        let Some((charge, posted_at)) = self.ops.on_returned(key) else { return };
+    /// The device is done with an operation. Returns what was charged for it, if anything was, and
+    /// when it was posted.
+    pub(crate) fn on_op_done(&mut self, key: OpKey, end: OpEnd) -> Option<(u64, Time)> {
+        let (charge, posted_at) = self.ops.on_returned(key)?;
         if end == OpEnd::Done {
             self.life.on_success();
         }
-        match (end, charge) {
-            (OpEnd::Done, Some(charge)) => {
-                self.pace.on_done(now, charge, (posted_at, done_at));
-            }
-            (_, Some(charge)) => self.pace.on_lost(charge),
-            (_, None) => {}
-        }
         self.ops.settle(key, end, &mut self.events);
+        Some((charge?, posted_at))
     }
 
-    /// The queue pair failed: what was posted comes back as lost.
-    pub(crate) fn on_failed(&mut self, now: Time) {
-        if self.life.on_failed(now) {
-            self.pace.on_failed(now);
-        }
+    /// The queue pair failed: what was posted comes back as lost. False if that was known.
+    pub(crate) fn on_failed(&mut self, now: Time) -> bool {
+        self.life.on_failed(now)
     }
 
     /// Whether operations go by messages now.

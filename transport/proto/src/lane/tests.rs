@@ -2,7 +2,8 @@
 
 use super::life::Life;
 use super::*;
-use crate::config::Side;
+use crate::config::{PeerParams, Side};
+use crate::flow::Flow;
 use crate::limits::{LANE_GRANTS_MAX, LANE_RETRY_FIRST, LANE_RETRY_LONGEST};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,7 +27,7 @@ fn way(qp_num: u32) -> LaneWay {
 /// A lane whose peer has granted 4,096 bytes as number 1, with a queue pair that is joined.
 fn joined() -> Lane {
     let config = LinkConfig::new(Side::Client).controller("fixed:1MiB".parse().unwrap());
-    let mut lane = Lane::new(&config, &peer(), Time::ZERO);
+    let mut lane = Lane::new(&config);
     assert!(lane.on_grant(&told(1 | 7 << 29, 0x1000, 4096)));
     let grant = Grant { id: GrantId(1), byte_len: 4096, rights: Rights::ALL };
     assert_eq!(lane.poll_event(), Some(LaneEvent::Granted(grant)));
@@ -62,7 +63,7 @@ fn request(kind: OpKind, token: u64) -> OpRequest {
 }
 
 fn posted(lane: &mut Lane) -> Vec<OpPost> {
-    core::iter::from_fn(|| lane.poll_op(Time(1), 0)).collect()
+    core::iter::from_fn(|| lane.poll_op(Time(1), |_| Ok(()))).collect()
 }
 
 fn ended(lane: &mut Lane) -> Vec<(u64, OpOutcome)> {
@@ -81,7 +82,7 @@ fn an_operation_is_posted_at_the_address_of_its_grant() {
     let [post] = posted(&mut lane)[..] else { panic!("one") };
     let remote = towpath_verbs::RemoteAddr { addr: 0x1008, rkey: 9 };
     assert_eq!((post.key, post.op), (key, SendOp::FetchAdd { remote, add: 5 }));
-    lane.on_op_done(Time(2), key, OpEnd::Done, None);
+    lane.on_op_done(key, OpEnd::Done);
     assert_eq!(ended(&mut lane), [(1, OpOutcome::Executed)]);
     assert_eq!(lane.live(), 0);
 }
@@ -94,7 +95,7 @@ fn no_more_are_posted_that_are_answered_than_both_ends_keep() {
     }
     let first = posted(&mut lane);
     assert_eq!(first.len(), 4);
-    lane.on_op_done(Time(2), first[0].key, OpEnd::Done, None);
+    lane.on_op_done(first[0].key, OpEnd::Done);
     assert_eq!(posted(&mut lane).len(), 1);
 }
 
@@ -115,7 +116,9 @@ fn what_is_lost_goes_again_in_its_order_but_for_atomics() {
     assert_eq!(keys.len(), 5);
     lane.submit(&request(OpKind::Read, 9)).unwrap();
     lane.on_failed(Time(5));
-    keys.iter().for_each(|&key| lane.on_op_done(Time(5), key, OpEnd::Lost, None));
+    for &key in &keys {
+        lane.on_op_done(key, OpEnd::Lost);
+    }
     assert_eq!(ended(&mut lane), [(1, OpOutcome::Unknown), (4, OpOutcome::Unknown)]);
     assert_eq!(posted(&mut lane), [], "not before the peer has shown that its half is gone");
     join(&mut lane, 2);
@@ -135,12 +138,14 @@ fn what_is_lost_twice_goes_before_what_was_asked_for_later() {
     let first = posted(&mut lane);
     assert_eq!(tokens(&first), [0, 1, 2, 3]);
     lane.on_failed(Time(5));
-    first.iter().rev().for_each(|post| lane.on_op_done(Time(5), post.key, OpEnd::Lost, None));
+    for post in first.iter().rev() {
+        lane.on_op_done(post.key, OpEnd::Lost);
+    }
     join(&mut lane, 2);
-    let one = lane.poll_op(Time(6), 0).expect("it goes again");
+    let one = lane.poll_op(Time(6), |_| Ok(())).expect("it goes again");
     assert_eq!(one.key, first[0].key);
     lane.on_failed(Time(7));
-    lane.on_op_done(Time(7), one.key, OpEnd::Lost, None);
+    lane.on_op_done(one.key, OpEnd::Lost);
     join(&mut lane, 3);
     assert_eq!(tokens(&posted(&mut lane)), [0, 1, 2, 3]);
 }
@@ -152,10 +157,12 @@ fn a_write_that_was_lost_and_is_then_denied_may_have_happened() {
         .map(|kind| lane.submit(&request(kind, 1)).unwrap());
     assert_eq!(posted(&mut lane).len(), 3);
     lane.on_failed(Time(5));
-    keys.iter().for_each(|&key| lane.on_op_done(Time(5), key, OpEnd::Lost, None));
+    for &key in &keys {
+        lane.on_op_done(key, OpEnd::Lost);
+    }
     join(&mut lane, 2);
-    let again = lane.poll_op(Time(6), 0).expect("it goes again");
-    lane.on_op_done(Time(7), again.key, OpEnd::Refused, None);
+    let again = lane.poll_op(Time(6), |_| Ok(())).expect("it goes again");
+    lane.on_op_done(again.key, OpEnd::Refused);
     assert_eq!(ended(&mut lane), [(1, OpOutcome::Unknown)], "a word, or a part of a range");
     assert!(lane.on_revoke(1));
     assert_eq!(lane.poll_event(), Some(LaneEvent::Revoked(GrantId(1))));
@@ -170,8 +177,8 @@ fn a_refusal_denies_one_and_loses_those_behind_it() {
     let [refused, behind] =
         [1, 2].map(|token| lane.submit(&request(OpKind::FetchAdd { add: 1 }, token)).unwrap());
     assert_eq!(posted(&mut lane).len(), 2);
-    lane.on_op_done(Time(2), refused, OpEnd::Refused, None);
-    lane.on_op_done(Time(2), behind, OpEnd::Lost, None);
+    lane.on_op_done(refused, OpEnd::Refused);
+    lane.on_op_done(behind, OpEnd::Lost);
     let denied = OpOutcome::Denied(Denied::Device);
     assert_eq!(ended(&mut lane), [(1, denied), (2, OpOutcome::Unknown)]);
 }
@@ -183,7 +190,7 @@ fn what_is_late_ends_as_what_it_was() {
     let posted_one = lane.submit(&late(OpKind::Write, 1)).unwrap();
     assert_eq!(posted(&mut lane).len(), 1);
     lane.on_failed(Time(50));
-    lane.on_op_done(Time(50), posted_one, OpEnd::Lost, None);
+    lane.on_op_done(posted_one, OpEnd::Lost);
     lane.submit(&late(OpKind::Write, 2)).unwrap();
     lane.submit(&late(OpKind::Read, 3)).unwrap();
     assert_eq!(lane.due(), Time(50), "the queue pair is made anew at once");
@@ -203,7 +210,7 @@ fn what_is_posted_ends_with_the_link_when_the_device_has_let_go() {
     lane.submit(&request(OpKind::Write, 2)).unwrap();
     lane.end_all();
     assert_eq!(ended(&mut lane), [(2, OpOutcome::NotExecuted)]);
-    lane.on_op_done(Time(9), key, OpEnd::Lost, None);
+    lane.on_op_done(key, OpEnd::Lost);
     assert_eq!(ended(&mut lane), [(1, OpOutcome::Unknown)]);
 }
 
@@ -289,7 +296,9 @@ fn without_a_queue_pair_at_either_end_operations_go_by_messages_and_nothing_hold
         let all = posted(&mut lane);
         assert_eq!(all.len(), 10);
         assert_eq!((all[0].grant, all[0].offset), (GrantId(1), 8));
-        all.iter().for_each(|post| lane.on_op_done(Time(3), post.key, OpEnd::Done, None));
+        for post in &all {
+            lane.on_op_done(post.key, OpEnd::Done);
+        }
         assert_eq!(ended(&mut lane).len(), 10);
     }
 }
@@ -321,7 +330,7 @@ fn operations_are_counted_by_how_they_end_and_refusals_beside_them() {
     }
     let keys: Vec<OpKey> = posted(&mut lane).iter().map(|post| post.key).collect();
     for (&key, end) in keys.iter().zip([OpEnd::Done, OpEnd::Refused, OpEnd::Lost, OpEnd::Done]) {
-        lane.on_op_done(Time(2), key, end, None);
+        lane.on_op_done(key, end);
     }
     lane.submit(&OpRequest { deadline: Time(3), ..add(4) }).expect("room");
     lane.on_timeout(Time(3));
@@ -351,7 +360,7 @@ fn operations_that_the_peer_refuses_end_as_not_executed_unless_they_may_have_bee
     let mut lane = joined();
     let write = lane.submit(&request(OpKind::Write, 1)).unwrap();
     assert_eq!(posted(&mut lane).len(), 1);
-    lane.on_op_done(Time(1), write, OpEnd::Lost, None);
+    lane.on_op_done(write, OpEnd::Lost);
     lane.submit(&request(OpKind::Read, 2)).unwrap();
     lane.submit(&request(OpKind::FetchAdd { add: 1 }, 3)).unwrap();
     lane.refuse();
@@ -365,7 +374,7 @@ fn operations_that_the_peer_refuses_end_as_not_executed_unless_they_may_have_bee
 #[test]
 fn what_a_peer_says_of_a_lane_makes_nothing_before_something_is_granted() {
     let config = LinkConfig::new(Side::Client).controller("fixed:1MiB".parse().unwrap());
-    let mut lane = Lane::new(&config, &peer(), Time::ZERO);
+    let mut lane = Lane::new(&config);
     lane.life.on_told(Time::ZERO, 1, way(21));
     assert_eq!((lane.poll_step(Time(1)), lane.due()), (None, Time::NEVER));
     assert!(lane.on_grant(&told(1 | 7 << 29, 0x1000, 4096)));
@@ -376,32 +385,17 @@ fn what_a_peer_says_of_a_lane_makes_nothing_before_something_is_granted() {
 fn posted_beside(beside_bytes: u64) -> usize {
     let mut lane = joined();
     let config = LinkConfig::new(Side::Client).controller("fixed:1440B".parse().unwrap());
-    lane.pace = Pace::new(&config, &peer(), Time::ZERO);
+    let mut flow = Flow::new(&config, &peer(), Time::ZERO);
+    flow.in_flight_bytes = beside_bytes;
     for token in 0..20 {
         lane.submit(&request(OpKind::Write, token)).unwrap();
     }
-    core::iter::from_fn(|| lane.poll_op(Time(1), beside_bytes)).count()
+    core::iter::from_fn(|| lane.poll_op(Time(1), |charge| flow.post_operation(Time(1), charge)))
+        .count()
 }
 
 #[test]
 fn operations_and_chunks_of_a_link_share_one_window_and_neither_takes_all_of_it() {
     // Each counts its 64 bytes and a header's 80.
     assert_eq!([0, 288, 1_440, u64::MAX].map(posted_beside), [10, 8, 5, 5]);
-}
-
-#[test]
-fn the_round_trip_of_an_operation_ends_when_the_device_was_done() {
-    let mut pace = joined().pace;
-    let (posted, done, now) = (Time(1_000), Time(11_000), Time(500_000));
-    let seen = |pace: &Pace| pace.done.map(|done| (done.rtt, done.endpoint));
-    pace.on_posted(posted, 100);
-    pace.on_done(now, 100, (posted, Some(done)));
-    assert_eq!(seen(&pace), Some((Some(Nanos(10_000)), Nanos(489_000))));
-    // A clock that cannot be that of this host says nothing.
-    for (later, done_at) in [(1, None), (2, Some(Time(999))), (3, Some(Time(900_000)))] {
-        let now = Time(now.0 + later);
-        pace.on_posted(posted, 100);
-        pace.on_done(now, 100, (posted, done_at));
-        assert_eq!(seen(&pace), Some((Some(now.since(posted)), Nanos::ZERO)));
-    }
 }

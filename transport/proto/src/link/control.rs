@@ -118,8 +118,8 @@ impl Link {
             }
             Kind::Renew => self.on_renew(now, header),
             Kind::Lane => self.on_lane(now, header),
-            Kind::Grant => self.on_grant(now, header),
-            Kind::Revoke => self.on_revoke(now, header),
+            Kind::Grant => self.on_grant(header),
+            Kind::Revoke => self.on_revoke(header),
             Kind::Goodbye => {
                 self.end.state = match self.end.state {
                     down @ LinkState::Down(_) => down,

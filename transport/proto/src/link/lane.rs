@@ -31,7 +31,7 @@ impl Link {
         if self.control.queue.len() >= CONTROL_QUEUE_MAX {
             return Err(OpError::Full { max: CONTROL_QUEUE_MAX });
         }
-        let lane = self.lane(now)?;
+        let lane = self.lane()?;
         let granted = lane.grants.grant((addr, byte_len), rkey, rights);
         let (id, GrantMessage { channel, message, index, message_len }) = granted?;
         lane.life.want(now);
@@ -55,20 +55,16 @@ impl Link {
     ///
     /// # Errors
     /// [`OpError`]; then nothing happens.
-    pub fn operate(&mut self, now: Time, request: &OpRequest) -> Result<OpKey, OpError> {
-        self.lane(now)?.submit(request)
+    pub fn operate(&mut self, request: &OpRequest) -> Result<OpKey, OpError> {
+        self.lane()?.submit(request)
     }
 
-    fn lane(&mut self, now: Time) -> Result<&mut Lane, OpError> {
+    fn lane(&mut self) -> Result<&mut Lane, OpError> {
         if self.end.state != LinkState::Up {
             return Err(OpError::LinkDown);
         }
-        let Self { lane, config, peer, flow, .. } = self;
-        Ok(lane.get_or_insert_with(|| {
-            let mut lane = Box::new(Lane::new(config, peer, now));
-            lane.set_away(flow.away());
-            lane
-        }))
+        let Self { lane, config, .. } = self;
+        Ok(lane.get_or_insert_with(|| Box::new(Lane::new(config))))
     }
 
     /// Whether there is a lane, which may have something for the driver to do:
@@ -140,8 +136,8 @@ impl Link {
 
     /// The queue pair of the lane is in error.
     pub fn lane_failed(&mut self, now: Time) {
-        if let Some(lane) = &mut self.lane {
-            lane.on_failed(now);
+        if self.lane.as_mut().is_some_and(|lane| lane.on_failed(now)) {
+            self.flow.on_operations_failed(now);
         }
     }
 
@@ -151,17 +147,20 @@ impl Link {
         if self.is_down() {
             return None;
         }
-        let lane = self.lane.as_mut()?;
-        let post = lane.poll_op(now, self.flow.beside_operations());
-        self.flow.set_beside(lane.in_flight_bytes());
-        post
+        let Self { lane, flow, .. } = self;
+        lane.as_mut()?.poll_op(now, |charge| flow.post_operation(now, charge))
     }
 
     /// The device is done with an operation that was posted: at `timestamp`, if it tells.
     pub fn handle_op_done(&mut self, now: Time, op: OpKey, end: OpEnd, timestamp: Option<Time>) {
-        if let Some(lane) = &mut self.lane {
-            lane.on_op_done(now, op, end, timestamp);
-            self.flow.set_beside(lane.in_flight_bytes());
+        let charged = self.lane.as_mut().and_then(|lane| lane.on_op_done(op, end));
+        match charged {
+            Some((charge, posted_at)) if end == OpEnd::Done => {
+                let times = (posted_at, timestamp);
+                self.flow.on_operation_done(now, self.peer.mtu, charge, times);
+            }
+            Some((charge, _)) => self.flow.on_operation_lost(charge),
+            None => {}
         }
     }
 
@@ -190,24 +189,24 @@ impl Link {
     }
 
     /// GRANT: the peer lets us reach memory.
-    pub(super) fn on_grant(&mut self, now: Time, header: &ChunkHeader) {
+    pub(super) fn on_grant(&mut self, header: &ChunkHeader) {
         let ChunkHeader { channel, message, index, message_len, .. } = *header;
         let told = GrantMessage { channel, message, index, message_len };
-        let taken = self.lane(now).is_ok_and(|lane| lane.on_grant(&told));
+        let taken = self.lane().is_ok_and(|lane| lane.on_grant(&told));
         self.stats.violations += u64::from(!taken && self.end.state == LinkState::Up);
     }
 
     /// What the peer tells of the lane is about. A link that leaves takes it in too: operations are
     /// under way still, and need the next queue pair where one dies.
-    fn lane_of_peer(&mut self, now: Time) -> Option<&mut Lane> {
+    fn lane_of_peer(&mut self) -> Option<&mut Lane> {
         // One that leaves begins none.
-        let _ = self.lane(now);
+        let _ = self.lane();
         self.lane.as_deref_mut()
     }
 
     /// REVOKE: the peer lets us reach it no longer.
-    pub(super) fn on_revoke(&mut self, now: Time, header: &ChunkHeader) {
-        let taken = self.lane_of_peer(now).is_some_and(|lane| lane.on_revoke(header.channel));
+    pub(super) fn on_revoke(&mut self, header: &ChunkHeader) {
+        let taken = self.lane_of_peer().is_some_and(|lane| lane.on_revoke(header.channel));
         self.stats.violations += u64::from(!taken && self.end.state == LinkState::Up);
     }
 
@@ -233,7 +232,7 @@ impl Link {
                 rd_atomic,
             }),
         };
-        if let Some(lane) = self.lane_of_peer(now) {
+        if let Some(lane) = self.lane_of_peer() {
             lane.life.on_told(now, header.channel, theirs);
         }
     }

@@ -166,9 +166,6 @@ impl Link {
     /// tell it when it changes. Zero until then.
     pub fn set_away(&mut self, away: Nanos) {
         self.flow.set_away(away);
-        if let Some(lane) = &mut self.lane {
-            lane.set_away(away);
-        }
     }
 
     /// What it rides on now.

@@ -13,38 +13,19 @@ use towpath_base::{Nanos, Time};
 use towpath_verbs::Mtu;
 
 impl Link {
-    /// When [`watch_mtus`](Self::watch_mtus) has something to do.
-    pub(super) fn mtu_due(&self) -> Time {
-        let mut asked = self.paths.mtus_asked;
-        let mut due = Time::NEVER;
-        while asked != 0 {
-            due = due.min(self.paths[asked.trailing_zeros() as usize].mtu.due());
-            asked &= asked - 1;
+    /// Asks a path whether it carries packets of the size in question, and goes by the answers.
+    pub(super) fn watch_mtu(&mut self, now: Time, index: usize) {
+        if !self.may_ask(index) {
+            self.paths[index].mtu.forget_question();
+            self.paths.mtus_asked &= !bit(index);
+            return;
         }
-        due
-    }
-
-    /// Asks paths whether they carry packets of the sizes in question, and goes by the answers.
-    pub(super) fn watch_mtus(&mut self, now: Time) {
-        let mut asked = self.paths.mtus_asked;
-        while asked != 0 {
-            let index = asked.trailing_zeros() as usize;
-            asked &= asked - 1;
-            if self.paths[index].mtu.due() > now {
-                continue;
-            }
-            if !self.may_ask(index) {
-                self.paths[index].mtu.forget_question();
-                self.paths.mtus_asked &= !bit(index);
-                continue;
-            }
-            let answer = self.mtu_answer(index);
-            let path = &mut self.paths[index];
-            match path.mtu.on_due(now, answer, |number| path.tx.is_acked(number)) {
-                MtuStep::Wait => {}
-                MtuStep::Ask => self.paths.probes_due |= bit(index),
-                MtuStep::Decided => self.settle_mtu(now, index),
-            }
+        let answer = self.mtu_answer(index);
+        let path = &mut self.paths[index];
+        match path.mtu.on_due(now, answer, |number| path.tx.is_acked(number)) {
+            MtuStep::Wait => {}
+            MtuStep::Ask => self.paths.probes_due |= bit(index),
+            MtuStep::Decided => self.settle_mtu(now, index),
         }
     }
 

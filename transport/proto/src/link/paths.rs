@@ -256,25 +256,20 @@ impl Link {
         is_free
     }
 
-    /// Does what time demands of paths that are not good.
-    pub(super) fn watch_paths(&mut self, now: Time) {
-        let mut watched = self.paths.watched();
-        while watched != 0 {
-            let index = watched.trailing_zeros() as usize;
-            watched &= watched - 1;
-            if self.paths[index].condition.due() > now || self.paths.probes_due & bit(index) != 0 {
-                continue;
-            }
-            let answered_at = self.paths.answered_at();
-            match self.paths[index].condition.on_due(answered_at) {
-                ProbeVerdict::Open => {}
-                ProbeVerdict::Probe => self.paths.probes_due |= bit(index),
-                ProbeVerdict::Signal(signal) => {
-                    if signal == PathSignal::Rested {
-                        self.paths.move_rested(now, index);
-                    }
-                    self.signal_path(now, index, signal);
+    /// Does what time demands of a path that is not good.
+    pub(super) fn watch_path(&mut self, now: Time, index: usize) {
+        if self.paths.probes_due & bit(index) != 0 {
+            return;
+        }
+        let answered_at = self.paths.answered_at();
+        match self.paths[index].condition.on_due(answered_at) {
+            ProbeVerdict::Open => {}
+            ProbeVerdict::Probe => self.paths.probes_due |= bit(index),
+            ProbeVerdict::Signal(signal) => {
+                if signal == PathSignal::Rested {
+                    self.paths.move_rested(now, index);
                 }
+                self.signal_path(now, index, signal);
             }
         }
     }

@@ -26,7 +26,8 @@ impl Link {
     /// [`poll_timeout`](Self::poll_timeout) has come, and after chunks have come in. A driver that
     /// cannot make one says so by [`renewal_failed`](Self::renewal_failed).
     pub fn poll_renew(&mut self, now: Time) -> Option<Renew> {
-        for index in self.remade() {
+        let failed = if self.end.state == LinkState::Up { self.paths.failed() } else { 0 };
+        for index in places(failed) {
             let path = PathId(index as u8);
             match self.paths[index].remake.poll(now) {
                 None => {}
@@ -40,17 +41,6 @@ impl Link {
             }
         }
         None
-    }
-
-    /// Paths whose queue pair is made anew. One of a link that leaves is not.
-    fn remade(&self) -> impl Iterator<Item = usize> + use<> {
-        places(if self.end.state == LinkState::Up { self.paths.failed() } else { 0 })
-    }
-
-    /// When [`poll_renew`](Self::poll_renew) has something to tell.
-    pub(super) fn renewal_due(&self) -> Time {
-        let due = self.remade().map(|index| self.paths[index].remake.due());
-        due.min().unwrap_or(Time::NEVER)
     }
 
     /// The driver has made our half of a path's queue pair; nothing of the one before is posted

@@ -1,10 +1,10 @@
-//! Timers: tail-loss probe, retransmission timeout, deadlines, credit probes, signs of life.
+//! The timers of a link: a table of kinds and paths, and what each does.
 
 use super::control::Control;
 use super::{Link, LinkState};
 use crate::event::DownReason;
 use crate::limits::CONTROL_OUTSTANDING_MAX;
-use crate::path::{PathSignal, PathState, TailProbe, bit};
+use crate::path::{PathSignal, PathState, TailProbe, bit, places};
 use crate::wire::Kind;
 use towpath_base::{Nanos, Time};
 
@@ -27,6 +27,50 @@ const LOOKS_IN_SILENCE: u64 = 4;
 /// Doublings from the shortest interval to beyond the longest.
 const CREDIT_PROBE_DOUBLINGS: u32 = 14;
 
+/// What time demands, in the order in which it is done. [`Link::timer`] says when.
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    /// The carrier in use was silent for too long, or others are to be probed.
+    Carriers,
+    /// A path: its newest number is overdue (a tail-loss probe, then a retransmission timeout), or
+    /// one that was overtaken counts as lost.
+    Loss,
+    /// A path among others: its oldest number is overdue by an SLA tick.
+    Tick,
+    /// A path that is not good: the next probe, or the end of its quarantine.
+    Condition,
+    /// A path that is asked for a packet size: the next pair of probes, or the verdict on one.
+    Mtu,
+    /// A path whose queue pair failed: [`Link::poll_renew`] tells the driver to make the next one.
+    Remake,
+    /// The deadline of a message.
+    Deadline,
+    /// The deadline of an operation; the next life of the lane; its pace.
+    Lane,
+    /// Channels starve: a grant may be lost.
+    Credit,
+    /// The peer has been silent: it is asked for a sign of life, or it is gone.
+    Peer,
+    /// The pacer lets the next chunk go: [`Link::poll_transmits`] sends it.
+    Pacer,
+}
+
+impl Timer {
+    const ALL: [Self; 11] = [
+        Self::Carriers,
+        Self::Loss,
+        Self::Tick,
+        Self::Condition,
+        Self::Mtu,
+        Self::Remake,
+        Self::Deadline,
+        Self::Lane,
+        Self::Credit,
+        Self::Peer,
+        Self::Pacer,
+    ];
+}
+
 impl Link {
     /// The earliest time at which [`handle_timeout`](Self::handle_timeout) or
     /// [`poll_transmit`](Self::poll_transmit) has something to do; [`Time::NEVER`] when down.
@@ -35,28 +79,90 @@ impl Link {
         if self.is_down() {
             return Time::NEVER;
         }
-        let mut at =
-            self.sends.next_deadline.min(self.flow.paced_until).min(self.presence.probe_at);
-        at = at.min(self.mtu_due());
-        if let Some(lane) = &self.lane {
-            at = at.min(lane.due());
-        }
-        at = at.min(self.paths.ladder.due()).min(self.renewal_due());
-        let mut busy = self.paths.busy();
-        while busy != 0 {
-            let path = &self.paths[busy.trailing_zeros() as usize];
-            busy &= busy - 1;
-            at = at.min(path.timer(&self.flow));
-            if self.paths.has_choice() {
-                at = at.min(path.tick_due(&self.flow, self.paths.sla_tick));
+        let mut at = Time::NEVER;
+        for timer in Timer::ALL {
+            for index in places(self.paths_of(timer)) {
+                at = at.min(self.timer(timer, index));
             }
         }
-        let mut watched = self.paths.watched();
-        while watched != 0 {
-            at = at.min(self.paths[watched.trailing_zeros() as usize].condition.due());
-            watched &= watched - 1;
+        at
+    }
+
+    /// The paths that have a timer of a kind. One that belongs to no path is looked at once.
+    #[inline(always)]
+    fn paths_of(&self, timer: Timer) -> u16 {
+        match timer {
+            Timer::Loss => self.paths.busy(),
+            Timer::Tick if self.paths.has_choice() => self.paths.busy(),
+            Timer::Tick => 0,
+            Timer::Condition => self.paths.watched(),
+            Timer::Mtu => self.paths.mtus_asked,
+            Timer::Remake if self.end.state == LinkState::Up => self.paths.failed(),
+            Timer::Remake => 0,
+            _ => bit(0),
         }
-        at.min(self.sign_of_life_due())
+    }
+
+    /// When a timer is due.
+    #[inline(always)]
+    fn timer(&self, timer: Timer, index: usize) -> Time {
+        match timer {
+            Timer::Carriers => self.paths.ladder.due(),
+            Timer::Loss => self.paths[index].timer(&self.flow),
+            Timer::Tick => self.paths[index].tick_due(&self.flow, self.paths.sla_tick),
+            Timer::Condition => self.paths[index].condition.due(),
+            Timer::Mtu => self.paths[index].mtu.due(),
+            Timer::Remake => self.paths[index].remake.due(),
+            Timer::Deadline => self.sends.next_deadline,
+            Timer::Lane => self.lane.as_ref().map_or(Time::NEVER, |lane| lane.due()),
+            Timer::Credit => self.presence.probe_at,
+            Timer::Peer => self.sign_of_life_due(),
+            Timer::Pacer => self.flow.paced_until,
+        }
+    }
+
+    /// Does what time demands. Calling it early or late is harmless.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.settle_piggyback();
+        if self.is_down() {
+            return;
+        }
+        self.excuse_absence(now);
+        for timer in Timer::ALL {
+            for index in places(self.paths_of(timer)) {
+                self.look_at(now, timer, index);
+                if matches!(timer, Timer::Loss) && self.paths.has_choice() {
+                    // Before the next path: what one has lost is a reason to ask all of them.
+                    self.look_at(now, Timer::Tick, index);
+                }
+            }
+        }
+        self.leave_when_done();
+    }
+
+    fn look_at(&mut self, now: Time, timer: Timer, index: usize) {
+        if self.timer(timer, index) <= now {
+            self.on_timer(now, timer, index);
+        }
+    }
+
+    fn on_timer(&mut self, now: Time, timer: Timer, index: usize) {
+        match timer {
+            Timer::Carriers => self.ask_other_carriers(now),
+            Timer::Loss => self.on_path_timer(now, index),
+            Timer::Tick => self.on_path_silent(now, index),
+            Timer::Condition => self.watch_path(now, index),
+            Timer::Mtu => self.watch_mtu(now, index),
+            Timer::Deadline => self.expire_sends(now),
+            Timer::Lane => {
+                if let Some(lane) = &mut self.lane {
+                    lane.on_timeout(now);
+                }
+            }
+            Timer::Credit => self.probe_for_credit(now),
+            Timer::Peer => self.watch_peer(now),
+            Timer::Remake | Timer::Pacer => {}
+        }
     }
 
     /// When to ask for a sign of life, or to stop waiting for one.
@@ -95,42 +201,6 @@ impl Link {
             || !self.sends.lost.is_empty()
             || !self.control.queue.is_empty()
             || !self.control.lost.is_empty()
-    }
-
-    /// Does what time demands. Calling it early or late is harmless.
-    pub fn handle_timeout(&mut self, now: Time) {
-        self.settle_piggyback();
-        if self.is_down() {
-            return;
-        }
-        self.excuse_absence(now);
-        if self.paths.ladder.due() <= now {
-            self.ask_other_carriers(now);
-        }
-        let mut busy = self.paths.busy();
-        while busy != 0 {
-            let index = busy.trailing_zeros() as usize;
-            busy &= busy - 1;
-            if self.paths[index].timer(&self.flow) <= now {
-                self.on_path_timer(now, index);
-            }
-            if self.paths.has_choice()
-                && self.paths[index].tick_due(&self.flow, self.paths.sla_tick) <= now
-            {
-                self.on_path_silent(now, index);
-            }
-        }
-        self.watch_paths(now);
-        if self.paths.mtus_asked != 0 {
-            self.watch_mtus(now);
-        }
-        self.expire_sends(now);
-        if let Some(lane) = &mut self.lane {
-            lane.on_timeout(now);
-        }
-        self.probe_for_credit(now);
-        self.watch_peer(now);
-        self.leave_when_done();
     }
 
     fn on_path_timer(&mut self, now: Time, index: usize) {
@@ -211,9 +281,6 @@ impl Link {
     /// A grant whose ack was lost is not told again by itself: a channel that has waited without
     /// credit asks (docs/protocol.md section 6).
     fn probe_for_credit(&mut self, now: Time) {
-        if self.presence.probe_at > now {
-            return;
-        }
         self.presence.probe_at = Time::NEVER;
         let probes_before = self.stats.credit_probes;
         for _ in 0..self.channels.starved.len().min(CONTROL_OUTSTANDING_MAX) {

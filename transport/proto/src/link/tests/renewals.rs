@@ -4,7 +4,6 @@ use super::control::Control;
 use super::paths::EACH;
 use super::*;
 use crate::Carrier::{self, Tcp, Uc};
-use crate::PathSnapshot;
 use crate::path::PathState;
 use crate::wire::Kind;
 
@@ -52,10 +51,6 @@ impl Rig {
             }
             self.wire.run_for(MS.saturating_mul(5));
         }
-    }
-
-    fn path(&self, at: usize, path: usize) -> PathSnapshot {
-        self.wire.ends[at].link.paths().nth(path).unwrap()
     }
 
     fn stats(&self, at: usize) -> LinkStats {
