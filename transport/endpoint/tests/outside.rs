@@ -1,4 +1,5 @@
-//! The examples need this crate and no other: they compile outside of the workspace as they are.
+//! The examples need their own crate and no other: they compile outside of the workspace as they
+//! are.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,12 +22,18 @@ fn the_examples_compile_in_a_crate_of_their_own() {
     let folder = Folder(folder);
     let programs = folder.0.join("src/bin");
     fs::create_dir_all(&programs).expect("a folder for a test");
-    for name in ["echo_handle.rs", "echo_poll.rs", "back_pressure.rs"] {
+    let of_handles = home.join("../handle");
+    for (home, name) in [
+        (&of_handles, "echo_handle.rs"),
+        (&of_handles, "back_pressure.rs"),
+        (&home.to_owned(), "echo_poll.rs"),
+    ] {
         fs::copy(home.join("examples").join(name), programs.join(name)).expect("an example");
     }
     let manifest = format!(
         "[package]\nname = \"outside\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
-         [dependencies]\ntowpath-transport = {{ path = {home:?} }}\n"
+         [dependencies]\ntowpath-transport = {{ path = {home:?} }}\n\
+         towpath-handle = {{ path = {of_handles:?} }}\n"
     );
     fs::write(folder.0.join("Cargo.toml"), manifest).expect("a manifest");
     // The versions that are here already: nothing is downloaded.
