@@ -66,7 +66,8 @@ impl fmt::Display for DeviceName {
 ///
 /// The two kinds of devices are two types, so whoever is generic over devices asks
 /// [`target`](Self::target) once: `None` is [`roce_udp`](crate::roce_udp), anything else goes to
-/// [`VerbsDevice::open`](crate::VerbsDevice::open), which says how to get the feature in a build that lacks it.
+/// [`VerbsDevice::open`](crate::VerbsDevice::open), which says how to get the feature in a build
+/// that lacks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceChoice {
     /// Which device.

@@ -1,18 +1,16 @@
 //! What a driver of an [`Endpoint`](crate::Endpoint) must call, in which order, and what it may
 //! rely on.
 //!
-//! An endpoint does nothing by itself. Its driver is the thread that calls it. An
-//! [`EndpointHandle`](crate::EndpointHandle) has a driver inside; whoever has an `Endpoint` is the
-//! driver.
+//! An endpoint does nothing by itself. Its driver is the thread that calls it. Handles (the crate
+//! `towpath-handle`) have a driver inside; whoever has an `Endpoint` is the driver.
 //!
 //! # A turn
 //!
-//! | step | call | what it does |
-//! |---|---|---|
-//! | 1 | [`poll`](crate::Endpoint::poll) | takes in packets and completions, timers that are due, peers that connect; returns 0 when nothing happened |
-//! | 2 | [`next_event`](crate::Endpoint::next_event) until `None` | tells what became of that |
-//! | 3 | [`send`](crate::Endpoint::send), [`release`](crate::Endpoint::release), ... | the application acts; nothing leaves yet |
-//! | 4 | [`flush`](crate::Endpoint::flush) | sends chunks, then acks, so that acks ride on answers |
+//! 1. [`poll`] takes in packets and completions, timers that are due, and peers that connect. It
+//!    returns 0 when nothing happened.
+//! 2. [`next_event`], called until it returns `None`, tells what became of that.
+//! 3. The application acts: [`send`], [`release`] and so on. Nothing leaves yet.
+//! 4. [`flush`] sends chunks, then acks, so that acks ride on answers.
 //!
 //! [`turn`](crate::Endpoint::turn) does all four and hands each event to a closure. It returns
 //! false when nothing happened.
@@ -29,11 +27,11 @@
 //!
 //! There are three ways to wait for the next turn, each after a turn that returned false:
 //!
-//! | way | calls | the next turn |
-//! |---|---|---|
-//! | poll | none | at once |
-//! | block | [`wait`](crate::Endpoint::wait)`(longest)` | when `wait` returns |
-//! | a loop of your own | [`prepare_wait`](crate::Endpoint::prepare_wait)`(longest)`, then wait until [`poll_fd`](crate::Endpoint::poll_fd) is readable, level-triggered, and no longer than `prepare_wait` says | after each wait, also when only time has passed |
+//! - Do not wait: begin the next turn at once.
+//! - Block in [`wait`](crate::Endpoint::wait).
+//! - Wait in a loop of your own: call [`prepare_wait`](crate::Endpoint::prepare_wait), then wait
+//!   until [`poll_fd`](crate::Endpoint::poll_fd) is readable (level-triggered), but no longer than
+//!   `prepare_wait` says. Begin a turn after each wait, also when only time has passed.
 //!
 //! A driver in virtual time advances its clock to `next_timeout`, or to the next packet.
 //!
@@ -57,3 +55,9 @@
 //! A driver that is late is taken for a slow network: after a pause of milliseconds the peer sends
 //! again what it sees unanswered, and after
 //! [`peer_timeout`](crate::LinkConfig::peer_timeout), 10 s by default, it ends the link.
+//!
+//! [`poll`]: crate::Endpoint::poll
+//! [`next_event`]: crate::Endpoint::next_event
+//! [`send`]: crate::Endpoint::send
+//! [`release`]: crate::Endpoint::release
+//! [`flush`]: crate::Endpoint::flush

@@ -1,8 +1,8 @@
 //! One-sided operations of a link: what its lane has at the device, and what callers name.
 
-use crate::conn::NO_QP;
 use crate::ids::LinkId;
 use crate::lane_talk::{LaneTalk, OwnGrant};
+use crate::wr_id::NO_QP;
 use std::time::Duration;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Time};

@@ -144,11 +144,13 @@
 //! | `tcp` | the set-up connection as a carrier |
 //! | `lane` | one-sided operations: what they have at the device, and what callers name |
 //! | `sends`, `growing` | the buffers of each message being sent |
-//! | `held`, `message`, `payload`, `page_crcs` | owners of buffers: received messages, messages to send |
+//! | `held`, `message` | owners of buffers: received messages |
+//! | `payload`, `page_crcs` | messages to send, and what is known of their CRCs |
 //! | `choice` | the choice of a device by the names that the tools accept |
 //! | `plan` | [`Plan`]: how a device is used, from its capabilities |
 //! | `udp`, `mem` | endpoints on UDP sockets, and in pairs within a process (feature `mem`) |
-//! | `event`, `ids`, `error`, `config`, `limits`, `stats`, `wr_id` | events, names, errors, settings, limits, numbers |
+//! | `event`, `ids`, `error` | events, names, errors |
+//! | `config`, `limits`, `stats`, `wr_id` | settings, limits, counters, numbers |
 
 #![forbid(unsafe_code)]
 

@@ -11,7 +11,8 @@ pub struct EndpointStats {
     /// Received messages shorter than a chunk header.
     pub runts: u64,
     /// Chunks of data that came while receive buffers were short and their links held their shares
-    /// ([`EndpointConfig::receive_buffers_max`](crate::EndpointConfig::receive_buffers_max)): what of them takes a buffer comes again.
+    /// ([`receive_buffers_max`](crate::EndpointConfig::receive_buffers_max)): what of them takes a
+    /// buffer comes again.
     pub over_share: u64,
     /// Sends that completed in error.
     pub send_errors: u64,

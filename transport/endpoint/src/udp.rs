@@ -38,8 +38,8 @@ pub fn roce_udp_group(
 /// An [`EngineUdp`], whose thread starts with this.
 ///
 /// # Errors
-/// [`EndpointError::Udp`] when the sockets cannot be had, [`EndpointError::Thread`] when there is no
-/// thread for it.
+/// [`EndpointError::Udp`] when the sockets cannot be had, [`EndpointError::Thread`] when there is
+/// no thread for it.
 pub fn engine_udp(
     udp: UdpConfig,
     config: &EndpointConfig,

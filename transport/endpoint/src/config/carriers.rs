@@ -26,7 +26,8 @@ impl EndpointConfig {
     /// the refusal allows. (HELLOs that are exchanged by other means,
     /// [`Endpoint::offer`](crate::Endpoint::offer), must agree; the default is 1 there.) Where
     /// the device cannot change the source port of a queue pair, one path in four is kept in
-    /// reserve until it is needed; for another number see [`LinkConfig::spare_paths`](crate::LinkConfig::spare_paths) and
+    /// reserve until it is needed; for another number see
+    /// [`LinkConfig::spare_paths`](crate::LinkConfig::spare_paths) and
     /// [`tune_links`](Self::tune_links).
     #[must_use]
     pub fn paths(mut self, paths: usize) -> Self {
@@ -77,12 +78,13 @@ impl EndpointConfig {
     }
 
     /// What links fall back to. Default: all that the device has ([`Fallback`]), but nothing where
-    /// it [delivers what was sent](towpath_verbs::DeviceCaps::delivers_intact) and where HELLOs are exchanged by
-    /// other means ([`Endpoint::offer`](crate::Endpoint::offer)). A link falls back to what both
+    /// it [delivers what was sent](towpath_verbs::DeviceCaps::delivers_intact) and where HELLOs are
+    /// exchanged by other means ([`Endpoint::offer`](crate::Endpoint::offer)). A link falls back to what both
     /// ends have; RC takes a queue pair for each link. Where the device's queues would not hold
     /// [`links_max`](Self::links_max) links, the default is TCP alone.
     /// When a carrier is left and taken again is set by
-    /// [`LinkConfig::fallback`](crate::LinkConfig::fallback) through [`tune_links`](Self::tune_links).
+    /// [`LinkConfig::fallback`](crate::LinkConfig::fallback) through
+    /// [`tune_links`](Self::tune_links).
     #[must_use]
     pub fn fallback(mut self, fallback: Fallback) -> Self {
         self.sizes.fallback = fallback;
@@ -103,8 +105,8 @@ impl EndpointConfig {
     /// A queue pair that has sent so often in vain is in error, after 8.6 s or 0.3 s. With another
     /// carrier to go to that is soon enough for an I/O to be back within a second. Without one it
     /// is the end of the link, though the peer may only have had no processor; so it takes about as
-    /// long as [`LinkConfig::peer_timeout`](crate::LinkConfig::peer_timeout) lets a peer be silent. The price: where the network
-    /// loses packets, and with one the answer that tells of the loss, all waits for `timeout`; and
+    /// long as [`LinkConfig::peer_timeout`](crate::LinkConfig::peer_timeout) lets a peer be silent.
+    /// The price: where the network loses packets, and with one the answer that tells of the loss, all waits for `timeout`; and
     /// of several paths one that is dark holds on to what was posted there for as long.
     ///
     /// A value out of range is refused by the device when a link is made.

@@ -2,13 +2,10 @@
 
 use crate::held::Held;
 use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, CONTROL_SLOT_BYTES};
-use crate::wr_id::WrId;
+use crate::wr_id::{NO_QP, WrId};
 use towpath_memory::{MemoryError, Pool};
 use towpath_proto::limits::ACK_BYTES_MAX;
 use towpath_verbs::{Device, QpNum, RecvWr, SendOp, SendWr, SgList};
-
-/// No queue pair: 24 bits hold those that there are.
-pub(crate) const NO_QP: QpNum = QpNum(u32::MAX);
 
 /// A control queue pair and its buffers: receives first, sends behind them.
 pub(crate) struct Control {

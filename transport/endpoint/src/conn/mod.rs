@@ -3,6 +3,7 @@
 //! | file | what it has |
 //! |---|---|
 //! | `table` | all links, and the lists of those that have something to do |
+//! | `make` | makes and destroys queue pairs |
 //! | `control` | the queue pair for acks, and its buffers |
 //! | `queue`, `recv_queue` | what is posted to a path: sends, receives |
 //! | `batch` | sends that wait to be posted in one call |
@@ -11,13 +12,16 @@
 mod batch;
 mod company;
 mod control;
+mod make;
 mod queue;
 mod recv_queue;
 mod table;
 
+pub(crate) use crate::wr_id::NO_QP;
 pub(crate) use batch::{Batch, Batches};
 pub(crate) use company::Company;
-pub(crate) use control::{Control, NO_QP};
+pub(crate) use control::Control;
+pub(crate) use make::{Lkeys, Queues, Receives};
 pub(crate) use queue::{TxQueue, TxSlots};
 pub(crate) use recv_queue::RecvQueue;
 pub(crate) use table::Links;
@@ -147,7 +151,7 @@ pub(crate) struct Conn {
     marks: Marks,
     pub(crate) turn: Turn,
     /// Keys of memory that is this link's alone.
-    pub(crate) lkeys: Vec<u32>,
+    pub(crate) lkeys: Lkeys,
     /// What its one-sided operations have, once there are some.
     pub(crate) lane: Option<Box<LaneQp>>,
 }
@@ -173,7 +177,7 @@ impl Conn {
             seat: None,
             marks: Marks::default(),
             turn: Turn::default(),
-            lkeys: Vec::new(),
+            lkeys: Lkeys::default(),
             lane: None,
         }
     }

@@ -72,8 +72,11 @@ impl Links {
     }
 
     pub(crate) fn insert(&mut self, conn: Conn) {
-        let index = conn.id.index();
-        self.slots[index].conn = Some(Box::new(conn));
+        let LinkId { index, .. } = conn.id;
+        for (path, id) in conn.paths.iter().zip(0..) {
+            self.add_qp(path.qp_num, index, id);
+        }
+        self.slots[usize::from(index)].conn = Some(Box::new(conn));
     }
 
     /// Ends the life of a link.

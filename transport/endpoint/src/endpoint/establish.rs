@@ -73,7 +73,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// With the address that the HELLOs came over, and whether there is a stream.
-    pub(crate) fn establish_from(
+    pub(super) fn establish_from(
         &mut self,
         pending: PendingLink,
         peer: &Hello,
@@ -81,7 +81,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         setup: (Option<SocketAddr>, bool),
     ) -> Result<LinkId, LinkError> {
         let id = pending.id;
-        match self.join(id, peer, side, setup) {
+        match self.join_half(id, peer, side, setup) {
             Ok(()) => {
                 self.share_window();
                 Ok(id)
@@ -93,7 +93,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    fn join(
+    fn join_half(
         &mut self,
         id: LinkId,
         peer: &Hello,

@@ -9,12 +9,12 @@ use crate::event::{Event, Peer};
 use crate::ids::{ConnectId, LinkId};
 use crate::setup::{Host, Setup};
 use crate::workers::Member;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::wire::Hello;
-use towpath_proto::{Class, Side};
+use towpath_proto::{Carrier, Class, Side};
 use towpath_verbs::{Device, VerbSet};
 use towpath_wake::Watch;
 
@@ -113,21 +113,27 @@ impl<D: Device<Memory = Region>> Host for Endpoint<D> {
         class: Class,
         asks: Asks,
     ) -> Result<(Hello, PendingLink), LinkError> {
-        self.offer_to(dest, class, asks)
+        let mtu = match asks.carrier {
+            // Its system cuts what it sends as it finds right.
+            Carrier::Tcp => self.plan.mtu,
+            _ => self.mtu_to_ask_for(dest)?,
+        };
+        self.offer_asking(asks, class, mtu)
     }
 
-    fn answer(&mut self, peer: &Hello, from: IpAddr) -> Result<(Hello, PendingLink), LinkError> {
-        self.answer(peer, from)
-    }
-
-    fn establish_from(
+    fn join(
         &mut self,
         pending: PendingLink,
         peer: &Hello,
-        side: Side,
-        setup: (Option<SocketAddr>, bool),
+        addr: SocketAddr,
     ) -> Result<LinkId, LinkError> {
-        self.establish_from(pending, peer, side, setup)
+        self.establish_from(pending, peer, Side::Client, (Some(addr), true))
+    }
+
+    fn welcome(&mut self, peer: &Hello, from: SocketAddr) -> Result<(LinkId, Hello), LinkError> {
+        let (hello, pending) = self.answer(peer, from.ip())?;
+        let link = self.establish_from(pending, peer, Side::Server, (Some(from), true))?;
+        Ok((link, hello))
     }
 
     fn withdraw(&mut self, pending: PendingLink) {

@@ -15,8 +15,8 @@ use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::{LaneHalf, LaneStep, LaneWay, Link, OpEnd, OpError, OpKey, OpKind, OpPost};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, SendWr, Sge, SgList,
-    VerbError, Wc, WcStatus,
+    Access, Connect, CqNum, Device, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, SendWr, SgList,
+    Sge, VerbError, Wc, WcStatus,
 };
 
 impl<D: Device<Memory = Region>> Endpoint<D> {

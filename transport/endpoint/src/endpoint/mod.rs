@@ -50,7 +50,7 @@ use crate::away::Away;
 use crate::bell::Bell;
 use crate::buffers::{Buffers, SendPools};
 use crate::config::EndpointConfig;
-use crate::conn::Links;
+use crate::conn::{Links, Queues};
 use crate::error::EndpointError;
 use crate::event::Event;
 use crate::lane::Lanes;
@@ -73,7 +73,7 @@ use towpath_base::{Prng, Time};
 use towpath_memory::Region;
 use towpath_proto::wire::HelloPath;
 use towpath_proto::{Carrier, LinkStats};
-use towpath_verbs::{CqNum, Device, QpNum, Wc};
+use towpath_verbs::{Device, QpNum, Wc};
 
 /// An RDMA device and the links to its peers, driven by the caller's loop.
 ///
@@ -104,9 +104,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
 
 /// What a turn of the loop needs, and what it leaves to the next.
 struct Driver {
-    /// Where the completions of paths come, and those of acks.
-    cq: CqNum,
-    control_cq: CqNum,
+    queues: Queues,
     wcs: Vec<Wc>,
     mtu_hints: MtuHints,
     /// The last poll left some of what it does to the next.
@@ -167,6 +165,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (completions, control_completions) = config.sizes.completions_max(plan.receiving);
         let control_cq = device.create_cq(control_completions as u32)?;
         let cq = device.create_cq(completions as u32)?;
+        let send_queue_depth = config.sizes.send_queue_depth;
         let order = (config.class.order, plan.ahead_bytes);
         let tx = Tx::on(&mut device, plan.mtu, order, config.sizes.qp_paths_max())?;
         let now = device.now();
@@ -183,8 +182,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             streams: Streams::default(),
             sleep,
             driver: Driver {
-                cq,
-                control_cq,
+                queues: Queues { cq, control_cq, send_queue_depth },
                 wcs: vec![Wc::default(); BATCH],
                 mtu_hints: MtuHints::default(),
                 has_put_off: false,

@@ -6,21 +6,17 @@ use crate::asks::Asks;
 use crate::carrier::{CarrierChoice, Fallback, carrier_for, has, qp_type};
 use crate::class::ClassReport;
 use crate::config::Sizes;
-use crate::conn::{
-    Company, Conn, Control, NO_QP, Path, PendingLink, Phase, RecvQueue, TxQueue, TxSlots,
-};
+use crate::conn::{Conn, Control, NO_QP, PendingLink, Phase, Receives};
 use crate::error::LinkError;
 use crate::ids::LinkId;
-use crate::limits::{COMPANY, CONTROL_RECVS, CONTROL_SENDS};
 use smallvec::SmallVec;
 use std::iter;
-use std::net::{IpAddr, SocketAddr};
-use towpath_base::serial::Psn;
-use towpath_memory::{Pool, Region};
+use std::net::IpAddr;
+use towpath_memory::Region;
 use towpath_proto::limits::PATHS_MAX;
 use towpath_proto::wire::Hello;
 use towpath_proto::{Carrier, Class};
-use towpath_verbs::{Access, Device, Mtu, PdNum, QpInit, QpNum, QpType, VerbError};
+use towpath_verbs::{Device, Mtu, VerbError};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Makes our half of a link: queue pairs, buffers, and the HELLO that tells the peer of them.
@@ -68,7 +64,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// What a link to a peer asks for at first.
-    pub(crate) fn asks(&self, peer: IpAddr) -> Asks {
+    pub(super) fn asks(&self, peer: IpAddr) -> Asks {
         let Sizes { paths, fallback, .. } = self.config.sizes;
         Asks { carrier: self.carrier_to(peer).0, paths, fallback }
     }
@@ -83,22 +79,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         (carrier, choice == CarrierChoice::Auto)
     }
 
-    /// The same for a link of a class of its own choice that asks for this, to a peer at `dest`.
-    pub(crate) fn offer_to(
-        &mut self,
-        dest: SocketAddr,
-        class: Class,
-        asks: Asks,
-    ) -> Result<(Hello, PendingLink), LinkError> {
-        let mtu = match asks.carrier {
-            // Its system cuts what it sends as it finds right.
-            Carrier::Tcp => self.plan.mtu,
-            _ => self.mtu_to_ask_for(dest)?,
-        };
-        self.offer_asking(asks, class, mtu)
-    }
-
-    fn offer_asking(
+    pub(super) fn offer_asking(
         &mut self,
         asks: Asks,
         class: Class,
@@ -110,7 +91,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// A half that answers a peer's, of its class and with as many paths: where the choice is left
     /// to the device, it rides on what the peer's does, and it falls back to what the peer's does.
-    pub(crate) fn answer(
+    pub(super) fn answer(
         &mut self,
         peer: &Hello,
         from: IpAddr,
@@ -154,12 +135,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let id = self.links.vacant().ok_or(LinkError::Full { links_max })?;
         let (control, pool) = Control::new()?;
         let report = ClassReport::new(class, self.config.class.dscp(class));
-        self.links.insert(Conn::new(id, report, control));
+        let mut conn = Conn::new(id, report, control);
         let count = if carrier == Carrier::Tcp { 1 } else { paths };
         let all = iter::repeat_n(carrier, count.min(PATHS_MAX - below.len()));
         let all: SmallVec<[Carrier; PATHS_MAX]> = all.chain(below.iter().copied()).collect();
-        let made = self.make_half(id, class, (carrier, &all), mtu, &pool);
-        match made {
+        let qp_paths = all.iter().filter(|&&carrier| qp_type(carrier).is_some()).count();
+        let receives = self.receives_of(class, qp_paths)?;
+        let made = conn.make_qps(&mut self.device, &self.driver.queues, (&all, &pool), receives);
+        self.links.insert(conn);
+        match made.and_then(|()| self.make_hello((id, class), &all, mtu)) {
             Ok(hello) => Ok((hello, PendingLink { id })),
             Err(error) => {
                 self.begin_draining(id.index);
@@ -167,6 +151,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 Err(error)
             }
         }
+    }
+
+    /// What the receives of a path are posted to, for one of so many paths with a queue pair.
+    pub(super) fn receives_of(
+        &mut self,
+        class: Class,
+        paths: usize,
+    ) -> Result<Receives, VerbError> {
+        if paths == 0 {
+            return Ok((None, 0));
+        }
+        let srq = self.rx.shared_queue(&mut self.device, class)?;
+        Ok((srq, self.config.sizes.receives_per_path(paths)))
     }
 
     /// Gives a half up that [`offer`](Self::offer) made.
@@ -177,127 +174,41 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    fn make_half(
+    /// Fills the queues of a half that is made, and describes it.
+    fn make_hello(
         &mut self,
-        id: LinkId,
-        class: Class,
-        (carrier, all): (Carrier, &[Carrier]),
+        (id, class): (LinkId, Class),
+        carriers: &[Carrier],
         mtu: Mtu,
-        control_pool: &Pool,
     ) -> Result<Hello, LinkError> {
-        let mut control_qp = NO_QP;
-        let mut paths = Vec::new();
-        if let Some(qp_type) = qp_type(carrier) {
-            control_qp = self.make_control(id, qp_type, control_pool)?;
-        }
-        let qp_paths = all.iter().filter(|&&carrier| qp_type(carrier).is_some()).count();
-        self.make_headers(id, qp_paths)?;
-        for (path, &carrier) in all.iter().enumerate() {
-            let mut qp_num = NO_QP;
-            if let Some(qp_type) = qp_type(carrier) {
-                qp_num = self.make_path((id, class), carrier, (qp_type, qp_paths))?;
-                self.links.add_qp(qp_num, id.index, path as u8);
-            }
-            paths.push(self.identity.describe(qp_num, carrier));
-        }
         self.rx.fill_link(&mut self.device, &mut self.links, (id, class))?;
+        let (window_bytes, identity) =
+            (self.window_bytes(self.links.up_count() + 1), &mut self.identity);
+        let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
+        let qp_nums = conn.paths.iter().map(|path| path.qp_num).chain(iter::repeat(NO_QP));
+        let described = carriers.iter().zip(qp_nums);
+        let paths =
+            described.map(|(&carrier, qp_num)| identity.describe(qp_num, carrier)).collect();
+        let (caps, sizes) = (self.device.caps(), &self.config.sizes);
         let hello = Hello {
-            instance: self.identity.instance,
+            instance: identity.instance,
             class,
             dscp: self.config.class.dscp(class),
             addr: self.device.local_addr(),
             mtu,
-            cuts_each_send: self.device.caps().cuts_each_send,
+            cuts_each_send: caps.cuts_each_send,
             omits_icrc: self.plan.omits_icrc,
-            chunk_bytes_max: self.config.sizes.chunk_bytes_max,
-            charge_bytes: self.device.caps().rx_charge_bytes,
-            window_bytes: self.window_bytes(self.links.up_count() + 1),
-            path_chunks: self.config.sizes.path_chunks(qp_paths.max(1), self.plan.receiving),
-            control: self.identity.describe(control_qp, carrier),
+            chunk_bytes_max: sizes.chunk_bytes_max,
+            charge_bytes: caps.rx_charge_bytes,
+            window_bytes,
+            path_chunks: sizes.path_chunks(conn.qp_paths(), self.plan.receiving),
+            control: identity.describe(conn.control.qp_num, carriers[0]),
             paths,
             app: self.config.app,
         };
-        let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
         conn.agreed.hello = Some(hello.clone());
         self.links.touch(id.index);
         self.post_receives();
         Ok(hello)
-    }
-
-    fn make_control(
-        &mut self,
-        id: LinkId,
-        qp_type: QpType,
-        pool: &Pool,
-    ) -> Result<QpNum, LinkError> {
-        let control_lkey = self.register_for(id, pool.region())?;
-        let init = QpInit::new(qp_type, self.driver.control_cq)
-            .depth(CONTROL_SENDS as u32, CONTROL_RECVS as u32);
-        let control_qp = self.device.create_qp(&init)?;
-        let conn = self.links.find_mut(id).ok_or(LinkError::NotPending)?;
-        conn.control.set_lkey(control_lkey);
-        conn.control.qp_num = control_qp;
-        conn.control.fill(id.index);
-        Ok(control_qp)
-    }
-
-    fn register_for(&mut self, id: LinkId, region: &Region) -> Result<u32, LinkError> {
-        let lkey = self.device.reg_mr(PdNum::DEFAULT, region, Access::LOCAL)?.lkey;
-        if let Some(conn) = self.links.find_mut(id) {
-            conn.lkeys.push(lkey);
-        }
-        Ok(lkey)
-    }
-
-    /// Makes the headers of what so many paths may have posted.
-    fn make_headers(&mut self, id: LinkId, paths: usize) -> Result<(), LinkError> {
-        if paths == 0 {
-            return Ok(());
-        }
-        let (mut slots, pool) = TxSlots::new(paths * self.config.sizes.send_queue_depth as usize)?;
-        slots.set_lkey(self.register_for(id, pool.region())?);
-        let (mut company, pool) = Company::new(COMPANY)?;
-        company.set_lkey(self.register_for(id, pool.region())?);
-        slots.company = company;
-        self.links.find_mut(id).ok_or(LinkError::NotPending)?.tx_slots = slots;
-        Ok(())
-    }
-
-    fn make_path(
-        &mut self,
-        (id, class): (LinkId, Class),
-        carrier: Carrier,
-        (qp_type, paths): (QpType, usize),
-    ) -> Result<QpNum, LinkError> {
-        let qp_num = self.create_path_qp(class, qp_type, paths)?;
-        let path = Path {
-            carrier,
-            qp_num,
-            source_port: 0,
-            tx: TxQueue::new(self.config.sizes.send_queue_depth),
-            recvs: RecvQueue::default(),
-            batch: None,
-            has_failed: false,
-            psn: Psn::new(0),
-        };
-        self.links.find_mut(id).ok_or(LinkError::NotPending)?.paths.push(path);
-        Ok(qp_num)
-    }
-
-    /// For one of so many paths with a queue pair.
-    pub(super) fn create_path_qp(
-        &mut self,
-        class: Class,
-        qp_type: QpType,
-        paths: usize,
-    ) -> Result<QpNum, VerbError> {
-        let mut init = QpInit::new(qp_type, self.driver.cq)
-            .max_send_sge(self.device.caps().send_sge_max)
-            .depth(
-                self.config.sizes.path_sends() as u32,
-                self.config.sizes.receives_per_path(paths) as u32,
-            );
-        init.srq = self.rx.shared_queue(&mut self.device, class)?;
-        self.device.create_qp(&init)
     }
 }

@@ -121,7 +121,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Acks first: they open the window for what is sent in this turn.
     fn poll_control(&mut self, now: Time) -> usize {
-        self.drain(self.driver.control_cq, |endpoint, wcs| {
+        self.drain(self.driver.queues.control_cq, |endpoint, wcs| {
             let wc = &wcs[0];
             match WrId::unpack(wc.wr_id) {
                 Some(WrId::ControlRecv { link, slot }) => {
@@ -191,7 +191,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn poll_data(&mut self, now: Time) -> usize {
-        self.drain(self.driver.cq, |endpoint, wcs| {
+        self.drain(self.driver.queues.cq, |endpoint, wcs| {
             match WrId::unpack(wcs[0].wr_id) {
                 Some(WrId::DataRecv { .. }) => {
                     let Self { rx, device, links, tally, .. } = endpoint;

@@ -78,7 +78,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Some(conn) = self.links.find(link) else { return };
         let (class, carrier) = (conn.class.class, conn.paths[index].carrier);
         let Some(qp_type) = qp_type(carrier) else { return };
-        let made = self.create_path_qp(class, qp_type, conn.qp_paths());
+        let paths = conn.qp_paths();
+        let made = self
+            .receives_of(class, paths)
+            .and_then(|receives| self.driver.queues.path_qp(&mut self.device, qp_type, receives));
         let now = self.device.now();
         let ours = made.map(|qp_num| self.identity.describe(qp_num, carrier));
         let Some(conn) = self.links.find_mut(link) else { return };

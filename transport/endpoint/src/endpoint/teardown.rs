@@ -1,7 +1,7 @@
 //! Ending links, and taking back what their queue pairs held.
 
 use super::Endpoint;
-use crate::conn::{Conn, NO_QP, Phase};
+use crate::conn::{Conn, Phase};
 use crate::event::Event;
 use crate::ids::LinkId;
 use crate::tx::take_back_sends;
@@ -27,19 +27,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         conn.timer = Time::NEVER;
         conn.tcp = None;
         conn.seat = None;
-        // Their buffers find their own way home.
         let (id, class) = (conn.id, conn.class.class);
-        let made = |num: &towpath_verbs::QpNum| *num != NO_QP;
-        let control_qp = Some(conn.control.qp_num).filter(made);
-        let path_qps = conn.paths.iter().map(|path| path.qp_num);
-        let lane_qp = conn.lane.as_mut().and_then(|lane| lane.take_qp(device));
-        for qp_num in control_qp.into_iter().chain(path_qps).chain(lane_qp) {
-            // It is there until here; and if it is not, nothing is posted to it either.
-            let _ = device.destroy_qp(qp_num);
-        }
-        conn.control.unpost(0);
-        let unposted: Vec<_> =
-            conn.paths.iter_mut().flat_map(|path| path.recvs.take_waiting()).collect();
+        let unposted = conn.destroy_qps(device);
         self.links.forget_qps_of(index);
         self.rx.unpost(unposted);
         self.rx.retarget(&self.links, class);
@@ -104,10 +93,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             }
             self.links.draining.swap_remove(place);
             let Some(conn) = self.links.remove(index) else { continue };
-            for &lkey in &conn.lkeys {
-                // The key was given by this device; a refusal leaves a spare entry in its table.
-                let _ = self.device.dereg_mr(lkey);
-            }
+            conn.lkeys.deregister(&mut self.device);
             if let Some(lane) = &conn.lane {
                 for lkey in lane.keys() {
                     let _ = self.device.dereg_mr(lkey);
@@ -151,14 +137,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 impl<D: Device<Memory = Region>> Drop for Endpoint<D> {
     fn drop(&mut self) {
         let Self { links, device, .. } = self;
-        for conn in links.iter().filter(|conn| conn.phase != Phase::Draining) {
-            let lane_qp = conn.lane.as_ref().map(|lane| lane.qp_num);
-            let path_qps = conn.paths.iter().map(|path| path.qp_num);
-            let all = path_qps.chain([conn.control.qp_num]).chain(lane_qp);
-            for qp_num in all.filter(|&qp_num| qp_num != NO_QP) {
-                // It is there until here, unless the device is lost.
-                let _ = device.destroy_qp(qp_num);
-            }
+        for conn in links.iter_mut().filter(|conn| conn.phase != Phase::Draining) {
+            conn.destroy_qps(device);
         }
     }
 }

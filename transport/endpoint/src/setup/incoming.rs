@@ -6,13 +6,11 @@ use super::wire::{Inbox, ReadError};
 use super::{Host, Setup};
 use crate::error::{AcceptError, LinkError};
 use crate::event::Event;
-use crate::ids::LinkId;
 use crate::limits::{ACCEPTS_PER_POLL, HANDSHAKES_MAX, INCOMING_LOOKS_PER_AGE, INCOMING_MAX};
 use crate::workers::{Member, Placed, Placement};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use towpath_base::{Nanos, Time};
-use towpath_proto::Side;
 use towpath_proto::wire::{Hello, Refusal, Welcome};
 
 /// A peer whose HELLO is coming in.
@@ -112,8 +110,8 @@ impl Setup {
         peer: Placed,
         now: Time,
     ) -> Option<Placed> {
-        let welcomed = welcome(host, &peer.hello, peer.from);
-        if let Err(AcceptError::Link(LinkError::Full { .. })) = welcomed {
+        let welcomed = host.welcome(&peer.hello, peer.from);
+        if let Err(LinkError::Full { .. }) = welcomed {
             return Some(peer);
         }
         // Its seat counts until the link has one of its own.
@@ -126,7 +124,7 @@ impl Setup {
                     host.tell(Event::Accepted { link, peer });
                 }
             }
-            Err(error) => self.turn_away(host, stream, from, error, now),
+            Err(error) => self.turn_away(host, stream, from, error.into(), now),
         }
         None
     }
@@ -191,15 +189,4 @@ impl Setup {
         self.lingering.push(Lingering::new(stream, refusal, now));
         host.tell(Event::AcceptFailed { from, error });
     }
-}
-
-/// Makes our half and joins it with the peer's.
-fn welcome(
-    host: &mut impl Host,
-    peer: &Hello,
-    from: SocketAddr,
-) -> Result<(LinkId, Hello), AcceptError> {
-    let (hello, pending) = host.answer(peer, from.ip())?;
-    let link = host.establish_from(pending, peer, Side::Server, (Some(from), true))?;
-    Ok((link, hello))
 }

@@ -33,10 +33,10 @@ use incoming::Incoming;
 use news::News;
 use outgoing::Outgoing;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use towpath_base::{Nanos, Time};
+use towpath_proto::Class;
 use towpath_proto::wire::Hello;
-use towpath_proto::{Class, Side};
 use towpath_verbs::VerbSet;
 use towpath_wake::{AnyOf, Watch};
 use waiting::Waiting;
@@ -61,17 +61,15 @@ pub(crate) trait Host {
         class: Class,
         asks: Asks,
     ) -> Result<(Hello, PendingLink), LinkError>;
-    /// Makes a half that answers a peer's.
-    fn answer(&mut self, peer: &Hello, from: IpAddr) -> Result<(Hello, PendingLink), LinkError>;
-    /// Joins our half with the peer's. `setup` has the address that the HELLOs came over, and
-    /// whether there is a stream.
-    fn establish_from(
+    /// Joins such a half with that of the peer at `addr`.
+    fn join(
         &mut self,
         pending: PendingLink,
         peer: &Hello,
-        side: Side,
-        setup: (Option<SocketAddr>, bool),
+        addr: SocketAddr,
     ) -> Result<LinkId, LinkError>;
+    /// Makes a half that answers a peer's, and joins both.
+    fn welcome(&mut self, peer: &Hello, from: SocketAddr) -> Result<(LinkId, Hello), LinkError>;
     /// Gives a half up.
     fn withdraw(&mut self, pending: PendingLink);
 

@@ -12,8 +12,8 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
+use towpath_proto::Class;
 use towpath_proto::wire::{AppProtocol, Refusal, Welcome};
-use towpath_proto::{Class, Side};
 
 /// A connection that is being made.
 pub(super) struct Outgoing {
@@ -173,7 +173,7 @@ fn advance(host: &mut impl Host, outgoing: &mut Outgoing) -> Progress {
     };
     let stage = std::mem::replace(&mut outgoing.stage, Stage::Done);
     let Stage::Talking { stream, pending, .. } = stage else { return Progress::Waiting };
-    match host.establish_from(pending, &hello, Side::Client, (Some(addr), true)) {
+    match host.join(pending, &hello, addr) {
         Ok(link) => Progress::Joined(stream, link),
         Err(LinkError::App { theirs, ours }) => {
             Progress::Failed(ConnectError::App { addr, theirs, ours })

@@ -1,0 +1,123 @@
+//! Making and destroying the queue pairs of a link, and the memory that is its alone.
+
+use super::{Company, Conn, NO_QP, Path, RecvQueue, TxQueue, TxSlots};
+use crate::carrier::qp_type;
+use crate::error::LinkError;
+use crate::limits::{COMPANY, CONTROL_RECVS, CONTROL_SENDS};
+use towpath_base::serial::Psn;
+use towpath_memory::{Pool, Region};
+use towpath_proto::Carrier;
+use towpath_verbs::{
+    Access, CqNum, Device, PdNum, QpInit, QpNum, QpType, RecvWr, SrqNum, VerbError,
+};
+
+/// Where the queue pairs of links tell of completions, and how deep they are.
+#[derive(Clone, Copy)]
+pub(crate) struct Queues {
+    /// Of paths.
+    pub(crate) cq: CqNum,
+    /// Of acks.
+    pub(crate) control_cq: CqNum,
+    /// Chunks that a path may have posted.
+    pub(crate) send_queue_depth: u32,
+}
+
+/// What the receives of a path are posted to: a shared queue, or one of its own that is so deep.
+pub(crate) type Receives = (Option<SrqNum>, usize);
+
+impl Queues {
+    /// Makes the queue pair of a path.
+    pub(crate) fn path_qp<D: Device>(
+        &self,
+        device: &mut D,
+        qp_type: QpType,
+        (srq, receives): Receives,
+    ) -> Result<QpNum, VerbError> {
+        // Acks may leave there, too.
+        let sends = self.send_queue_depth + CONTROL_SENDS as u32;
+        let mut init = QpInit::new(qp_type, self.cq)
+            .max_send_sge(device.caps().send_sge_max)
+            .depth(sends, receives as u32);
+        init.srq = srq;
+        device.create_qp(&init)
+    }
+}
+
+impl Conn {
+    /// Makes what a link over these carriers needs, the first of which carries its acks. After an
+    /// error [`destroy_qps`](Self::destroy_qps) destroys what there is.
+    pub(crate) fn make_qps<D: Device<Memory = Region>>(
+        &mut self,
+        device: &mut D,
+        queues: &Queues,
+        (carriers, control_pool): (&[Carrier], &Pool),
+        receives: Receives,
+    ) -> Result<(), LinkError> {
+        let with_qps = || carriers.iter().filter_map(|&carrier| Some((carrier, qp_type(carrier)?)));
+        let Some((_, control_type)) = with_qps().next() else { return Ok(()) };
+        let init = QpInit::new(control_type, queues.control_cq)
+            .depth(CONTROL_SENDS as u32, CONTROL_RECVS as u32);
+        self.control.set_lkey(self.lkeys.register(device, control_pool)?);
+        self.control.qp_num = device.create_qp(&init)?;
+        self.control.fill(self.id.index);
+        let depth = queues.send_queue_depth;
+        let (slots, pool) = TxSlots::new(with_qps().count() * depth as usize)?;
+        self.tx_slots = slots;
+        self.tx_slots.set_lkey(self.lkeys.register(device, &pool)?);
+        let (mut company, pool) = Company::new(COMPANY)?;
+        company.set_lkey(self.lkeys.register(device, &pool)?);
+        self.tx_slots.company = company;
+        for (carrier, qp_type) in with_qps() {
+            let qp_num = queues.path_qp(device, qp_type, receives)?;
+            self.paths.push(Path {
+                carrier,
+                qp_num,
+                source_port: 0,
+                tx: TxQueue::new(depth),
+                recvs: RecvQueue::default(),
+                batch: None,
+                has_failed: false,
+                psn: Psn::new(0),
+            });
+        }
+        Ok(())
+    }
+
+    /// Destroys the queue pairs that there are. Returns the receives that were not posted; all
+    /// other buffers come home with their completions.
+    pub(crate) fn destroy_qps<D: Device>(&mut self, device: &mut D) -> Vec<RecvWr> {
+        let lane_qp = self.lane.as_mut().and_then(|lane| lane.take_qp(device));
+        let path_qps = self.paths.iter().map(|path| path.qp_num);
+        let all = path_qps.chain([self.control.qp_num]).filter(|&num| num != NO_QP);
+        for qp_num in all.chain(lane_qp) {
+            // It is there until here; and if it is not, nothing is posted to it either.
+            let _ = device.destroy_qp(qp_num);
+        }
+        self.control.unpost(0);
+        self.paths.iter_mut().flat_map(|path| path.recvs.take_waiting()).collect()
+    }
+}
+
+/// Keys of memory that is one link's alone.
+#[derive(Default)]
+pub(crate) struct Lkeys(Vec<u32>);
+
+impl Lkeys {
+    fn register<D: Device<Memory = Region>>(
+        &mut self,
+        device: &mut D,
+        pool: &Pool,
+    ) -> Result<u32, VerbError> {
+        let lkey = device.reg_mr(PdNum::DEFAULT, pool.region(), Access::LOCAL)?.lkey;
+        self.0.push(lkey);
+        Ok(lkey)
+    }
+
+    /// Gives them back.
+    pub(crate) fn deregister<D: Device>(&self, device: &mut D) {
+        for &lkey in &self.0 {
+            // The key was given by this device; a refusal leaves a spare entry in its table.
+            let _ = device.dereg_mr(lkey);
+        }
+    }
+}
