@@ -20,7 +20,7 @@ use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
 use towpath_proto::limits::{CREDIT_OUTSTANDING_MAX, NUMBER_WINDOW, QUOTA_CHUNKS_MIN};
 use towpath_proto::wire::AppProtocol;
-use towpath_proto::{Class, ClassOrder, LinkConfig, Scheduling, Side};
+use towpath_proto::{Class, ClassOrder, LinkConfig, Side};
 use towpath_verbs::DeviceCaps;
 
 type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
@@ -66,7 +66,6 @@ struct Messages {
     whole_bytes_max: u32,
     streams: Option<bool>,
     pieces_as_they_come: bool,
-    scheduling: Scheduling,
     payload_crc: Option<bool>,
 }
 
@@ -88,7 +87,6 @@ impl Default for EndpointConfig {
                 whole_bytes_max: WHOLE_BYTES_MAX,
                 streams: None,
                 pieces_as_they_come: false,
-                scheduling: Scheduling::default(),
                 payload_crc: None,
             },
             timing: Timing {
@@ -264,13 +262,6 @@ impl EndpointConfig {
         self
     }
 
-    /// How the channels of a link share it. Default: round robin.
-    #[must_use]
-    pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
-        self.messages.scheduling = scheduling;
-        self
-    }
-
     /// The pools that [`Endpoint::alloc`](crate::Endpoint::alloc) takes from: (bytes of a buffer,
     /// how many). Default 4,096 of 256 bytes, 2,048 of 4 KiB, 256 of 64 KiB, 32 of 1 MiB.
     #[must_use]
@@ -429,7 +420,6 @@ impl EndpointConfig {
         let config = config
             .controller(self.controller)
             .payload_crc(self.checks_payloads(caps))
-            .scheduling(self.messages.scheduling)
             .quota_chunks(self.sizes.quota_chunks)
             .credit_total(self.sizes.credit_total)
             .chunk_bytes_max(self.sizes.chunk_bytes_max)

@@ -244,7 +244,7 @@ pub use towpath_proto::{
     CancelError, ChannelId, Class, ClassNameError, ClassOrder, CloseReason, Denied, DownReason,
     Grant, GrantId, LinkCensus, LinkConfig, LinkStats, LinkUsage, MtuPhase, MtuReason, OpCounts,
     OpError, OpOutcome, OpenError, Outcome, PathId, PathSignal, PathSnapshot, PathState, Rights,
-    Scheduling, Side, Spreading, SupplyError, WEIGHT_DEFAULT,
+    Side, Spreading, SupplyError, WEIGHT_DEFAULT,
     limits::PATHS_MAX,
     wire::{AppProtocol, AppProtocolError, Hello, Refusal},
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use towpath_transport::{
     ChannelError, ChannelId, CloseReason, Device, Endpoint, EndpointConfig, Event, LinkId, MemEnd,
-    OpenError, Outcome, Region, Scheduling, SendOptions, mem_pair,
+    OpenError, Outcome, Region, SendOptions, mem_pair,
 };
 
 const CHUNK_BYTES: u32 = 16 << 10;
@@ -210,7 +210,7 @@ fn config() -> EndpointConfig {
 #[test]
 fn bytes_are_shared_by_weight_whatever_the_lengths_of_messages() {
     // What is ahead binds, never credit: who waits for credit is in no line.
-    let config = config().scheduling(Scheduling::WeightedFair).ahead_bytes(128 << 10);
+    let config = config().ahead_bytes(128 << 10);
     let (mut wire, ids) = Wire::new(&config, 3);
     let MemEnd { endpoint, link } = &mut wire.client;
     endpoint.set_weight(*link, ids[2], 48).expect("an open channel");

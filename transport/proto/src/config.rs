@@ -5,7 +5,6 @@ use crate::limits::{
     CHUNK_BYTES_MAX, CREDIT_OUTSTANDING_MAX, MESSAGE_BYTES_MAX, PATHS_MAX, QUOTA_CHUNKS_MIN,
 };
 use crate::path::{PacketSizes, Spreading};
-use crate::schedule::Scheduling;
 use alloc::vec::Vec;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
@@ -34,7 +33,6 @@ pub struct LinkConfig {
     pub(crate) pieces_as_they_come: bool,
     pub(crate) payload_crc: bool,
     pub(crate) checks_address: bool,
-    pub(crate) scheduling: Scheduling,
     #[cfg(feature = "sabotage")]
     pub(crate) sabotage: Sabotage,
 }
@@ -130,7 +128,6 @@ impl LinkConfig {
             pieces_as_they_come: false,
             payload_crc: true,
             checks_address: false,
-            scheduling: Scheduling::default(),
             #[cfg(feature = "sabotage")]
             sabotage: Sabotage::default(),
         }
@@ -258,13 +255,6 @@ impl LinkConfig {
     #[must_use]
     pub fn ping_interval(mut self, span: Nanos) -> Self {
         self.times.ping_interval = span;
-        self
-    }
-
-    /// How the channels share the link. Default: round robin.
-    #[must_use]
-    pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
-        self.scheduling = scheduling;
         self
     }
 

@@ -60,5 +60,5 @@ pub use link::{CancelError, Link, LinkCensus, LinkUsage, OpenError, SendError, S
 pub use path::{
     MOVES, Move, MtuPhase, MtuReason, PacketSizes, PathSignal, PathState, QpHalf, Spreading,
 };
-pub use schedule::{Scheduling, WEIGHT_DEFAULT};
+pub use schedule::WEIGHT_DEFAULT;
 pub use stats::LinkStats;

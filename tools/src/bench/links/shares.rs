@@ -9,7 +9,7 @@ use towpath_lab::studies::{
     Axis, Cell, Claim, Clock, Column, Demand, Format, Params, Plot, Report, Runner, Series, Study,
     StudyError, Style, Table,
 };
-use towpath_transport::{ChannelId, Scheduling};
+use towpath_transport::ChannelId;
 
 use super::rig::{Rig, config};
 use super::rounds::in_turn;
@@ -21,7 +21,7 @@ use towpath_lab::solo::Poster;
 pub const STUDY: Study = Study {
     name: "shares",
     what: "what each of several channels gets of the link that they keep busy",
-    mirrors: "Avatar (APNet 2018), section 3.2: round robin, and weighted fair queueing",
+    mirrors: "Avatar (APNet 2018), section 3.2: weighted fair queueing",
     clock: Clock::Machine,
     params: &[SPAN, ROUNDS],
     run,
@@ -32,7 +32,6 @@ pub const STUDY: Study = Study {
 struct Case {
     name: &'static str,
     what: &'static str,
-    scheduling: Scheduling,
     /// The weight of each channel, and bytes of its messages.
     channels: &'static [(u16, usize)],
 }
@@ -42,20 +41,17 @@ const EQUAL: u16 = 16;
 const CASES: [Case; 3] = [
     Case {
         name: "equal",
-        what: "equal messages, round robin",
-        scheduling: Scheduling::RoundRobin,
+        what: "equal messages",
         channels: &[(EQUAL, 1 << 20); 4],
     },
     Case {
         name: "lengths",
-        what: "unequal messages, fair queueing",
-        scheduling: Scheduling::WeightedFair,
+        what: "unequal messages",
         channels: &[(EQUAL, 64 << 10), (EQUAL, 200 << 10), (EQUAL, 512 << 10), (EQUAL, 1 << 20)],
     },
     Case {
         name: "weights",
-        what: "weights 1, 2 and 3, fair queueing",
-        scheduling: Scheduling::WeightedFair,
+        what: "weights 1, 2 and 3",
         channels: &[(EQUAL, 512 << 10), (2 * EQUAL, 512 << 10), (3 * EQUAL, 512 << 10)],
     },
 ];
@@ -105,8 +101,7 @@ fn measure(params: &Params, case: &Case) -> Result<Vec<f64>, StudyError> {
     let config = config(count, &pools)
         .quota_chunks(QUOTA_CHUNKS)
         .credit_total(QUOTA_CHUNKS * count as u32)
-        .ahead_bytes(AHEAD_BYTES)
-        .scheduling(case.scheduling);
+        .ahead_bytes(AHEAD_BYTES);
     let rig = Rig::new(count, &config)?;
     for (channel, &(weight, _)) in rig.channels.iter().zip(case.channels) {
         channel.set_weight(weight);

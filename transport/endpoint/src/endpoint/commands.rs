@@ -94,9 +94,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Ok(channel)
     }
 
-    /// Sets what a channel gets of the link at this end beside the others, where
-    /// [`EndpointConfig::scheduling`](crate::EndpointConfig::scheduling) shares by weight.
-    /// 16 by default.
+    /// Sets a channel's weight at this end: channels that are busy share the link's bytes in the
+    /// proportion of their weights. 16 by default.
     ///
     /// # Errors
     /// [`ChannelError`].

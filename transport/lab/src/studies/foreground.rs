@@ -16,7 +16,6 @@ use crate::studies::wire::devices;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_cc::ControllerConfig;
 use towpath_device_roce::RoceDevice;
-use towpath_proto::Scheduling;
 use towpath_sim::world::{HostConfig, SwitchConfig, VirtualLink};
 use towpath_sim::{Star, World};
 use towpath_transport::EndpointConfig;
@@ -52,8 +51,6 @@ pub struct Foreground {
     pub seed: u64,
     /// The congestion controller of the link.
     pub controller: ControllerConfig,
-    /// How channels share the link.
-    pub scheduling: Scheduling,
     /// What the link may have posted and not sent.
     pub ahead_bytes: u64,
     /// Where the short messages go.
@@ -171,7 +168,6 @@ impl Foreground {
             .credit_total(512)
             .links_max(2)
             .controller(self.controller)
-            .scheduling(self.scheduling)
             .ahead_bytes(self.ahead_bytes)
             .send_pools(&[(bytes, 2), (background, self.depth as usize + 1)])
     }
@@ -185,7 +181,6 @@ mod tests {
         let foreground = Foreground {
             seed: 7,
             controller: controller.parse().expect("a controller"),
-            scheduling: Scheduling::RoundRobin,
             ahead_bytes,
             lane,
             bytes: 16 << 10,

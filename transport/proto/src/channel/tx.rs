@@ -31,7 +31,7 @@ pub(crate) struct ChannelTx {
     pub(crate) growing_held: u32,
     /// In the link's line of channels with something to send.
     pub(crate) is_ready: bool,
-    /// Its share of the link beside others'; see [`Scheduling`](crate::Scheduling).
+    /// Its share of the link's bytes beside other channels.
     pub(crate) weight: u16,
     /// Has something to send and no credit for it.
     pub(crate) is_starved: bool,

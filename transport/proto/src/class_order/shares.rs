@@ -2,19 +2,19 @@
 
 use super::{AtDevice, ClassScheduler};
 use crate::class::Class;
-use crate::schedule::{Scheduler, WeightedFair};
+use crate::schedule::FairQueue;
 
 /// Weighted fair queueing of classes, and who is in line.
 #[derive(Debug)]
 pub(super) struct Shares {
     weights: [u16; Class::COUNT],
     waits: [bool; Class::COUNT],
-    line: WeightedFair<Class>,
+    line: FairQueue<Class>,
 }
 
 impl Shares {
     pub(super) fn new(weights: [u16; Class::COUNT]) -> Self {
-        Self { weights, waits: [false; Class::COUNT], line: WeightedFair::default() }
+        Self { weights, waits: [false; Class::COUNT], line: FairQueue::default() }
     }
 }
 

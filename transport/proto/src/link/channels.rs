@@ -8,7 +8,7 @@ use crate::event::{ChannelId, CloseReason, Event};
 use crate::limits::{
     CREDIT_OUTSTANDING_MAX, LANE_MESSAGE_BYTES_MAX, LANE_QUOTA_CHUNKS, MESSAGE_BYTES_MAX,
 };
-use crate::schedule::Scheduler;
+use crate::schedule::FairQueue;
 use crate::wire::{ChunkHeader, Kind};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -105,7 +105,7 @@ pub(super) struct Channels {
     /// The sum of all quotas: never above `config.limits.credit_total`.
     pub(super) quota_sum: u32,
     /// Channels that may have something to send now.
-    pub(super) schedule: Box<dyn Scheduler>,
+    pub(super) schedule: FairQueue,
     /// Channels that have something to send and no credit.
     pub(super) starved: VecDeque<u32>,
     /// Channels whose credit is to be told.
@@ -115,14 +115,14 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    pub(super) fn new(config: &LinkConfig) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             all: Vec::new(),
             open: 0,
             cursor: 0,
             lives: Vec::new(),
             quota_sum: 0,
-            schedule: config.scheduling.scheduler(),
+            schedule: FairQueue::default(),
             starved: VecDeque::new(),
             credit_due: VecDeque::new(),
             wake_scratch: Vec::new(),
@@ -183,9 +183,9 @@ impl Link {
         Ok(())
     }
 
-    /// Sets a channel's weight at this end beside the others', where the link is shared by weight
-    /// ([`Scheduling::WeightedFair`](crate::Scheduling)); it holds from the next piece but
-    /// one on. Default [`WEIGHT_DEFAULT`](crate::WEIGHT_DEFAULT); zero counts as 1.
+    /// Sets a channel's weight at this end: channels that are busy share the link's bytes in the
+    /// proportion of their weights. It holds from the next piece but one on. Default
+    /// [`WEIGHT_DEFAULT`](crate::WEIGHT_DEFAULT); zero counts as 1.
     ///
     /// # Errors
     /// [`OpenError::NotOpen`].

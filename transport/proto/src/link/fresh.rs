@@ -8,7 +8,7 @@ use crate::channel::{Channel, ChannelState, Outgoing, SendState};
 use crate::event::{ChannelId, SendFrame, SendKey, Transmit};
 use crate::limits::HEADER_BYTES;
 use crate::path::Spreading;
-use crate::schedule::Scheduler;
+use crate::schedule::FairQueue;
 use crate::slots::Slots;
 use alloc::collections::VecDeque;
 use core::hint::cold_path;
@@ -159,7 +159,7 @@ impl Link {
         if message.grows() {
             return self.cut_grown(id, send, take, builder);
         }
-        let frame = cut(channel, schedule.as_mut(), send, message, length);
+        let frame = cut(channel, schedule, send, message, length);
         if message.growing.is_some() {
             settle_held(channel, message);
         }
@@ -213,7 +213,7 @@ fn list_starved(channel: &mut Channel, starved: &mut VecDeque<u32>) {
 #[inline]
 fn cut(
     channel: &mut Channel,
-    schedule: &mut dyn Scheduler,
+    schedule: &mut FairQueue,
     send: SendKey,
     message: &mut Outgoing,
     length: u32,
@@ -232,7 +232,7 @@ fn cut(
 #[inline]
 pub(super) fn give_turn_on(
     channel: &mut Channel,
-    schedule: &mut dyn Scheduler,
+    schedule: &mut FairQueue,
     message: &Outgoing,
     length: u32,
 ) {

@@ -58,7 +58,7 @@ impl Link {
         if line == Line::Out && growing.has_ready() {
             growing.line = Line::Queued;
             channel.tx.queue.push_back(send);
-            line_up(channel, schedule.as_mut());
+            line_up(channel, schedule);
         }
         // A gap may be filled, or all of it be there.
         if settle_held(channel, message) || line == Line::Aside {
@@ -86,7 +86,7 @@ impl Link {
             channel.tx.queue.push_back(send);
         }
         channel.tx.aside = aside;
-        line_up(channel, schedule.as_mut());
+        line_up(channel, schedule);
     }
 
     /// A message is over, or given up: if it grew, it holds nothing back any more.
@@ -150,7 +150,7 @@ impl Link {
         {
             growing.line = Line::Out;
         }
-        give_turn_on(channel, schedule.as_mut(), message, part);
+        give_turn_on(channel, schedule, message, part);
         if settle_held(channel, message) {
             self.bring_in(id);
         }

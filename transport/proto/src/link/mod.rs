@@ -111,7 +111,7 @@ impl Link {
             doubts: Doubts::default(),
             flow: Flow::new(&config, &peer, now),
             control: Controls::new(&config),
-            channels: Channels::new(&config),
+            channels: Channels::new(),
             sends: Sends::new(config.limits.sends_max, piece_max),
             receives: Receives::new(config.incoming_max(), whole_bytes_max),
             lane: None,

@@ -9,7 +9,7 @@ use crate::channel::{Channel, ChannelState, SendState};
 use crate::event::SendFrame;
 use crate::event::{ChannelId, Outcome, SendKey};
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
-use crate::schedule::Scheduler;
+use crate::schedule::FairQueue;
 use crate::slots::Slots;
 use crate::wire::Kind;
 use alloc::collections::VecDeque;
@@ -166,7 +166,7 @@ impl Link {
         self.sends.next_deadline = self.sends.next_deadline.min(request.deadline);
         channel.tx.queue.push_back(send);
         channel.tx.live += 1;
-        line_up(channel, schedule.as_mut());
+        line_up(channel, schedule);
         Ok(send)
     }
 
@@ -246,7 +246,7 @@ impl Link {
     pub(super) fn make_ready(&mut self, id: u32) {
         let Self { channels: Channels { all: channels, schedule, .. }, .. } = self;
         if let Some(channel) = find_mut(channels, id) {
-            line_up(channel, schedule.as_mut());
+            line_up(channel, schedule);
         }
     }
 }
@@ -269,7 +269,7 @@ fn message_len(segments: &[u32]) -> Option<u64> {
 
 /// Puts a channel in line, if it is not there.
 #[inline]
-pub(super) fn line_up(channel: &mut Channel, schedule: &mut dyn Scheduler) {
+pub(super) fn line_up(channel: &mut Channel, schedule: &mut FairQueue) {
     if !core::mem::replace(&mut channel.tx.is_ready, true) {
         schedule.enter(ChannelId(channel.id), channel.tx.weight);
     }

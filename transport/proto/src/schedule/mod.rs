@@ -1,48 +1,31 @@
-//! Which channel of a link sends the next piece: disciplines behind one trait, one file each.
+//! Which channel of a link sends the next piece: weighted fair queueing.
 //!
-//! A message is cut into pieces as it is sent, so a channel has the link for one piece at a time.
-//! To add a discipline, implement [`Scheduler`] in a file of its own and name it in
-//! [`Scheduling`].
-
-mod round_robin;
-mod weighted_fair;
+//! Bytes are shared in the proportion of weights, whatever the lengths of messages. A message is
+//! cut into pieces as it is sent, so a channel has the link for one piece at a time.
+//!
+//! Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996): a piece's start tag is the later
+//! of the virtual time and its channel's last finish tag, its finish tag lies `bytes / weight`
+//! behind; the smallest start tag is served, and the virtual time is that tag. No link rate has to
+//! be known, and a channel that was idle is owed nothing for it.
 
 #[cfg(test)]
 mod tests;
 
 use crate::class::Class;
 use crate::event::ChannelId;
-use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
+use alloc::collections::binary_heap::PeekMut;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::fmt::Debug;
-
-use round_robin::RoundRobin;
-pub(crate) use weighted_fair::WeightedFair;
 
 /// The weight of a channel unless it is told otherwise; larger gets more.
 pub const WEIGHT_DEFAULT: u16 = 16;
 
-/// How the channels of a link share it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Scheduling {
-    /// Each channel in turn sends a piece, short or long: the cheapest, and short messages wait
-    /// for one piece of each other channel at most. Weights mean nothing.
-    #[default]
-    RoundRobin,
-    /// Bytes are shared in the proportion of weights, whatever the lengths of messages
-    /// (start-time fair queueing).
-    WeightedFair,
-}
+/// Virtual time that a byte takes at weight 1: a fraction of it is exact enough at weight 65,535.
+const TICKS_PER_BYTE: u64 = 1 << 16;
 
-impl Scheduling {
-    pub(crate) fn scheduler(self) -> Box<dyn Scheduler> {
-        match self {
-            Self::RoundRobin => Box::<RoundRobin>::default(),
-            Self::WeightedFair => Box::<WeightedFair>::default(),
-        }
-    }
-}
-
-/// What stands in line: a channel of a link, or a class of links.
+/// A member of a line: a channel of a link, or a class of links.
 pub(crate) trait Member: Copy + Ord + Debug + Send {
     /// A small dense index, for tables.
     fn place(self) -> usize;
@@ -60,21 +43,89 @@ impl Member for Class {
     }
 }
 
-/// The line of channels that may have something to send. A channel stands in it at most once.
-pub(crate) trait Scheduler<M: Member = ChannelId>: Debug + Send {
-    /// A channel that is not in line has something to send.
-    fn enter(&mut self, channel: M, weight: u16);
+/// In line, least first: start tag, order of entering among equals, member, weight.
+type Entry<M> = Reverse<(u128, u64, M, u16)>;
+
+/// The members that may have something to send, and what each was served. A member is in line at
+/// most once.
+#[derive(Debug)]
+pub(crate) struct FairQueue<M = ChannelId> {
+    line: BinaryHeap<Entry<M>>,
+    /// Finish tags of members that have left the line, by place, and whose they are.
+    finished: Vec<(Option<M>, u128)>,
+    virtual_time: u128,
+    entered: u64,
+}
+
+impl<M: Member> Default for FairQueue<M> {
+    fn default() -> Self {
+        let (line, finished) = (BinaryHeap::new(), Vec::new());
+        Self { line, finished, virtual_time: 0, entered: 0 }
+    }
+}
+
+impl<M: Member> FairQueue<M> {
+    /// A member that is not in line has something to send.
+    pub(crate) fn enter(&mut self, member: M, weight: u16) {
+        let before = self.finished.get(member.place());
+        let finish = before.filter(|(of, _)| *of == Some(member)).map_or(0, |&(_, finish)| finish);
+        let start = finish.max(self.virtual_time);
+        self.line.push(Reverse((start, self.entered, member, weight)));
+        self.entered += 1;
+    }
+
     /// Whose turn it is. It stays so until one of the calls below, or until another enters.
-    fn turn(&self) -> Option<M>;
+    #[inline]
+    pub(crate) fn turn(&self) -> Option<M> {
+        self.line.peek().map(|Reverse((_, _, member, _))| *member)
+    }
+
     /// How many are in line.
-    fn waiting(&self) -> usize;
-    /// The channel whose turn it is has sent a piece that counts as `bytes`; if it has more it
-    /// stays in line, at that weight.
-    fn served(&mut self, bytes: u32, more: Option<u16>);
-    /// The channel whose turn it is cannot send: it leaves without having been served.
-    fn pass(&mut self);
-    /// A channel is over; it may or may not be in line.
-    fn remove(&mut self, channel: M);
+    #[inline]
+    pub(crate) fn waiting(&self) -> usize {
+        self.line.len()
+    }
+
+    /// The member whose turn it is has sent a piece that counts as `bytes`; with `more` it stays in
+    /// line, at that weight.
+    #[inline]
+    pub(crate) fn served(&mut self, bytes: u32, more: Option<u16>) {
+        let Some(mut first) = self.line.peek_mut() else { return };
+        let Reverse((start, _, member, weight)) = *first;
+        self.virtual_time = self.virtual_time.max(start);
+        let weight = more.unwrap_or(weight).max(1);
+        let finish = start + u128::from(u64::from(bytes) * TICKS_PER_BYTE / u64::from(weight));
+        if more.is_some() {
+            *first = Reverse((finish, self.entered, member, weight));
+            self.entered += 1;
+        } else {
+            PeekMut::pop(first);
+            self.note_finish(member, finish);
+        }
+    }
+
+    /// The member whose turn it is cannot send: it leaves without having been served.
+    pub(crate) fn pass(&mut self) {
+        if let Some(Reverse((start, _, member, _))) = self.line.pop() {
+            self.note_finish(member, start);
+        }
+    }
+
+    /// A member is over; it may or may not be in line.
+    pub(crate) fn remove(&mut self, member: M) {
+        self.line.retain(|Reverse((_, _, other, _))| *other != member);
+    }
+
     /// All leave.
-    fn clear(&mut self);
+    pub(crate) fn clear(&mut self) {
+        self.line.clear();
+    }
+
+    fn note_finish(&mut self, member: M, finish: u128) {
+        let place = member.place();
+        if self.finished.len() <= place {
+            self.finished.resize(place + 1, (None, 0));
+        }
+        self.finished[place] = (Some(member), finish);
+    }
 }

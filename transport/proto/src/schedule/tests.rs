@@ -1,6 +1,6 @@
-//! What the disciplines promise, with channels that come, go, and send chunks of any length.
+//! What fair queueing promises, with channels that come, go, and send chunks of any length.
 
-use super::{Scheduler, Scheduling};
+use super::FairQueue;
 use crate::event::ChannelId;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ fn channel(place: u32) -> ChannelId {
 
 /// Serves channels that always have more, by their place in `lengths`; what each one got.
 fn serve(
-    scheduler: &mut dyn Scheduler,
+    scheduler: &mut FairQueue,
     lengths: &[u32],
     weights: &[u16],
     total_bytes: u64,
@@ -30,18 +30,18 @@ fn serve(
 }
 
 #[test]
-fn round_robin_gives_each_channel_a_chunk_in_turn() {
-    let mut line = Scheduling::RoundRobin.scheduler();
-    let got = serve(&mut *line, &[1, 1, 1], &[16; 3], 300);
+fn equal_weights_give_each_channel_a_chunk_in_turn() {
+    let mut line = FairQueue::default();
+    let got = serve(&mut line, &[1, 1, 1], &[16; 3], 300);
     assert_eq!(got, [100, 100, 100]);
 }
 
 #[test]
 fn weighted_fair_shares_bytes_by_weight_whatever_the_lengths() {
-    let mut line = Scheduling::WeightedFair.scheduler();
+    let mut line = FairQueue::default();
     let (lengths, weights) = ([64, 4096, 57_344, 57_344], [16, 16, 16, 32]);
     let total = 100 << 20;
-    let got = serve(&mut *line, &lengths, &weights, total);
+    let got = serve(&mut line, &lengths, &weights, total);
     for (place, (&got, &weight)) in got.iter().zip(&weights).enumerate() {
         let due = total as f64 * f64::from(weight) / 80.0;
         // No more than a chunk of its own and one of the longest off.
@@ -52,31 +52,29 @@ fn weighted_fair_shares_bytes_by_weight_whatever_the_lengths() {
 
 #[test]
 fn a_newcomer_waits_for_one_chunk_of_each_other_and_is_owed_nothing() {
-    for scheduling in [Scheduling::RoundRobin, Scheduling::WeightedFair] {
-        let mut line = scheduling.scheduler();
-        let busy = 7;
-        serve(&mut *line, &[57_344; 7], &[16; 7], 7 << 20);
-        let late = channel(busy);
-        line.enter(late, 16);
-        let mut waited = 0;
-        while line.turn() != Some(late) {
-            line.served(57_344, Some(16));
-            waited += 1;
-        }
-        assert!(waited <= busy, "{scheduling:?}: waited for {waited} chunks");
-        // It was idle for long: that earns it no more than its turn.
-        let mut own = 0;
-        for _ in 0..800 {
-            own += u32::from(line.turn() == Some(late));
-            line.served(57_344, Some(16));
-        }
-        assert!((99..=102).contains(&own), "{scheduling:?}: {own} of 800 turns");
+    let mut line = FairQueue::default();
+    let busy = 7;
+    serve(&mut line, &[57_344; 7], &[16; 7], 7 << 20);
+    let late = channel(busy);
+    line.enter(late, 16);
+    let mut waited = 0;
+    while line.turn() != Some(late) {
+        line.served(57_344, Some(16));
+        waited += 1;
     }
+    assert!(waited <= busy, "waited for {waited} chunks");
+    // It was idle for long: that earns it no more than its turn.
+    let mut own = 0;
+    for _ in 0..800 {
+        own += u32::from(line.turn() == Some(late));
+        line.served(57_344, Some(16));
+    }
+    assert!((99..=102).contains(&own), "{own} of 800 turns");
 }
 
 #[test]
 fn who_comes_and_goes_gets_no_more_than_who_stays() {
-    let mut line = Scheduling::WeightedFair.scheduler();
+    let mut line = FairQueue::default();
     line.enter(channel(0), 16);
     line.enter(channel(1), 16);
     let (mut got, mut outside) = ([0u64; 2], false);
@@ -95,41 +93,39 @@ fn who_comes_and_goes_gets_no_more_than_who_stays() {
 
 #[test]
 fn nobody_is_lost_and_nobody_is_twice_in_line_whatever_happens() {
-    for scheduling in [Scheduling::RoundRobin, Scheduling::WeightedFair] {
-        let seed = 0x5eed;
-        let mut random = Prng::new(seed);
-        let mut line = scheduling.scheduler();
-        let mut inside = [false; 32];
-        for step in 0..20_000 {
-            let place = random.below(32) as u32;
-            match random.below(5) {
-                0 | 1 if !inside[place as usize] => {
-                    line.enter(channel(place), 1 + random.below(64) as u16);
-                    inside[place as usize] = true;
-                }
-                2 => {
-                    line.remove(channel(place));
-                    inside[place as usize] = false;
-                }
-                3 => {
-                    let Some(turn) = line.turn() else { continue };
-                    line.pass();
-                    inside[turn.place()] = false;
-                }
-                _ => {
-                    let Some(turn) = line.turn() else { continue };
-                    assert!(inside[turn.place()], "{scheduling:?}, seed {seed}, step {step}");
-                    let more = (random.below(2) == 0).then_some(16);
-                    line.served(random.below(60_000) as u32, more);
-                    inside[turn.place()] = more.is_some();
-                }
+    let seed = 0x5eed;
+    let mut random = Prng::new(seed);
+    let mut line = FairQueue::default();
+    let mut inside = [false; 32];
+    for step in 0..20_000 {
+        let place = random.below(32) as u32;
+        match random.below(5) {
+            0 | 1 if !inside[place as usize] => {
+                line.enter(channel(place), 1 + random.below(64) as u16);
+                inside[place as usize] = true;
+            }
+            2 => {
+                line.remove(channel(place));
+                inside[place as usize] = false;
+            }
+            3 => {
+                let Some(turn) = line.turn() else { continue };
+                line.pass();
+                inside[turn.place()] = false;
+            }
+            _ => {
+                let Some(turn) = line.turn() else { continue };
+                assert!(inside[turn.place()], "seed {seed}, step {step}");
+                let more = (random.below(2) == 0).then_some(16);
+                line.served(random.below(60_000) as u32, more);
+                inside[turn.place()] = more.is_some();
             }
         }
-        let mut left = 0;
-        while line.turn().is_some() {
-            line.pass();
-            left += 1;
-        }
-        assert_eq!(left, inside.iter().filter(|&&is| is).count(), "{scheduling:?}, seed {seed}");
     }
+    let mut left = 0;
+    while line.turn().is_some() {
+        line.pass();
+        left += 1;
+    }
+    assert_eq!(left, inside.iter().filter(|&&is| is).count(), "seed {seed}");
 }

@@ -9,7 +9,6 @@ use crate::studies::{
     Style, Table, show_bytes,
 };
 use towpath_base::Nanos;
-use towpath_proto::Scheduling;
 
 /// The study.
 pub const STUDY: Study = Study {
@@ -32,8 +31,6 @@ pub const STUDY: Study = Study {
         ),
         Param::size("ahead", 1..=1 << 30, ["256K"; 3])
             .what("What a link may have posted and not sent"),
-        Param::word("scheduling", |word| scheduling_of(word).map(drop), ["round-robin"; 3])
-            .what("How channels share the link: round-robin or weighted-fair"),
         BASE_RTT,
         Param::count("span-ms", "ms", 1..=10_000, ["5", "20", "100"])
             .what("What is measured, after a tenth as long; more where that is not two messages"),
@@ -47,14 +44,6 @@ const UNDER_WAY_BYTES: u64 = 64 << 20;
 
 /// The backgrounds of which the target speaks.
 const CLAIMED_BYTES: [u64; 2] = [128 << 10, 1 << 30];
-
-fn scheduling_of(word: &str) -> Result<Scheduling, &'static str> {
-    match word {
-        "round-robin" => Ok(Scheduling::RoundRobin),
-        "weighted-fair" => Ok(Scheduling::WeightedFair),
-        _ => Err("round-robin or weighted-fair"),
-    }
-}
 
 /// Both lanes beside one background.
 #[derive(Clone, Debug)]
@@ -117,7 +106,6 @@ fn foreground(params: &Params, background: u64, lane: Lane) -> Foreground {
     Foreground {
         seed: params.seed,
         controller: controller_of(params.word("controller")).unwrap_or_default(),
-        scheduling: scheduling_of(params.word("scheduling")).unwrap_or_default(),
         ahead_bytes: params.count("ahead"),
         lane,
         bytes: params.count("bytes") as u32,

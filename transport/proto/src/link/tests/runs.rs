@@ -3,7 +3,7 @@
 use super::wire::Trace;
 use super::*;
 use crate::path::Spreading;
-use crate::{Carrier, Scheduling};
+use crate::Carrier;
 use towpath_cc::ControllerConfig;
 
 /// What was sent by both ends, whatever it was, and what they counted, while a driver had room for
@@ -19,7 +19,6 @@ fn trace(seed: u64, room_max: u64, row_max: usize) -> (Trace, [LinkStats; 2]) {
     let names = ControllerConfig::NAMES;
     let controller: ControllerConfig =
         names[prng.below(names.len() as u64) as usize].parse().expect("its own name");
-    let scheduling = [Scheduling::RoundRobin, Scheduling::WeightedFair][prng.below(2) as usize];
     let spreading = match prng.below(3) {
         0 => Spreading::Message,
         1 => Spreading::Bytes(10_000),
@@ -27,7 +26,7 @@ fn trace(seed: u64, room_max: u64, row_max: usize) -> (Trace, [LinkStats; 2]) {
     };
     let quota = [4, 128][prng.below(2) as usize];
     let tune = |config: LinkConfig| {
-        let config = config.controller(controller).scheduling(scheduling);
+        let config = config.controller(controller);
         config.spreading(spreading).quota_chunks(quota).credit_total(1024)
     };
     let faults = if prng.chance(0.5) { ALL_FAULTS } else { Faults::default() };
