@@ -31,6 +31,13 @@ impl Bell {
         }
     }
 
+    /// Wakes whoever sleeps where the driver does, or the next one that would.
+    pub fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+
     /// The driver is about to sleep, and looks once more after this call.
     pub fn sleeps(&self) {
         self.rest.begin();

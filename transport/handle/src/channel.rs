@@ -261,6 +261,7 @@ impl ChannelHandle {
             let depth = completions.depth();
             return Err(Rejected { payload, error: SubmitError::CompletionsFull { depth } });
         };
+        completions.note(&self.shared.bell);
         let message = Outgoing { payload, options, reply: Reply::Queue(place) };
         let posted = self.end.egress.try_post(&self.shared.bell, message);
         posted.map_err(|(Outgoing { payload, .. }, refusal)| {
@@ -326,7 +327,7 @@ impl ChannelHandle {
     /// # Errors
     /// [`RecvError`].
     pub fn recv(&self, timeout: Duration) -> Result<Incoming, RecvError> {
-        self.incoming.recv_timeout(timeout).map_err(|error| match error {
+        self.incoming.recv_timeout(&self.shared.bell, timeout).map_err(|error| match error {
             RecvTimeoutError::Timeout => RecvError::Timeout,
             RecvTimeoutError::Disconnected => self.recv_end(),
         })

@@ -1,11 +1,14 @@
 //! Outcomes of many messages, of one channel or many, in one queue.
 
-use crate::queue::{Receiver, Sender, unbounded};
+use crate::doorbell::Doorbell;
+use crate::park;
+use crate::queue::{Closed, Receiver, RecvTimeoutError, Sender, unbounded};
 use crate::ticket::SentMessage;
 use std::fmt;
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 use towpath_transport::Rejected;
 
 /// Where the outcomes of messages go that were [posted](crate::ChannelHandle::post) with it, in the
@@ -22,6 +25,8 @@ pub struct CompletionQueue {
     tell: Arc<Sender<Result<SentMessage, Rejected>>>,
     taken: Arc<AtomicUsize>,
     depth: usize,
+    /// The endpoint that was first posted to: who waits for outcomes drives this one.
+    home: Arc<OnceLock<Weak<Doorbell>>>,
 }
 
 impl CompletionQueue {
@@ -29,7 +34,7 @@ impl CompletionQueue {
     #[must_use]
     pub fn new(depth: usize) -> Self {
         let (tell, outcomes) = unbounded();
-        Self { outcomes, tell: Arc::new(tell), taken: Arc::default(), depth }
+        Self { outcomes, tell: Arc::new(tell), taken: Arc::default(), depth, home: Arc::default() }
     }
 
     /// The oldest outcome, if there is one.
@@ -43,9 +48,39 @@ impl CompletionQueue {
     /// The oldest outcome, waiting for at most `timeout`.
     #[must_use]
     pub fn wait(&self, timeout: Duration) -> Option<Result<SentMessage, Rejected>> {
-        let outcome = self.outcomes.recv_timeout(timeout).ok()?;
+        let outcome = match (self.poll(), self.home()) {
+            (None, Some(bell)) => self.outcomes.recv_timeout(&bell, timeout),
+            // Nothing was posted yet, or all that was has its outcome.
+            (None, None) => {
+                park::wait(Instant::now().checked_add(timeout), pin!(self.outcomes.recv_async()))
+                    .ok_or(RecvTimeoutError::Timeout)
+                    .and_then(|got| got.map_err(|Closed| RecvTimeoutError::Disconnected))
+            }
+            (found, _) => return found,
+        };
         self.free_place();
-        Some(outcome)
+        outcome.ok()
+    }
+
+    fn home(&self) -> Option<Arc<Doorbell>> {
+        self.home.get()?.upgrade()
+    }
+
+    /// Something is posted to an endpoint. If that is another one than before, it has to look after
+    /// itself.
+    pub(super) fn note(&self, bell: &Arc<Doorbell>) {
+        let home = self.home.get_or_init(|| Arc::downgrade(bell));
+        if !std::ptr::eq(home.as_ptr(), Arc::as_ptr(bell)) {
+            bell.attend();
+        }
+    }
+
+    /// A future of an executor, which drives nothing itself.
+    pub(super) async fn attended<F: Future>(&self, future: F) -> F::Output {
+        match self.home() {
+            Some(bell) => bell.attended(future).await,
+            None => future.await,
+        }
     }
 
     /// An outcome was taken.

@@ -1,9 +1,14 @@
 //! What threads tell the worker of an endpoint: channels that have something for it.
 
 use crate::egress::Egress;
+use crate::engine::Engine;
+use crate::park;
 use crossbeam_queue::SegQueue;
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 use towpath_transport::LinkId;
 use towpath_transport::for_handles::Bell;
 
@@ -18,6 +23,8 @@ pub(super) struct Doorbell {
     /// Links that nobody has a handle of.
     left: SegQueue<LinkId>,
     bell: Arc<Bell>,
+    /// What drives the endpoint, where handles do.
+    engine: OnceLock<Weak<Engine>>,
     /// The worker takes nothing more.
     ended: AtomicBool,
     /// The worker panicked.
@@ -34,6 +41,7 @@ impl Doorbell {
             cancelled: SegQueue::new(),
             left: SegQueue::new(),
             bell,
+            engine: OnceLock::new(),
             ended: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
             gone: AtomicBool::new(false),
@@ -42,12 +50,68 @@ impl Doorbell {
 
     /// Tells the worker that there is something for it, if it may be blocking.
     pub(super) fn ring(&self) {
-        self.bell.ring();
+        match self.engine() {
+            Some(engine) => engine.nudge(),
+            None => self.bell.ring(),
+        }
+    }
+
+    /// Threads drive the endpoint by this from here on.
+    pub(super) fn set_engine(&self, engine: &Arc<Engine>) {
+        // It is set once.
+        let _ = self.engine.set(Arc::downgrade(engine));
+    }
+
+    fn engine(&self) -> Option<Arc<Engine>> {
+        self.engine.get()?.upgrade()
+    }
+
+    /// Waits for a future, for at most `patience` if there is any, and drives the endpoint meanwhile
+    /// if nobody else does.
+    pub(super) fn wait<F: Future>(
+        &self,
+        patience: Option<Duration>,
+        future: F,
+    ) -> Option<F::Output> {
+        // There are no times so late.
+        let end = patience.and_then(|patience| Instant::now().checked_add(patience));
+        let future = pin!(future);
+        match self.engine() {
+            Some(engine) => engine.wait(end, future),
+            None => park::wait(end, future),
+        }
+    }
+
+    /// An executor waits, unless this thread does so itself: somebody must look after the endpoint.
+    pub(super) fn attend(&self) {
+        if !park::is_waiting()
+            && let Some(engine) = self.engine()
+        {
+            engine.attend();
+        }
+    }
+
+    /// A future of an executor, which drives nothing itself.
+    pub(super) async fn attended<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            let polled = future.as_mut().poll(cx);
+            if polled.is_pending() {
+                self.attend();
+            }
+            polled
+        })
+        .await
     }
 
     /// What ends the worker's sleep.
-    pub(super) fn bell(&self) -> &Bell {
+    pub(super) fn bell(&self) -> &Arc<Bell> {
         &self.bell
+    }
+
+    /// Wakes whoever sleeps on the device's files.
+    pub(super) fn wake(&self) {
+        self.bell.wake();
     }
 
     /// Whether the worker takes nothing any more.

@@ -12,23 +12,21 @@ use crate::channel::End;
 use crate::completions::Place;
 use crate::doorbell::Doorbell;
 use crate::limits::{EGRESS_MAX, EGRESS_UNDER_WAY_MAX};
-use crate::park;
 use crate::queue::Sender;
 use crate::room::Posting;
 use crate::ticket::{SentMessage, log_unseen};
-use crate::waiters::Waiters;
 use crossbeam_queue::ArrayQueue;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use towpath_base::Time;
 use towpath_proto::{ChannelId, Outcome};
 use towpath_transport::LinkId;
 use towpath_transport::{Payload, Rejected, SendOptions, SubmitError};
 use towpath_wake::Listed;
+use towpath_wake::Waiters;
 
 /// A message to send, and whom its outcome is told.
 pub(super) struct Outgoing {
@@ -228,8 +226,7 @@ impl Egress {
         let mut posting = Posting::new(self, bell, post);
         let mut posted = posting.attempt();
         if posted.is_none() && patience != Some(Duration::ZERO) {
-            let end = patience.and_then(|patience| Instant::now().checked_add(patience));
-            posted = park::until(end, Pin::new(&mut posting));
+            posted = bell.wait(patience, &mut posting);
         }
         match (posted, posting.take_back()) {
             (None, Some(post)) => Err((post, Refusal::Full)),

@@ -3,13 +3,15 @@
 use crate::clock::Clock;
 use crate::commands::{Command, NewLink};
 use crate::doorbell::Doorbell;
+use crate::engine::Engine;
 use crate::limits::{BACKLOG_MAX, COMMANDS_MAX};
 use crate::link::{LinkHandle, WaitError};
 use crate::park;
-use crate::queue::{Receiver, RecvTimeoutError, Sender, bounded};
+use crate::queue::{Closed, Receiver, RecvTimeoutError, Sender, bounded};
 use crate::worker::EndpointWorker;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use towpath_base::Time;
@@ -27,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) bell: Arc<Doorbell>,
     pub(crate) pools: SendPools,
     clock: Arc<Clock>,
+    /// Where the handles drive the endpoint: it lives as long as they do.
+    engine: OnceLock<Arc<Engine>>,
 }
 
 impl Shared {
@@ -41,11 +45,17 @@ impl Shared {
         }
     }
 
+    /// Waits for a future, for as long as it takes.
+    pub(crate) fn wait_for<F: Future>(&self, future: F) -> F::Output {
+        let output = self.bell.wait(None, future);
+        output.unwrap_or_else(|| unreachable!("it ends with the future alone"))
+    }
+
     /// Asks the worker, and is its answer; none where nobody gives one.
     pub(crate) async fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Option<T> {
         let (reply, answer) = bounded(1);
         self.command(command(reply));
-        answer.recv_async().await.ok()
+        self.bell.attended(answer.recv_async()).await.ok()
     }
 
     pub(crate) fn alloc_timeout(&self, len: usize, patience: Duration) -> Result<Buf, AllocError> {
@@ -53,7 +63,7 @@ impl Shared {
         if !matches!(found, Err(AllocError::AllOut { .. })) || patience.is_zero() {
             return found;
         }
-        park::within(patience, self.pools.taking(len)).unwrap_or(found)
+        self.bell.wait(Some(patience), self.pools.taking(len)).unwrap_or(found)
     }
 
     pub(crate) fn copy_timeout(&self, bytes: &[u8], patience: Duration) -> Result<Buf, AllocError> {
@@ -105,26 +115,42 @@ impl EndpointHandle {
     /// [`EndpointError`].
     pub fn spawn<D, F>(make_device: F, config: EndpointConfig) -> Result<Self, EndpointError>
     where
-        D: Device<Memory = Region> + 'static,
+        D: Device<Memory = Region> + Send + 'static,
         F: FnOnce() -> Result<D, EndpointError> + Send + 'static,
     {
         let (ready, made) = bounded(1);
+        let spin = config.spin_span().into();
         let run = move || match make_device().and_then(|device| Self::driven(device, config)) {
-            // The caller waits for this; should it be gone, so is the worker's purpose.
+            // The caller waits for this; should it be gone, so is the endpoint's purpose.
             Ok((handle, worker)) => {
+                let engine = handle.engine(worker, spin);
                 if ready.send(Ok(handle)).is_ok() {
-                    worker.run();
+                    engine.keep();
                 }
             }
             Err(error) => drop(ready.send(Err(error))),
         };
         let thread = std::thread::Builder::new().name("towpath-endpoint".into()).spawn(run);
         let thread = thread.map_err(EndpointError::Thread)?;
-        let handle: Self = made.recv().unwrap_or_else(|_| {
+        let made = park::wait(None, pin!(made.recv_async())).unwrap_or(Err(Closed));
+        let handle: Self = made.unwrap_or_else(|_| {
             Err(EndpointError::Thread(std::io::ErrorKind::Interrupted.into()))
         })?;
         *handle.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(handle)
+    }
+
+    /// Has the handles drive the endpoint.
+    fn engine<D>(&self, mut worker: EndpointWorker<D>, spin: Duration) -> Arc<Engine>
+    where
+        D: Device<Memory = Region> + Send + 'static,
+    {
+        self.shared.clock.run(worker.endpoint().now());
+        let files = worker.poll_fd().ok();
+        let with = (&self.shared.bell, &self.shared.commands);
+        let engine = Arc::new(Engine::new(Box::new(worker), files, with, spin));
+        self.shared.bell.set_engine(&engine);
+        Arc::clone(self.shared.engine.get_or_init(|| engine))
     }
 
     /// Makes an endpoint on `device` without a thread: the caller drives the returned worker. Calls
@@ -142,14 +168,13 @@ impl EndpointHandle {
     {
         let (commands, inbox) = crossbeam_channel::unbounded();
         let (accept, accepted) = bounded(BACKLOG_MAX);
-        let spin = config.spin_span();
         let endpoint = Endpoint::new(device, config.without_streams_unless_asked())?;
         let bell = Arc::new(Doorbell::new(Arc::clone(endpoint.bell())));
         let pools = endpoint.pools().clone();
         let clock = Arc::new(Clock::new(endpoint.now()));
         let of_worker = (Arc::clone(&bell), Arc::clone(&clock));
-        let worker = EndpointWorker::new(endpoint, inbox, of_worker, accept, spin);
-        let shared = Arc::new(Shared { commands, bell, pools, clock });
+        let worker = EndpointWorker::new(endpoint, inbox, of_worker, accept);
+        let shared = Arc::new(Shared { commands, bell, pools, clock, engine: OnceLock::new() });
         Ok((Self { shared, accepted, thread: Arc::default() }, worker))
     }
 
@@ -159,7 +184,7 @@ impl EndpointHandle {
     /// # Errors
     /// [`ListenError`].
     pub fn listen(&self, addr: SocketAddr) -> Result<SocketAddr, ListenError> {
-        park::on(self.listen_async(addr))
+        self.shared.wait_for(self.listen_async(addr))
     }
 
     /// Connects to a peer that listens on a TCP address. Blocks until the link is up, at most
@@ -168,7 +193,7 @@ impl EndpointHandle {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(&self, addr: SocketAddr) -> Result<LinkHandle, ConnectError> {
-        park::on(self.connect_async(addr))
+        self.shared.wait_for(self.connect_async(addr))
     }
 
     /// As [`connect`](Self::connect), with another class than [`EndpointConfig::class`].
@@ -176,7 +201,7 @@ impl EndpointHandle {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect_as(&self, addr: SocketAddr, class: Class) -> Result<LinkHandle, ConnectError> {
-        park::on(self.connect_as_async(addr, class))
+        self.shared.wait_for(self.connect_as_async(addr, class))
     }
 
     /// Waits for the next link that a peer made.
@@ -185,10 +210,13 @@ impl EndpointHandle {
     /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::ShutDown`] or
     /// [`WaitError::Panicked`] when the endpoint has ended, so that none will come.
     pub fn accept(&self, timeout: Duration) -> Result<LinkHandle, WaitError> {
-        let new = self.accepted.recv_timeout(timeout).map_err(|error| match error {
-            RecvTimeoutError::Timeout => WaitError::Timeout,
-            RecvTimeoutError::Disconnected => WaitError::of_end(&self.shared),
-        })?;
+        let new =
+            self.accepted.recv_timeout(&self.shared.bell, timeout).map_err(
+                |error| match error {
+                    RecvTimeoutError::Timeout => WaitError::Timeout,
+                    RecvTimeoutError::Disconnected => WaitError::of_end(&self.shared),
+                },
+            )?;
         Ok(LinkHandle::new(&self.shared, new))
     }
 
@@ -237,12 +265,12 @@ impl EndpointHandle {
     /// # Errors
     /// [`EndpointError`].
     pub fn register(&self, region: &Region) -> Result<(), EndpointError> {
-        park::on(self.register_async(region))
+        self.shared.wait_for(self.register_async(region))
     }
 
     /// Runs a future on this thread: what it waits for of this endpoint is driven meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        park::on(future)
+        self.shared.wait_for(future)
     }
 
     /// Closes all links in order, ends the worker and waits for its thread, where it has one.

@@ -12,7 +12,6 @@ use crate::link::{LinkHandle, WaitError};
 use crate::queue::{RecvTimeoutError, bounded};
 use crate::room::Posting;
 use crate::ticket::{SentMessage, Ticket};
-use crate::waiters::Taking;
 use std::io;
 use std::net::SocketAddr;
 use towpath_memory::{Buf, Region};
@@ -20,6 +19,7 @@ use towpath_proto::{Class, LinkStats};
 use towpath_transport::AllocError;
 use towpath_transport::{ChannelError, ConnectError, EndpointError, ListenError};
 use towpath_transport::{Payload, Rejected, SendOptions};
+use towpath_wake::Taking;
 
 impl EndpointHandle {
     /// As [`listen`](Self::listen), as a future. Once polled it listens even if it is dropped.
@@ -68,8 +68,12 @@ impl EndpointHandle {
     /// # Errors
     /// As [`accept`](Self::accept), but for the time.
     pub async fn accept_async(&self) -> Result<LinkHandle, WaitError> {
-        let new: NewLink =
-            self.accepted.recv_async().await.map_err(|_| WaitError::of_end(&self.shared))?;
+        let new: NewLink = self
+            .shared
+            .bell
+            .attended(self.accepted.recv_async())
+            .await
+            .map_err(|_| WaitError::of_end(&self.shared))?;
         Ok(LinkHandle::new(&self.shared, new))
     }
 
@@ -78,7 +82,7 @@ impl EndpointHandle {
     /// # Errors
     /// [`AllocError::TooLong`].
     pub async fn alloc_async(&self, len: usize) -> Result<Buf, AllocError> {
-        self.shared.pools.taking(len).await
+        self.shared.bell.attended(self.shared.pools.taking(len)).await
     }
 
     /// As [`copy`](Self::copy), but waits while all buffers are out, as a future.
@@ -86,7 +90,7 @@ impl EndpointHandle {
     /// # Errors
     /// [`AllocError::TooLong`].
     pub async fn copy_async(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
-        self.shared.pools.copying(bytes).await
+        self.shared.bell.attended(self.shared.pools.copying(bytes)).await
     }
 
     /// As [`register`](Self::register), as a future. Once polled it registers even if it is
@@ -121,7 +125,7 @@ impl LinkHandle {
     /// # Errors
     /// As [`accept_channel`](Self::accept_channel), but for the time.
     pub async fn accept_channel_async(&self) -> Result<ChannelHandle, WaitError> {
-        let new = self.opened().recv_async().await;
+        let new = self.shared().bell.attended(self.opened().recv_async()).await;
         let new = new.map_err(|_| self.wait_error(RecvTimeoutError::Disconnected))?;
         Ok(ChannelHandle::new(self.shared(), new))
     }
@@ -139,7 +143,7 @@ impl ChannelHandle {
     /// # Errors
     /// [`AllocError::TooLong`].
     pub async fn alloc_async(&self, len: usize) -> Result<Buf, AllocError> {
-        self.shared().pools.taking(len).await
+        self.shared().bell.attended(self.shared().pools.taking(len)).await
     }
 
     /// As [`copy`](Self::copy), but waits while all buffers are out, as a future.
@@ -147,7 +151,7 @@ impl ChannelHandle {
     /// # Errors
     /// [`AllocError::TooLong`].
     pub async fn copy_async(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
-        self.shared().pools.copying(bytes).await
+        self.shared().bell.attended(self.shared().pools.copying(bytes)).await
     }
 
     /// As [`send`](Self::send), as a future: ready with the ticket when the channel's queue has
@@ -168,7 +172,7 @@ impl ChannelHandle {
         let message =
             Outgoing { payload: payload.into(), options, reply: Reply::Ticket(reply, number) };
         let shared: &Shared = self.shared();
-        let posted = Posting::new(self.egress(), &shared.bell, message).await;
+        let posted = shared.bell.attended(Posting::new(self.egress(), &shared.bell, message)).await;
         match posted {
             Ok(()) => Ok(ticket),
             Err((Outgoing { payload, .. }, refusal)) => {
@@ -180,7 +184,7 @@ impl ChannelHandle {
     /// Waits for room in the queue of the channel, as a future: then [`post`](Self::post) and
     /// [`try_send`](Self::try_send) are not refused for want of it, unless another was faster.
     pub async fn writable_async(&self) {
-        Taking::new(self.room()).await;
+        self.shared().bell.attended(Taking::new(self.room())).await;
     }
 
     /// As [`recv`](Self::recv), for as long as it takes, as a future. One that is dropped has taken
@@ -189,7 +193,7 @@ impl ChannelHandle {
     /// # Errors
     /// As [`recv`](Self::recv), but for the time.
     pub async fn recv_async(&self) -> Result<Incoming, RecvError> {
-        self.incoming().recv_async().await.map_err(|_| self.recv_end())
+        self.shared().bell.attended(self.incoming().recv_async()).await.map_err(|_| self.recv_end())
     }
 }
 
@@ -200,7 +204,7 @@ impl CompletionQueue {
     /// # Errors
     /// [`Rejected`] with the message: it was not taken.
     pub async fn wait_async(&self) -> Result<SentMessage, Rejected> {
-        match self.outcomes().recv_async().await {
+        match self.attended(self.outcomes().recv_async()).await {
             Ok(outcome) => {
                 self.free_place();
                 outcome

@@ -1,23 +1,23 @@
 //! One-sided operations over handles: what is granted, operations, and tickets of those.
 
 use crate::commands::Command;
+use crate::endpoint::Shared;
 use crate::link::{LinkHandle, WaitError};
 use crate::ops::{Asked, Operation};
-use crate::park;
 use crate::queue::{Closed, RecvTimeoutError, bounded};
 use crate::ticket::Answer;
 use crate::unseen;
-use crate::waiters::{Awaited, Take, Taking, Waiters};
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use towpath_memory::{Buf, SharedMemory};
 use towpath_proto::{Grant, GrantId, OpOutcome, Rights};
 use towpath_transport::{LaneError, OpOptions, Place};
+use towpath_wake::{Awaited, Take, Taking, Waiters};
 
 /// A change of what the peer lets this end reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl LinkHandle {
         range: Range<usize>,
         rights: Rights,
     ) -> Result<GrantId, LaneError> {
-        park::on(self.grant_async(memory, range, rights))
+        self.shared().wait_for(self.grant_async(memory, range, rights))
     }
 
     /// As [`grant`](Self::grant), as a future. If it is dropped meanwhile, the memory may stay
@@ -82,7 +82,7 @@ impl LinkHandle {
     /// Takes a grant back. When this returns, the peer does not reach the memory any more. False
     /// when there is no such grant.
     pub fn revoke(&self, grant: GrantId) -> bool {
-        park::on(self.revoke_async(grant))
+        self.shared().wait_for(self.revoke_async(grant))
     }
 
     /// As [`revoke`](Self::revoke), as a future. Once polled it revokes even if it is dropped.
@@ -100,7 +100,9 @@ impl LinkHandle {
     pub fn recv_grant(&self, timeout: Duration) -> Result<GrantChange, WaitError> {
         let changes = self.changes();
         let found = match changes.take() {
-            None if !timeout.is_zero() => park::within(timeout, Taking::new(changes)),
+            None if !timeout.is_zero() => {
+                self.shared().bell.wait(Some(timeout), Taking::new(changes))
+            }
             found => found,
         };
         let found = found.ok_or(RecvTimeoutError::Timeout);
@@ -115,7 +117,7 @@ impl LinkHandle {
     /// # Errors
     /// [`WaitError`], but for the time.
     pub async fn recv_grant_async(&self) -> Result<GrantChange, WaitError> {
-        let change = Taking::new(self.changes()).await;
+        let change = self.shared().bell.attended(Taking::new(self.changes())).await;
         change.map_err(|Closed| self.wait_error(RecvTimeoutError::Disconnected))
     }
 
@@ -184,7 +186,7 @@ impl LinkHandle {
         } else {
             asked.refuse_for_now();
         }
-        OpTicket { answer: Answer::new(answer), token }
+        OpTicket { answer: Answer::new(answer), token, shared: Arc::clone(self.shared()) }
     }
 }
 
@@ -198,13 +200,14 @@ impl LinkHandle {
 pub struct OpTicket {
     answer: Answer<OpDone>,
     token: u64,
+    shared: Arc<Shared>,
 }
 
 impl OpTicket {
     /// Waits for the outcome, for at most `timeout`. `None` means that there is none yet. The
     /// outcome is returned once.
     pub fn wait(&self, timeout: Duration) -> Option<OpDone> {
-        self.answer.wait(timeout, || lost(self.token))
+        self.answer.wait(&self.shared.bell, timeout, || lost(self.token))
     }
 }
 
@@ -230,8 +233,8 @@ impl Future for OpTicket {
     type Output = OpDone;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<OpDone> {
-        let token = self.token;
-        self.answer.poll(cx, || lost(token))
+        let (token, shared) = (self.token, Arc::clone(&self.shared));
+        self.answer.poll(&shared.bell, cx, || lost(token))
     }
 }
 

@@ -118,7 +118,8 @@
 //! | `commands` | what handles ask the worker for |
 //! | `doorbell`, `egress`, `outbound` | messages to the worker without a lock, and its side |
 //! | `room` | waiting for room in the queue of a channel |
-//! | `waiters`, `queue`, `park` | how threads and tasks wait, and what most of them wait for |
+//! | `engine`, `spin` | who drives the endpoint, and how long it looks before it sleeps |
+//! | `queue`, `park` | what threads and tasks wait for, and how threads sleep |
 //! | `places` | numbers for what the worker waits for |
 //! | `clock` | the device's clock, for threads that have no device |
 //! | `unseen` | refusals that nobody waits for, in the log |
@@ -134,6 +135,7 @@ mod desk;
 mod doorbell;
 mod egress;
 mod endpoint;
+mod engine;
 mod futures;
 mod lane;
 mod limits;
@@ -145,9 +147,9 @@ mod places;
 mod queue;
 mod room;
 mod spawn;
+mod spin;
 mod ticket;
 mod unseen;
-mod waiters;
 mod worker;
 
 pub use channel::{ChannelHandle, Incoming, RecvError};

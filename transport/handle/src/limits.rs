@@ -1,5 +1,7 @@
 //! Bounds of what handles have under way.
 
+use std::time::Duration;
+
 /// Commands, or channels, that are looked at in one turn.
 pub(crate) const BATCH: usize = 128;
 
@@ -31,3 +33,10 @@ pub(crate) const WORKER_SLEEP_NS: u64 = 1_000_000_000;
 
 /// Links and channels opened by peers that wait to be accepted through a handle.
 pub(crate) const BACKLOG_MAX: usize = 1024;
+
+/// Who led an endpoint and was back so soon the last time will be this time: acks wait for what it
+/// sends, and others for its next look. It is a few times what it takes to wake a thread.
+pub(crate) const BRIEF_NS: u64 = 200_000;
+
+/// How often the keeper of an endpoint looks whether somebody still leads, while threads come and go.
+pub(crate) const KEEPER_LOOK: Duration = Duration::from_millis(1);

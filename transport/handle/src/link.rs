@@ -4,7 +4,6 @@ use crate::channel::ChannelHandle;
 use crate::commands::{Command, NewChannel, NewLink};
 use crate::endpoint::Shared;
 use crate::lane::Changes;
-use crate::park;
 use crate::queue::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -52,7 +51,7 @@ impl LinkHandle {
     /// # Errors
     /// [`ChannelError`].
     pub fn open_channel(&self, ordered: bool) -> Result<ChannelHandle, ChannelError> {
-        park::on(self.open_channel_async(ordered))
+        self.shared.wait_for(self.open_channel_async(ordered))
     }
 
     /// Non-blocking version of [`open_channel`](Self::open_channel): it does not wait for the
@@ -77,7 +76,10 @@ impl LinkHandle {
     /// [down](Self::down), [`WaitError::ShutDown`] or [`WaitError::Panicked`] when the endpoint has
     /// ended, so that none will come.
     pub fn accept_channel(&self, timeout: Duration) -> Result<ChannelHandle, WaitError> {
-        let new = self.channels.recv_timeout(timeout).map_err(|error| self.wait_error(error))?;
+        let new = self
+            .channels
+            .recv_timeout(&self.shared.bell, timeout)
+            .map_err(|error| self.wait_error(error))?;
         Ok(ChannelHandle::new(&self.shared, new))
     }
 
@@ -108,7 +110,7 @@ impl LinkHandle {
     /// The counters of the link; `None` when the link is gone.
     #[must_use]
     pub fn stats(&self) -> Option<LinkStats> {
-        park::on(self.stats_async())
+        self.shared.wait_for(self.stats_async())
     }
 
     /// Closes the link: messages that are under way are still sent, then the peer is told.

@@ -1,89 +1,164 @@
-//! Blocking a thread until a future is ready: how every call that blocks waits.
+//! How a thread sleeps that waits for something.
 
-use std::hint::spin_loop;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
+use crate::limits::KEEPER_LOOK;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+use towpath_transport::for_handles::Bell;
 
-/// So often a thread looks before it sleeps.
-const LOOKS: u32 = 11;
-
-/// After the first so many looks it pauses, each time for twice as long; then it lets others run.
-const PAUSES: u32 = 7;
-
-/// Wakes the thread that it is of.
-struct Sleeper(Thread);
-
-impl Wake for Sleeper {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
-    }
+/// A thread that waits: parked, or looking after an endpoint.
+pub(crate) struct Sleeper {
+    thread: Thread,
+    is_woken: AtomicBool,
+    /// It watches the files of an endpoint, and one of its own: a bell that several watch may be
+    /// heard by another one.
+    is_watching: AtomicBool,
+    own: OnceLock<Waker>,
+    /// What ends its sleep in an endpoint that has no files.
+    bell: Mutex<Option<Arc<Bell>>>,
 }
 
 thread_local! {
-    static WAKER: Waker = Waker::from(Arc::new(Sleeper(thread::current())));
+    static OWN: RefCell<Option<towpath_wake::Bell>> = const { RefCell::new(None) };
+    static SLEEPER: Arc<Sleeper> = Arc::new(Sleeper::new());
+    /// This thread polls a future that it waits for itself.
+    static IS_WAITING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The waker of this thread. One that ends has no place for it any more.
-fn waker() -> Waker {
-    WAKER.try_with(Waker::clone).unwrap_or_else(|_| Arc::new(Sleeper(thread::current())).into())
-}
+impl Sleeper {
+    fn new() -> Self {
+        let (is_woken, is_watching, own, bell) = Default::default();
+        Self { thread: thread::current(), is_woken, is_watching, own, bell }
+    }
 
-/// Looks a few times, with pauses of some microseconds in all: what it costs to sleep and be woken.
-pub(crate) fn look<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    for round in 0..LOOKS {
+    /// That of this thread. A thread that ends has no place for it any more.
+    pub(crate) fn current() -> Arc<Self> {
+        SLEEPER.try_with(Arc::clone).unwrap_or_else(|_| Arc::new(Self::new()))
+    }
+
+    /// Looks at what is waited for: what comes from here on wakes this thread.
+    pub(crate) fn look<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.is_woken.store(false, Ordering::SeqCst);
+        let outer = IS_WAITING.replace(true);
         let found = look();
-        if found.is_some() {
-            return found;
-        }
-        if round < PAUSES {
-            (0..1 << round).for_each(|_| spin_loop());
-        } else {
-            thread::yield_now();
+        IS_WAITING.set(outer);
+        found
+    }
+
+    pub(crate) fn is_woken(&self) -> bool {
+        self.is_woken.load(Ordering::SeqCst)
+    }
+
+    /// It looks after an endpoint that has no files from here on, until `None`.
+    pub(crate) fn set_bell(&self, bell: Option<Arc<Bell>>) {
+        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = bell;
+    }
+
+    /// Sleeps for so long until there is something at `files`, or it is woken.
+    pub(crate) fn watch(&self, files: &OwnedFd, span: Duration) {
+        let watched = OWN.try_with(|own| {
+            let mut own = own.borrow_mut();
+            if own.is_none() {
+                *own = towpath_wake::Bell::new().ok();
+            }
+            // Without a file of its own it looks up now and then.
+            let most = if own.is_some() { Duration::MAX } else { KEEPER_LOOK };
+            let limit = Timespec::try_from(span.min(most)).ok();
+            let of_device = PollFd::new(files, PollFlags::IN);
+            self.is_watching.store(true, Ordering::SeqCst);
+            if let Some(own) = &*own {
+                self.own.get_or_init(|| own.waker());
+            }
+            if !self.is_woken() {
+                // What interrupts it is looked at as what ends it.
+                let _ = match &*own {
+                    Some(own) => {
+                        let own = PollFd::new(own, PollFlags::IN);
+                        poll(&mut [of_device, own], limit.as_ref())
+                    }
+                    None => poll(&mut [of_device], limit.as_ref()),
+                };
+            }
+            self.is_watching.store(false, Ordering::SeqCst);
+            if let Some(own) = &mut *own {
+                own.clear();
+            }
+        });
+        if watched.is_err() {
+            // The thread ends, and has no place for a file.
+            thread::sleep(span.min(KEEPER_LOOK));
         }
     }
-    None
-}
 
-/// Waits for ever.
-pub(crate) fn on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = waker();
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        thread::park();
-    }
-}
-
-/// Waits for at most `timeout`; for ever, where there are no times so late.
-pub(crate) fn within<F: Future>(timeout: Duration, future: F) -> Option<F::Output> {
-    until(Instant::now().checked_add(timeout), pin!(future))
-}
-
-/// Waits until `end`, if there is one.
-pub(crate) fn until<F: Future>(end: Option<Instant>, mut future: Pin<&mut F>) -> Option<F::Output> {
-    let waker = waker();
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return Some(output);
-        }
-        match end {
-            None => thread::park(),
-            Some(end) => {
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return None;
-                }
-                thread::park_timeout(left);
+    /// Sleeps until it is woken, or `end`.
+    pub(crate) fn park(&self, end: Option<Instant>) {
+        if !self.is_woken() {
+            match end {
+                None => thread::park(),
+                Some(end) => thread::park_timeout(end.saturating_duration_since(Instant::now())),
             }
         }
     }
+
+    /// The wait is over. One that goes on around it looks once more.
+    pub(crate) fn end(&self) {
+        self.is_woken.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::SeqCst);
+        // A thread that wakes itself is awake.
+        if self.thread.id() == thread::current().id() {
+            return;
+        }
+        if self.is_watching.load(Ordering::SeqCst)
+            && let Some(own) = self.own.get()
+        {
+            return own.wake_by_ref();
+        }
+        match &*self.bell.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(bell) => bell.ring(),
+            None => self.thread.unpark(),
+        }
+    }
+}
+
+/// Waits for a future until `end`.
+pub(crate) fn wait<F: Future>(end: Option<Instant>, mut future: Pin<&mut F>) -> Option<F::Output> {
+    let sleeper = Sleeper::current();
+    let waker = waker(&sleeper);
+    let cx = &mut Context::from_waker(&waker);
+    let output = loop {
+        if let Poll::Ready(output) = sleeper.look(|| future.as_mut().poll(cx)) {
+            break Some(output);
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            break None;
+        }
+        sleeper.park(end);
+    };
+    sleeper.end();
+    output
+}
+
+/// Whether this thread itself waits for what it polls, and no executor does.
+pub(crate) fn is_waiting() -> bool {
+    IS_WAITING.try_with(Cell::get).unwrap_or(false)
+}
+
+/// The waker of a thread that waits.
+pub(crate) fn waker(sleeper: &Arc<Sleeper>) -> Waker {
+    Waker::from(Arc::clone(sleeper))
 }

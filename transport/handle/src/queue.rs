@@ -1,12 +1,12 @@
 //! Queues from the worker to whoever waits, threads and tasks alike.
 
-use crate::park;
-use crate::waiters::{Awaited, Take, Taking, Waiters};
+use crate::doorbell::Doorbell;
 use crossbeam_channel as channel;
 pub(super) use crossbeam_channel::{RecvTimeoutError, TryRecvError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use towpath_wake::{Awaited, Take, Taking, Waiters};
 
 /// What both ends share beside the queue itself.
 #[derive(Default)]
@@ -91,17 +91,15 @@ impl<T> Receiver<T> {
         Taking::new(self)
     }
 
-    /// The oldest, waiting for it.
-    pub(super) fn recv(&self) -> Result<T, Closed> {
-        park::look(|| self.take()).unwrap_or_else(|| park::on(self.recv_async()))
-    }
-
     /// The oldest, waiting for it for at most `timeout`.
-    pub(super) fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        let found = if timeout.is_zero() {
-            self.take()
-        } else {
-            park::look(|| self.take()).or_else(|| park::within(timeout, self.recv_async()))
+    pub(super) fn recv_timeout(
+        &self,
+        bell: &Doorbell,
+        timeout: Duration,
+    ) -> Result<T, RecvTimeoutError> {
+        let found = match self.take() {
+            None if !timeout.is_zero() => bell.wait(Some(timeout), self.recv_async()),
+            found => found,
         };
         found.ok_or(RecvTimeoutError::Timeout)?.map_err(|Closed| RecvTimeoutError::Disconnected)
     }

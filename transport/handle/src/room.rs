@@ -2,12 +2,12 @@
 
 use crate::doorbell::Doorbell;
 use crate::egress::{Egress, Outgoing, Refusal};
-use crate::waiters::{Awaited, Take, Waiters};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use towpath_base::Nanos;
+use towpath_wake::{Awaited, Take, Waiters};
 
 /// One that waits for room for its message. Dropped before, it takes the message with it.
 pub(super) struct Posting<'a> {

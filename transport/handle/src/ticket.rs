@@ -1,10 +1,10 @@
 //! Tickets of sends: the outcome of one message.
 
+use crate::doorbell::Doorbell;
 use crate::egress::Egress;
 use crate::endpoint::Shared;
 use crate::queue::{Closed, Receiver, RecvTimeoutError};
 use crate::unseen;
-use crate::waiters::Taking;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use towpath_proto::Outcome;
 use towpath_transport::{Payload, Rejected, SubmitError};
+use towpath_wake::Taking;
 
 /// The outcome of a message, with the buffers of that message.
 #[derive(Debug)]
@@ -36,8 +37,13 @@ impl<T> Answer<T> {
     }
 
     /// Waits for it for at most `timeout`. `lost` is what it is if the worker dropped the question.
-    pub(super) fn wait(&self, timeout: Duration, lost: impl FnOnce() -> T) -> Option<T> {
-        match self.answer.source.recv_timeout(timeout) {
+    pub(super) fn wait(
+        &self,
+        bell: &Doorbell,
+        timeout: Duration,
+        lost: impl FnOnce() -> T,
+    ) -> Option<T> {
+        match self.answer.source.recv_timeout(bell, timeout) {
             Ok(answer) => self.give(answer),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => self.give(lost()),
@@ -45,10 +51,18 @@ impl<T> Answer<T> {
     }
 
     /// The same as a future.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, lost: impl FnOnce() -> T) -> Poll<T> {
+    pub(super) fn poll(
+        &mut self,
+        bell: &Doorbell,
+        cx: &mut Context<'_>,
+        lost: impl FnOnce() -> T,
+    ) -> Poll<T> {
         let answer = match Pin::new(&mut self.answer).poll(cx) {
             Poll::Ready(answer) => answer.unwrap_or_else(|Closed| lost()),
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending => {
+                bell.attend();
+                return Poll::Pending;
+            }
         };
         self.give(answer).map_or(Poll::Pending, Poll::Ready)
     }
@@ -106,7 +120,7 @@ impl Ticket {
     /// # Errors
     /// [`Rejected`] with the message: it was not taken.
     pub fn wait(&self, timeout: Duration) -> Result<Option<SentMessage>, Rejected> {
-        self.answer.wait(timeout, || Ok(lost(self.token))).transpose()
+        self.answer.wait(&self.shared.bell, timeout, || Ok(lost(self.token))).transpose()
     }
 
     /// Gives the message up and does not block; [`wait`](Self::wait) then returns the outcome.
@@ -132,8 +146,8 @@ impl Future for Ticket {
     type Output = Result<SentMessage, Rejected>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let token = self.token;
-        self.answer.poll(cx, || Ok(lost(token)))
+        let (token, shared) = (self.token, Arc::clone(&self.shared));
+        self.answer.poll(&shared.bell, cx, || Ok(lost(token)))
     }
 }
 

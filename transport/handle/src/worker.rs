@@ -5,17 +5,18 @@ use crate::commands::{Command, NewLink};
 use crate::desk::Desk;
 use crate::doorbell::Doorbell;
 use crate::endpoint::EndpointHandle;
-use crate::limits::{BATCH, WORKER_BLOCK_NS, WORKER_SLEEP_NS};
+use crate::limits::{BATCH, WORKER_BLOCK_NS};
 use crate::link::LinkHandle;
 use crate::queue::{Sender, TryRecvError};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_proto::Side;
 use towpath_proto::wire::Hello;
-use towpath_transport::LinkError;
-use towpath_transport::{Endpoint, PendingLink};
+use towpath_transport::{Endpoint, LinkError, PendingLink, PollFdError};
 use towpath_verbs::Device;
 
 /// How long links may take to close in order when the worker ends.
@@ -38,7 +39,6 @@ pub struct EndpointWorker<D: Device<Memory = Region>> {
     bell: Arc<Doorbell>,
     clock: Arc<Clock>,
     desk: Desk,
-    spin: Nanos,
     ending: bool,
 }
 
@@ -48,36 +48,15 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
         commands: crossbeam_channel::Receiver<Command>,
         (bell, clock): (Arc<Doorbell>, Arc<Clock>),
         accept: Sender<NewLink>,
-        spin: Nanos,
     ) -> Self {
         let desk = Desk::new(accept, &bell);
-        Self { endpoint, commands, bell, clock, desk, spin, ending: false }
-    }
-
-    pub(super) fn run(mut self) {
-        let mut busy_at = self.endpoint.now();
-        self.clock.run(busy_at);
-        while !self.ending {
-            let worked = self.take_turn();
-            let now = self.endpoint.now();
-            if worked {
-                busy_at = now;
-            } else if now.since(busy_at) >= self.spin {
-                self.clock.run(now);
-                self.block(now);
-            }
-        }
-        self.leave();
+        Self { endpoint, commands, bell, clock, desk, ending: false }
     }
 
     /// One turn: takes what handles asked for and posted, and has the endpoint take its turn, whose
     /// outcomes and arrivals it tells. Says whether there was anything to do.
     pub fn turn(&mut self) -> bool {
         self.clock.set(self.endpoint.now());
-        self.take_turn()
-    }
-
-    fn take_turn(&mut self) -> bool {
         self.take_commands() | self.serve()
     }
 
@@ -97,6 +76,11 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.ending
+    }
+
+    /// See [`Endpoint::poll_fd`].
+    pub(crate) fn poll_fd(&mut self) -> Result<OwnedFd, PollFdError> {
+        self.endpoint.poll_fd()
     }
 
     /// The endpoint, for its clock and its counters.
@@ -128,34 +112,6 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
         let id = self.endpoint.establish(half, peer, side)?;
         let peer = self.endpoint.peer(id).ok_or(LinkError::NotPending)?;
         Ok(LinkHandle::new(&handle.shared, self.desk.add_link(id, peer)))
-    }
-
-    /// Blocks until something arrives, is due or is asked for.
-    fn block(&mut self, before: Time) {
-        self.bell.bell().sleeps();
-        let asked = !(self.commands.is_empty() && self.bell.is_empty());
-        if !asked
-            && !self.endpoint.wait(self.sleep())
-            && self.endpoint.now().since(before) < self.spin
-        {
-            self.block_on_commands();
-        }
-        self.bell.bell().wakes();
-    }
-
-    /// How long nothing needs to be looked at: what is asked for, posted or given back rings, and
-    /// deadlines of what waits for its turn are known.
-    fn sleep(&self) -> Nanos {
-        let most = if self.bell.bell().is_heard() { WORKER_SLEEP_NS } else { WORKER_BLOCK_NS };
-        self.desk.outbound.due().since(self.endpoint.now()).min(Nanos(most))
-    }
-
-    /// Where the device cannot block.
-    fn block_on_commands(&mut self) {
-        let span = Duration::from(self.spin.saturating_mul(2)).min(Duration::from_millis(1));
-        if let Ok(command) = self.commands.recv_timeout(span) {
-            self.on_command(command);
-        }
     }
 
     fn take_commands(&mut self) -> bool {
@@ -211,23 +167,6 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
         }
     }
 
-    /// Closes all links in order, for as long as that may take.
-    fn leave(mut self) {
-        self.bell.end();
-        self.endpoint.stop_listening();
-        self.endpoint
-            .links()
-            .collect::<Vec<_>>()
-            .into_iter()
-            .for_each(|l| self.desk.begin_close(l));
-        let until = self.endpoint.now() + GRACE;
-        while self.endpoint.links().next().is_some() && self.endpoint.now() < until {
-            if !self.serve() {
-                self.endpoint.wait(Nanos(WORKER_BLOCK_NS));
-            }
-        }
-    }
-
     /// Ends all links without a word, and tells what became of their messages.
     fn cut_links(&mut self) {
         let Self { endpoint, desk, .. } = self;
@@ -243,11 +182,95 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
     }
 }
 
+/// What those need of a worker who drive it.
+pub(crate) trait Drive: Send {
+    /// Takes in what has come, and tells of it. Says whether there was anything.
+    fn take_in(&mut self) -> bool;
+
+    /// Sends what was posted, and acks last. Says whether anything was posted.
+    fn send_off(&mut self) -> bool;
+
+    /// Before the device's files are watched: how long that may last. See
+    /// [`Endpoint::prepare_wait`].
+    fn prepare(&mut self, most: Duration) -> Duration;
+
+    /// Sleeps in the device, where it has no files.
+    fn block(&mut self, most: Duration);
+
+    /// How long there is nothing to do, unless something comes; none where nothing is due.
+    fn time_left(&self) -> Option<Duration>;
+
+    fn is_over(&self) -> bool;
+
+    /// Closes all links in order, for as long as that may take.
+    fn leave(self: Box<Self>);
+}
+
+impl<D: Device<Memory = Region> + Send> Drive for EndpointWorker<D> {
+    fn take_in(&mut self) -> bool {
+        let mut is_busy = self.endpoint.poll() > 0;
+        let Self { endpoint, desk, .. } = self;
+        while endpoint.take_event(|_, event| desk.on_event(event)) {
+            is_busy = true;
+        }
+        is_busy
+    }
+
+    fn send_off(&mut self) -> bool {
+        let is_busy = self.take_commands() | self.desk.serve(&mut self.endpoint);
+        self.endpoint.flush();
+        is_busy
+    }
+
+    fn prepare(&mut self, most: Duration) -> Duration {
+        let due = self.desk.outbound.due().since(self.endpoint.now());
+        self.endpoint.prepare_wait(most.min(due.into()))
+    }
+
+    fn block(&mut self, most: Duration) {
+        let (begin, now) = (Instant::now(), self.endpoint.now());
+        let span = self.next_timeout().since(now).min(most.into());
+        self.bell.bell().sleeps();
+        let is_left = self.commands.is_empty() && self.bell.is_empty();
+        if is_left && !self.endpoint.wait(span) && begin.elapsed() < Duration::from(span) / 2 {
+            // The device cannot block.
+            thread::sleep(Duration::from(span.min(Nanos(WORKER_BLOCK_NS))));
+        }
+        self.bell.bell().wakes();
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        let due = self.next_timeout();
+        (due != Time::NEVER).then(|| due.since(self.endpoint.now()).into())
+    }
+
+    fn is_over(&self) -> bool {
+        self.ending
+    }
+
+    fn leave(mut self: Box<Self>) {
+        self.bell.end();
+        self.endpoint.stop_listening();
+        self.endpoint
+            .links()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|l| self.desk.begin_close(l));
+        let until = self.endpoint.now() + GRACE;
+        while self.endpoint.links().next().is_some() && self.endpoint.now() < until {
+            if !self.serve() {
+                self.endpoint.wait(Nanos(WORKER_BLOCK_NS));
+            }
+        }
+    }
+}
+
 impl<D: Device<Memory = Region>> Drop for EndpointWorker<D> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             self.bell.panic();
         }
+        let has_panicked = self.bell.has_panicked();
         self.bell.end();
         self.bell.leave();
         let channels = self.desk.links.iter().flatten().flat_map(|entry| &entry.channels);
@@ -255,7 +278,7 @@ impl<D: Device<Memory = Region>> Drop for EndpointWorker<D> {
         self.desk.outbound.refuse_all();
         self.commands.try_iter().for_each(Command::refuse);
         // One that panicked may do so again.
-        if !std::thread::panicking() {
+        if !has_panicked {
             self.cut_links();
         }
         self.desk.outbound.give_up_all();

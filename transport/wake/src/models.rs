@@ -2,10 +2,12 @@
 //! `cargo xtask loom`.
 
 use crate::bell::Rung;
-use crate::{Listed, Rest};
+use crate::{Awaited, Lead, Listed, Rest, Serving, Taking, Waiters};
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use std::pin::Pin;
+use std::task::{Context, Poll, Wake, Waker};
 
 /// Switches between threads that a model tries at most, beside those where a thread waits: more
 /// take minutes, and what goes wrong mostly does so with one or two.
@@ -112,5 +114,77 @@ fn work_that_is_put_where_somebody_just_leaves_is_seen_or_listed_again() {
         let is_listed = shared.2.load(Ordering::Relaxed) == 1;
         assert!(has_seen || is_listed, "the work is forgotten");
         assert_eq!(shared.0.is_marked(), is_listed);
+    });
+}
+
+#[test]
+fn work_that_is_left_with_somebody_who_serves_is_done() {
+    model(|| {
+        let shared = Arc::new((Serving::new(0), AtomicU32::new(0)));
+        let leave = |shared: &(Serving<u32>, AtomicU32)| {
+            shared.1.fetch_add(1, Ordering::Relaxed);
+            let has_work = || shared.1.load(Ordering::Relaxed) > 0;
+            shared.0.serve(has_work, |done| *done += shared.1.swap(0, Ordering::Relaxed));
+        };
+        let other = Arc::clone(&shared);
+        let thread = thread::spawn(move || leave(&other));
+        leave(&shared);
+        thread.join().expect("no panic");
+        assert_eq!(shared.0.enter(|done| *done), 2, "what was left is forgotten");
+    });
+}
+
+/// A thread of a model, which sleeps until it is woken.
+struct Sleeper(thread::Thread);
+
+impl Wake for Sleeper {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Leads until `is_done`, or follows whoever leads. Everybody who leads makes one step.
+fn lead_or_follow(lead: &Lead, steps: &AtomicU32, wakers: &[Waiters; 2], own: usize) {
+    let waker = Waker::from(std::sync::Arc::new(Sleeper(thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let (mut taking, mut place) = (Taking::new(lead), None);
+    let is_done = || steps.load(Ordering::SeqCst) > own as u32;
+    loop {
+        wakers[own].join(&mut place, &waker);
+        if is_done() {
+            break;
+        }
+        match Pin::new(&mut taking).poll(&mut cx) {
+            Poll::Pending => thread::park(),
+            Poll::Ready(leader) => {
+                while !is_done() && lead.is_of(leader) {
+                    let step = steps.fetch_add(1, Ordering::SeqCst) as usize;
+                    wakers[step.min(1)].tell_one();
+                    if !is_done() {
+                        lead.has_nothing();
+                    }
+                }
+                lead.pass(leader);
+            }
+        }
+    }
+    let _ = wakers[own].leave(&mut place);
+}
+
+#[test]
+fn of_two_who_wait_one_leads_until_the_other_can() {
+    model(|| {
+        let shared = Arc::new((
+            Lead::default(),
+            AtomicU32::new(0),
+            [Waiters::default(), Waiters::default()],
+        ));
+        let other = Arc::clone(&shared);
+        // Its step comes second: whoever leads before that goes, and is to be followed.
+        let thread = thread::spawn(move || lead_or_follow(&other.0, &other.1, &other.2, 1));
+        // Were the lead lost, one would sleep for ever, which loom finds.
+        lead_or_follow(&shared.0, &shared.1, &shared.2, 0);
+        thread.join().expect("no panic");
+        assert!(shared.0.is_there(), "nobody leads any more");
     });
 }

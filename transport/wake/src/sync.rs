@@ -1,6 +1,10 @@
-//! Atomics: those of std, or in models those of loom.
+//! What threads share: that of std, or in models that of loom.
 
 #[cfg(all(loom, test))]
-pub(crate) use loom::sync::atomic::{AtomicBool, fence};
+pub(crate) use loom::sync::Mutex;
+#[cfg(all(loom, test))]
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, fence};
 #[cfg(not(all(loom, test)))]
-pub(crate) use std::sync::atomic::{AtomicBool, fence};
+pub(crate) use std::sync::Mutex;
+#[cfg(not(all(loom, test)))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, fence};

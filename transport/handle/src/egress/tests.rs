@@ -3,10 +3,10 @@
 use super::*;
 use crate::queue::bounded;
 use crate::room::Room;
-use crate::waiters::Taking;
 use std::pin::Pin;
 use std::task::{Context, Wake, Waker};
 use towpath_transport::for_handles::Bell;
+use towpath_wake::Taking;
 
 #[test]
 fn room_is_told_to_each_of_two_who_wait_for_it() {
@@ -29,10 +29,10 @@ fn room_is_told_to_each_of_two_who_wait_for_it() {
         cx.push(waker);
     }
     let _one = egress.take();
-    assert_eq!((told.0.load(Ordering::SeqCst), egress.room.len()), (1, 1));
+    assert_eq!((told.0.load(Ordering::SeqCst), egress.room.count()), (1, 1));
     // The first one goes without a look.
     drop(first);
-    assert_eq!((told.0.load(Ordering::SeqCst), egress.room.len()), (2, 0));
+    assert_eq!((told.0.load(Ordering::SeqCst), egress.room.count()), (2, 0));
     assert!(Pin::new(&mut second).poll(&mut Context::from_waker(&cx[1])).is_ready());
 }
 

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Wake, Waker};
 use towpath_base::Prng;
+use towpath_transport::for_handles::Bell;
 
 /// Long enough for a loaded machine; nothing here waits for it to pass.
 const LONG: Duration = Duration::from_secs(60);
@@ -36,7 +37,7 @@ fn a_future_has_one_place_in_the_line_until_it_is_ready_or_dropped() {
         for (waiting, told) in waiting.iter_mut().zip(&told) {
             assert_eq!(poll(waiting, told), None);
         }
-        assert_eq!(receiver.waiters().len(), 100);
+        assert_eq!(receiver.waiters().count(), 100);
     }
     // The waker of the last poll counts.
     let other = Arc::new(Told::default());
@@ -44,9 +45,9 @@ fn a_future_has_one_place_in_the_line_until_it_is_ready_or_dropped() {
     sender.send(7).expect("somebody receives");
     assert_eq!((told[0].0.load(Ordering::SeqCst), other.0.load(Ordering::SeqCst)), (0, 1));
     assert_eq!(poll(&mut waiting[50], &told[50]), Some(Ok(7)), "whoever looks first");
-    assert_eq!(receiver.waiters().len(), 98);
+    assert_eq!(receiver.waiters().count(), 98);
     drop(sender);
-    assert_eq!(receiver.waiters().len(), 0, "the end is told to all");
+    assert_eq!(receiver.waiters().count(), 0, "the end is told to all");
     assert!(told.iter().skip(1).filter(|told| told.0.load(Ordering::SeqCst) == 1).count() == 98);
     assert!(waiting.iter_mut().zip(&told).all(|(w, told)| poll(w, told) == Some(Err(Closed))));
 }
@@ -63,6 +64,7 @@ fn no_wake_up_is_lost_among_threads_and_futures_that_come_and_go() {
             let receiver = receiver.clone();
             scope.spawn(move || {
                 let mut prng = Prng::new(SEED ^ thread);
+                let bell = Doorbell::new(Arc::new(Bell::new(None)));
                 loop {
                     // A future that is dropped right away, on top of one that stays.
                     let staying = receiver.recv_async();
@@ -75,13 +77,16 @@ fn no_wake_up_is_lost_among_threads_and_futures_that_come_and_go() {
                         }
                     }
                     let got = match prng.below(3) {
-                        0 => receiver.recv_timeout(Duration::from_micros(prng.below(50))),
+                        0 => receiver.recv_timeout(&bell, Duration::from_micros(prng.below(50))),
                         1 => {
-                            let got = receiver.recv_timeout(LONG);
+                            let got = receiver.recv_timeout(&bell, LONG);
                             assert_ne!(got, Err(RecvTimeoutError::Timeout), "nobody woke it");
                             got
                         }
-                        _ => park::on(staying).map_err(|Closed| RecvTimeoutError::Disconnected),
+                        _ => bell
+                            .wait(None, staying)
+                            .expect("it has no end")
+                            .map_err(|Closed| RecvTimeoutError::Disconnected),
                     };
                     match got {
                         Ok(()) => _ = taken.fetch_add(1, Ordering::SeqCst),
@@ -139,7 +144,7 @@ fn who_joins_the_line_looks_once_more_and_leaves_it() {
     let mut waiting = Taking::new(&late);
     let mut cx = Context::from_waker(Waker::noop());
     assert_eq!(Pin::new(&mut waiting).poll(&mut cx), Poll::Ready(1));
-    assert_eq!(late.waiters.len(), 0);
+    assert_eq!(late.waiters.count(), 0);
 }
 
 #[test]
@@ -162,8 +167,9 @@ fn an_item_that_comes_while_its_only_receiver_joins_the_line_wakes_it() {
                 }
             }
         });
+        let bell = Doorbell::new(Arc::new(Bell::new(None)));
         for item in 0..ITEMS {
-            let got = park::within(LONG, receiver.recv_async());
+            let got = bell.wait(Some(LONG), receiver.recv_async());
             // Let go of the sender before anybody fails.
             taken.store(if got.is_some() { item + 1 } else { ITEMS }, Ordering::SeqCst);
             assert_eq!(got, Some(Ok(item)), "nobody woke it");

@@ -2,27 +2,28 @@
 //! came.
 //!
 //! There is one way to wait. Whoever waits takes what is there; else joins the line, looks once
-//! more, and returns to its executor, or [parks](crate::park). Whoever puts something there tells
+//! more, and returns to its executor, or parks. Whoever puts something there tells
 //! the first of the line after that. Who was told leaves the line, and tells the next one when it
 //! goes and leaves something there: because it was dropped, or its time was over, or there was more
 //! than it took.
 
+use crate::sync::{AtomicUsize, Mutex, fence};
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 /// The line. It has a place for each future that was polled and is neither ready nor dropped, and
 /// one for each thread that waits: no peer makes it longer.
-#[derive(Default)]
-pub(super) struct Waiters {
+#[derive(Debug, Default)]
+pub struct Waiters {
     /// How long it is, for those who have nothing to tell anybody and take no lock to find out.
     count: AtomicUsize,
     line: Mutex<Line>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Line {
     /// The number of the next place.
     next: u64,
@@ -46,13 +47,14 @@ impl Waiters {
     }
 
     /// Whether nobody waits. Call it after putting something there: who joins later sees that.
-    fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         fence(Ordering::SeqCst);
         self.count.load(Ordering::SeqCst) == 0
     }
 
     /// There is one thing more to take: the first of the line is to look.
-    pub(super) fn tell_one(&self) {
+    pub fn tell_one(&self) {
         if !self.is_empty()
             && let Some((_, waker)) = self.change(|line| line.wakers.pop_front())
         {
@@ -61,7 +63,7 @@ impl Waiters {
     }
 
     /// There is something for everybody: an end, or more than one thing.
-    pub(super) fn tell_all(&self) {
+    pub fn tell_all(&self) {
         if !self.is_empty() {
             let told = self.change(|line| std::mem::take(&mut line.wakers));
             told.into_iter().for_each(|(_, waker)| waker.wake());
@@ -70,7 +72,7 @@ impl Waiters {
 
     /// Takes a place at the end of the line, or keeps the one that it has. Whoever joins looks
     /// once more after this.
-    pub(super) fn join(&self, place: &mut Option<u64>, waker: &Waker) {
+    pub fn join(&self, place: &mut Option<u64>, waker: &Waker) {
         let waker = waker.clone();
         let _before = self.change(|line| {
             if let Some(at) = line.find(*place) {
@@ -85,7 +87,8 @@ impl Waiters {
     }
 
     /// Gives its place up. True when it had been told to look.
-    pub(super) fn leave(&self, place: &mut Option<u64>) -> bool {
+    #[must_use]
+    pub fn leave(&self, place: &mut Option<u64>) -> bool {
         if place.is_none() {
             return false;
         }
@@ -96,14 +99,15 @@ impl Waiters {
         left.is_none()
     }
 
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    /// How many wait.
+    #[must_use]
+    pub fn count(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
 }
 
 /// Something that is waited for.
-pub(super) trait Awaited {
+pub trait Awaited {
     /// Who waits for it.
     fn waiters(&self) -> &Waiters;
 
@@ -112,7 +116,7 @@ pub(super) trait Awaited {
 }
 
 /// Something that is waited for, and taken.
-pub(super) trait Take: Awaited {
+pub trait Take: Awaited {
     /// What is taken.
     type Item;
 
@@ -140,18 +144,21 @@ impl<S: Take> Take for &S {
 
 /// One that waits for `source`. What is there is taken when this is ready and not before, so that
 /// nothing is lost with one that is dropped.
-pub(super) struct Taking<S: Awaited> {
-    pub(super) source: S,
+#[derive(Debug)]
+pub struct Taking<S: Awaited> {
+    /// What is waited for.
+    pub source: S,
     place: Option<u64>,
 }
 
 impl<S: Awaited> Taking<S> {
-    pub(super) fn new(source: S) -> Self {
+    /// Waits from its first poll on.
+    pub fn new(source: S) -> Self {
         Self { source, place: None }
     }
 
     /// Waits no longer. If it was told and leaves something there, the next one is told.
-    pub(super) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         if self.source.waiters().leave(&mut self.place) && self.source.is_there() {
             self.source.waiters().tell_one();
         }
