@@ -46,7 +46,7 @@ pub enum Happening {
 }
 
 /// One host.
-pub struct Host {
+pub struct PairHost {
     /// Its endpoint.
     pub endpoint: Endpoint<LabDevice>,
     /// Its application.
@@ -68,7 +68,7 @@ struct Buried {
 /// Two hosts on one wire in one world.
 pub struct Pair {
     world: World,
-    hosts: [Host; 2],
+    hosts: [PairHost; 2],
     /// What must hold.
     pub oracle: Oracle,
     config: PairConfig,
@@ -98,7 +98,15 @@ impl Pair {
             let app = App::new(number, config.seed);
             let (current, stalled_until) = (None, Time::ZERO);
             let buried = Buried::default();
-            Ok::<_, Cause>(Host { endpoint, app, control, link, current, stalled_until, buried })
+            Ok::<_, Cause>(PairHost {
+                endpoint,
+                app,
+                control,
+                link,
+                current,
+                stalled_until,
+                buried,
+            })
         };
         let made = [host(near, 0), host(far, 1)];
         let hosts = match made {
@@ -130,12 +138,12 @@ impl Pair {
 
     /// A host.
     #[must_use]
-    pub fn host(&self, host: usize) -> &Host {
+    pub fn host(&self, host: usize) -> &PairHost {
         &self.hosts[host]
     }
 
     /// A host, to give its application something to do.
-    pub fn host_mut(&mut self, host: usize) -> &mut Host {
+    pub fn host_mut(&mut self, host: usize) -> &mut PairHost {
         &mut self.hosts[host]
     }
 
@@ -166,7 +174,7 @@ impl Pair {
     /// A failure now.
     #[must_use]
     pub fn failure(&self, cause: impl Into<Cause>) -> Failure {
-        let state = |host: &Host| HostState {
+        let state = |host: &PairHost| HostState {
             unsent: host.app.unsent(),
             in_doubt: host.app.in_doubt(),
             link: host.current.and_then(|link| host.endpoint.stats(link)),
@@ -275,7 +283,7 @@ impl Pair {
     fn turn(&mut self) -> Result<(), Failure> {
         let now = self.world.now();
         for number in 0..2 {
-            let Host { endpoint, app, stalled_until, .. } = &mut self.hosts[number];
+            let PairHost { endpoint, app, stalled_until, .. } = &mut self.hosts[number];
             if *stalled_until > now {
                 continue;
             }
@@ -304,7 +312,7 @@ impl Pair {
     fn next_time(&self) -> Time {
         let agenda = self.agenda.first_key_value().map_or(Time::NEVER, |(key, _)| key.0);
         let now = self.world.now();
-        let of_host = |host: &Host| {
+        let of_host = |host: &PairHost| {
             if host.stalled_until > now {
                 return host.stalled_until;
             }

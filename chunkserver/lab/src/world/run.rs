@@ -13,7 +13,7 @@ use super::work::Work;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_fastpath::qos::wire::PeriodReport;
-use towpath_lab::cluster::run::Runner;
+use towpath_lab::cluster::run::MachineLoop;
 use towpath_lab::failure::Cause;
 use towpath_lab::studies::RunEnd;
 use towpath_sim::world::{HostConfig, HostId, SwitchConfig};
@@ -139,7 +139,7 @@ impl Plan {
         })
     }
 
-    fn build(&self) -> Result<Runner<Host>, Cause> {
+    fn build(&self) -> Result<MachineLoop<Host>, Cause> {
         let clients = self.clients.len();
         let world = World::new(self.seed);
         let host = |number: usize| HostConfig {
@@ -185,11 +185,11 @@ impl Plan {
         hosts.push(Host::Server(Box::new(server)));
         let counted = self.clients.iter().take_while(|client| client.share.is_some()).count();
         let books = Books::new(self.period, (self.warm_up, self.periods), counted);
-        Ok(Runner::new(world, hosts, books))
+        Ok(MachineLoop::new(world, hosts, books))
     }
 }
 
-fn tenants(runner: &Runner<Host>) -> impl Iterator<Item = &Tenant> {
+fn tenants(runner: &MachineLoop<Host>) -> impl Iterator<Item = &Tenant> {
     runner.machines().filter_map(|host| match host {
         Host::Client(client) => client.tenant.as_ref(),
         Host::Server(_) => None,
@@ -197,7 +197,7 @@ fn tenants(runner: &Runner<Host>) -> impl Iterator<Item = &Tenant> {
 }
 
 /// Additions and reports so far.
-fn stats(runner: &Runner<Host>) -> (u64, u64) {
+fn stats(runner: &MachineLoop<Host>) -> (u64, u64) {
     tenants(runner).map(Tenant::stats).fold((0, 0), |(fetches, reports), stats| {
         (fetches + stats.fetches, reports + stats.reports)
     })

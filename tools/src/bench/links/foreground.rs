@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use towpath_handle::ChannelHandle;
 use towpath_lab::cluster::Samples;
 use towpath_lab::failure::{Cause, PostError};
-use towpath_lab::solo::{Application, Moment, Poster};
+use towpath_lab::solo::{Application, Poster, ReaderState};
 use towpath_lab::studies::foreground::{Lane, Point, Seen, depth, fill};
 use towpath_lab::studies::{
     CONTROLLER, Clock, Kind, Param, Params, Report, Runner, Study, StudyError, controller_of,
@@ -206,11 +206,11 @@ struct Both {
     /// The first message in the foreground is sent then.
     start: Time,
     /// When the one that is under way was posted.
-    posted: Option<Moment>,
+    posted: Option<ReaderState>,
 }
 
 impl Application for Both {
-    fn turn(&mut self, at: Moment) -> Result<bool, Cause> {
+    fn turn(&mut self, at: ReaderState) -> Result<bool, Cause> {
         let (poster, channel) = &mut self.background;
         let mut busy = false;
         while poster.try_post(channel)? {

@@ -47,7 +47,7 @@ struct Out {
 }
 
 /// A message being read in pieces.
-struct Stream {
+struct OpenStream {
     link: LinkId,
     stream: StreamId,
     fingerprint: Fingerprint,
@@ -72,7 +72,7 @@ pub struct App {
     depth: usize,
     out: BTreeMap<u64, Out>,
     next_token: u64,
-    streams: Vec<Stream>,
+    streams: Vec<OpenStream>,
     shelf: Vec<Shelved>,
     watch: Option<Watch>,
     drafts: VecDeque<Draft>,
@@ -279,9 +279,14 @@ impl App {
     }
 
     fn read_piece(&mut self, link: LinkId, stream: StreamId, piece: &[u8]) {
-        let is_it = |known: &Stream| known.link == link && known.stream == stream;
+        let is_it = |known: &OpenStream| known.link == link && known.stream == stream;
         let place = self.streams.iter().position(is_it).unwrap_or_else(|| {
-            self.streams.push(Stream { link, stream, fingerprint: Fingerprint::new(), read: 0 });
+            self.streams.push(OpenStream {
+                link,
+                stream,
+                fingerprint: Fingerprint::new(),
+                read: 0,
+            });
             self.streams.len() - 1
         });
         let known = &mut self.streams[place];
@@ -289,8 +294,8 @@ impl App {
         known.read += piece.len() as u32;
     }
 
-    fn end_stream(&mut self, link: LinkId, stream: StreamId) -> Option<Stream> {
-        let is_it = |known: &Stream| known.link == link && known.stream == stream;
+    fn end_stream(&mut self, link: LinkId, stream: StreamId) -> Option<OpenStream> {
+        let is_it = |known: &OpenStream| known.link == link && known.stream == stream;
         let place = self.streams.iter().position(is_it)?;
         Some(self.streams.swap_remove(place))
     }

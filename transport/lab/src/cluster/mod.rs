@@ -37,7 +37,7 @@ use crate::failure::Cause;
 use flow::Flow;
 use host::{Host, Shared};
 use pattern::Pattern;
-use run::Runner;
+use run::MachineLoop;
 use std::collections::BTreeMap;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_memory::Region;
@@ -115,7 +115,7 @@ pub enum TroubleKind {
 
 /// Many hosts in one world.
 pub struct Cluster<D: Device<Memory = Region>> {
-    runner: Runner<Host<D>>,
+    runner: MachineLoop<Host<D>>,
     /// The links between hosts, by the pair that opened and took them and by class.
     links: BTreeMap<(usize, usize, Class), (LinkId, LinkId)>,
     prng: Prng,
@@ -141,7 +141,7 @@ impl<D: Device<Memory = Region>> Cluster<D> {
         }
         let pattern = Pattern::new(prng.next_u64(), message_bytes_max);
         let shared = Shared { flows: Vec::new(), pattern, troubles: Vec::new(), record: None };
-        Ok(Self { runner: Runner::new(world, hosts, shared), links: BTreeMap::new(), prng })
+        Ok(Self { runner: MachineLoop::new(world, hosts, shared), links: BTreeMap::new(), prng })
     }
 
     /// A host that was turned is turned again no sooner than this: what one turn of a real loop

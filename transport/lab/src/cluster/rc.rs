@@ -7,7 +7,7 @@
 
 use super::flow::{FlowCount, FlowPlan, Load};
 use super::measure::{Moment, Window};
-use super::run::{Machine, Runner};
+use super::run::{Machine, MachineLoop};
 use crate::failure::Cause;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Prng, Time};
@@ -134,7 +134,7 @@ impl<D: Device<Memory = Region>> Machine for RcHost<D> {
 
 /// Many hosts in one world whose devices make them reliable.
 pub struct RcCluster<D: Device<Memory = Region>> {
-    runner: Runner<RcHost<D>>,
+    runner: MachineLoop<RcHost<D>>,
     prng: Prng,
 }
 
@@ -148,7 +148,7 @@ impl<D: Device<Memory = Region>> RcCluster<D> {
         let prng = Prng::new(world.next_seed());
         let hosts = devices.into_iter().map(|device| RcHost::new(device, message_bytes_max));
         let hosts = hosts.collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { runner: Runner::new(world, hosts, Vec::new()), prng })
+        Ok(Self { runner: MachineLoop::new(world, hosts, Vec::new()), prng })
     }
 
     /// Adds a flow of SENDs over a queue pair of its own; open loads send nothing.

@@ -24,7 +24,7 @@ struct Seat<M> {
 }
 
 /// The machines of one world, and the loop that turns them.
-pub struct Runner<M: Machine> {
+pub struct MachineLoop<M: Machine> {
     world: World,
     seats: Vec<Seat<M>>,
     /// What the machines have in common.
@@ -34,7 +34,7 @@ pub struct Runner<M: Machine> {
     pause: Nanos,
 }
 
-impl<M: Machine> Runner<M> {
+impl<M: Machine> MachineLoop<M> {
     /// Machines on the hosts of `world`, in their order.
     #[must_use]
     pub fn new(world: World, machines: Vec<M>, shared: M::Shared) -> Self {

@@ -25,7 +25,7 @@ pub(super) enum Asked {
 }
 
 /// What came of an operation, and what it brought.
-pub(super) struct Answer<'a> {
+pub(super) struct OpAnswer<'a> {
     pub(super) outcome: OpOutcome,
     pub(super) word: Option<u64>,
     pub(super) bytes: &'a [u8],
@@ -136,7 +136,7 @@ impl Books {
         &mut self,
         client: usize,
         op: u64,
-        answer: &Answer<'_>,
+        answer: &OpAnswer<'_>,
     ) -> Result<(), Broken> {
         let page = &mut self.pages[client];
         let asked = page.live.remove(&op).ok_or(Broken::Twice { client, op })?;
@@ -178,7 +178,7 @@ impl Books {
         client: usize,
         op: u64,
         asked: Asked,
-        answer: &Answer<'_>,
+        answer: &OpAnswer<'_>,
     ) -> Result<(), Broken> {
         let empty = Broken::Empty { client, op };
         match asked {

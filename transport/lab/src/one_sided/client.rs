@@ -1,7 +1,7 @@
 //! A client: it asks for operations of all kinds, so many at a time.
 
 use super::area::{self, AREA_BYTES, FIELD_MAX};
-use super::books::{Answer, Asked, Books};
+use super::books::{Asked, Books, OpAnswer};
 use super::broken::Broken;
 use super::server::{GRANTS, Nic, break_lane};
 use super::swapper;
@@ -140,7 +140,7 @@ impl Client {
                     self.swapped = self.swapped.max(if is_done { swap } else { word });
                 }
                 let bytes = buf.as_deref().unwrap_or_default();
-                books.answer(self.number, token, &Answer { outcome, word, bytes })
+                books.answer(self.number, token, &OpAnswer { outcome, word, bytes })
             }
             Event::LinkDown { .. } => Err(Broken::Down { host: self.number }),
             _ => Ok(()),

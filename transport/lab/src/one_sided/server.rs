@@ -17,7 +17,7 @@ pub(super) const GRANTS: usize = 3;
 
 /// What the server has for one client.
 #[derive(Default)]
-struct Seat {
+struct ClientState {
     /// None while the client is dead.
     link: Option<LinkId>,
     grants: [Option<GrantId>; GRANTS],
@@ -28,12 +28,12 @@ struct Seat {
 pub(super) struct Server {
     pub(super) endpoint: Endpoint<Nic>,
     pub(super) memory: SharedMemory,
-    seats: Vec<Seat>,
+    seats: Vec<ClientState>,
 }
 
 impl Server {
     pub(super) fn new(endpoint: Endpoint<Nic>, memory: SharedMemory, clients: usize) -> Self {
-        let seats = (0..clients).map(|_| Seat::default()).collect();
+        let seats = (0..clients).map(|_| ClientState::default()).collect();
         Self { endpoint, memory, seats }
     }
 
@@ -47,7 +47,9 @@ impl Server {
     pub(super) fn grant(&mut self, client: usize) -> Result<(), Broken> {
         self.check_kept(client)?;
         let Self { endpoint, memory, seats } = self;
-        let Seat { link: Some(link), grants, kept } = &mut seats[client] else { return Ok(()) };
+        let ClientState { link: Some(link), grants, kept } = &mut seats[client] else {
+            return Ok(());
+        };
         let ranges = [
             (0..area::SHARED_BYTES, Rights::ALL),
             (area::area(client), Rights::ALL),
@@ -67,7 +69,7 @@ impl Server {
     /// Revokes those grants of a client whose bits are set.
     pub(super) fn revoke(&mut self, client: usize, which: u8) {
         let Self { endpoint, memory, seats } = self;
-        let Seat { link: Some(link), grants, kept } = &mut seats[client] else { return };
+        let ClientState { link: Some(link), grants, kept } = &mut seats[client] else { return };
         for (nth, grant) in grants.iter_mut().enumerate() {
             if which >> nth & 1 == 1
                 && let Some(id) = grant.take()

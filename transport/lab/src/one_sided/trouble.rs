@@ -5,7 +5,7 @@ use towpath_base::{Nanos, Prng};
 
 /// What befalls a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum Mishap {
     /// Its queue pair goes to error.
     NearBreaks,
     /// The server's half does.
@@ -63,24 +63,24 @@ impl Dice {
     }
 
     /// What happens, and to which of the clients.
-    pub(super) fn roll(&mut self, clients: usize) -> (usize, Trouble) {
+    pub(super) fn roll(&mut self, clients: usize) -> (usize, Mishap) {
         let client = self.prng.below(clients as u64) as usize;
         let befallen = &mut self.befallen;
         let (counter, trouble) = match self.prng.below(100) {
-            0..40 => (&mut befallen.breaks, Trouble::NearBreaks),
-            40..70 => (&mut befallen.breaks, Trouble::FarBreaks),
+            0..40 => (&mut befallen.breaks, Mishap::NearBreaks),
+            40..70 => (&mut befallen.breaks, Mishap::FarBreaks),
             70..80 => {
                 let span = Nanos(self.prng.between(10_000, STALL_MAX_NS));
-                (&mut befallen.stalls, Trouble::Stalls(span))
+                (&mut befallen.stalls, Mishap::Stalls(span))
             }
             80..92 => {
                 let which = self.prng.between(1, 7) as u8;
                 let absence = Nanos(self.prng.below(ABSENCE_MAX_NS));
-                (&mut befallen.revocations, Trouble::IsRevoked(which, absence))
+                (&mut befallen.revocations, Mishap::IsRevoked(which, absence))
             }
             _ => {
                 let absence = Nanos(self.prng.below(ABSENCE_MAX_NS));
-                (&mut befallen.deaths, Trouble::Dies(absence))
+                (&mut befallen.deaths, Mishap::Dies(absence))
             }
         };
         *counter += 1;

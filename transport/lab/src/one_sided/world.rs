@@ -5,9 +5,9 @@ use super::books::{Books, Outcomes};
 use super::broken::{Broken, Failed};
 use super::client::{Client, DEPTH};
 use super::server::{Nic, Server};
-use super::trouble::{Befallen, Dice, Trouble};
+use super::trouble::{Befallen, Dice, Mishap};
 use super::{CLIENTS_MAX, OneSidedPlan};
-use crate::cluster::run::{Machine, Runner};
+use crate::cluster::run::{Machine, MachineLoop};
 use crate::device::SharedLink;
 use crate::failure::Cause;
 use crate::limits::TURNS_PER_INSTANT_MAX;
@@ -66,13 +66,13 @@ enum Role {
     Server(Server),
 }
 
-struct Host {
+struct SimHost {
     role: Role,
     link: SharedLink,
     number: usize,
 }
 
-impl Machine for Host {
+impl Machine for SimHost {
     type Shared = Books;
 
     fn turn(&mut self, books: &mut Books) {
@@ -111,7 +111,7 @@ enum Due {
 
 struct Run<'a> {
     plan: &'a OneSidedPlan,
-    runner: Runner<Host>,
+    runner: MachineLoop<SimHost>,
     control: FaultControl,
     dice: Dice,
     due: BTreeMap<(Time, usize), Due>,
@@ -143,15 +143,15 @@ impl<'a> Run<'a> {
             let share = plan.additions / clients as u64
                 + u64::from((number as u64) < plan.additions % clients as u64);
             let client = Client::new(number, link.clone(), world.next_seed(), share);
-            hosts.push(Host { role: Role::Client(client), link, number });
+            hosts.push(SimHost { role: Role::Client(client), link, number });
         }
         let link = link_of(clients);
         let endpoint = endpoint(plan, &world, &link, 16 * clients)?;
         let memory =
             area::fresh(clients).map_err(|error| Cause::Endpoint(EndpointError::from(error)))?;
         let server = Server::new(endpoint, memory, clients);
-        hosts.push(Host { role: Role::Server(server), link, number: clients });
-        let runner = Runner::new(world, hosts, Books::new(clients));
+        hosts.push(SimHost { role: Role::Server(server), link, number: clients });
+        let runner = MachineLoop::new(world, hosts, Books::new(clients));
         let mut dice = Dice::new(plan.seed);
         let next_trouble = if plan.every == 0 { u64::MAX } else { dice.after(plan.every) };
         let (due, buried) = (BTreeMap::new(), (0, 0));
@@ -247,17 +247,17 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn befall(&mut self, number: usize, trouble: Trouble) {
+    fn befall(&mut self, number: usize, trouble: Mishap) {
         let now = self.now();
         match trouble {
-            Trouble::NearBreaks => self.client(number).break_lane(),
-            Trouble::FarBreaks => self.server().break_lane(number),
-            Trouble::Stalls(span) => self.client(number).stall(now + span),
-            Trouble::IsRevoked(which, absence) => {
+            Mishap::NearBreaks => self.client(number).break_lane(),
+            Mishap::FarBreaks => self.server().break_lane(number),
+            Mishap::Stalls(span) => self.client(number).stall(now + span),
+            Mishap::IsRevoked(which, absence) => {
                 self.server().revoke(number, which);
                 self.due.entry((now + absence, number)).or_insert(Due::Grant);
             }
-            Trouble::Dies(absence) => {
+            Mishap::Dies(absence) => {
                 let Some((endpoint, _)) = self.client(number).endpoint.take() else { return };
                 let counters = endpoint.device().counters();
                 self.buried.0 += counters.retransmitted;

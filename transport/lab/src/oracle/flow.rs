@@ -32,7 +32,7 @@ struct Class {
 }
 
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct FlowBook {
     ordered: bool,
     outcomes: Vec<Option<Outcome>>,
     classes: BTreeMap<(u32, u64), Class>,
@@ -41,7 +41,7 @@ pub(super) struct Flow {
     delivered: u64,
 }
 
-impl Flow {
+impl FlowBook {
     pub(super) fn new(ordered: bool) -> Self {
         let (outcomes, classes) = (Vec::new(), BTreeMap::new());
         Self { ordered, outcomes, classes, next: 0, delivered: 0 }

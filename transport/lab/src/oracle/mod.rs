@@ -15,7 +15,7 @@ mod violation;
 pub use flow::FlowId;
 pub use violation::Violation;
 
-use flow::Flow;
+use flow::FlowBook;
 use std::collections::BTreeMap;
 use towpath_proto::Outcome;
 
@@ -34,7 +34,7 @@ pub enum Ending {
 /// The judge of one run.
 #[derive(Debug, Default)]
 pub struct Oracle {
-    flows: BTreeMap<FlowId, Flow>,
+    flows: BTreeMap<FlowId, FlowBook>,
     violations: Vec<Violation>,
     messages_delivered: u64,
     bytes_delivered: u64,
@@ -55,7 +55,7 @@ impl Oracle {
 
     /// A message was taken for sending; its number is [`next_number`](Self::next_number).
     pub fn sent(&mut self, flow: FlowId, ordered: bool, len: u32, fingerprint: u64) {
-        self.flows.entry(flow).or_insert_with(|| Flow::new(ordered)).send(len, fingerprint);
+        self.flows.entry(flow).or_insert_with(|| FlowBook::new(ordered)).send(len, fingerprint);
     }
 
     /// A sender was told how a message ended.
@@ -103,7 +103,7 @@ impl Oracle {
         found
     }
 
-    fn of_life(&self, life: u32) -> impl Iterator<Item = (FlowId, &Flow)> {
+    fn of_life(&self, life: u32) -> impl Iterator<Item = (FlowId, &FlowBook)> {
         self.flows.iter().filter(move |(id, _)| id.life == life).map(|(&id, flow)| (id, flow))
     }
 

@@ -1,6 +1,6 @@
 //! Applications whose goodput counts, beside one that stalls, dies or floods.
 
-use super::{Application, Moment, Poster, Solo, wants_room};
+use super::{Application, Poster, ReaderState, Solo, wants_room};
 use crate::failure::Cause;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use towpath_base::{Nanos, Prng, Time};
@@ -316,7 +316,7 @@ impl Crowd {
 impl Application for Crowd {
     /// Everybody's turn; each time another one is first, so that what there is too little of goes
     /// round.
-    fn turn(&mut self, at: Moment) -> Result<bool, Cause> {
+    fn turn(&mut self, at: ReaderState) -> Result<bool, Cause> {
         let now = at.now;
         if self.is_leaving {
             self.posters().try_for_each(Poster::take_outcomes)?;

@@ -62,7 +62,7 @@ pub struct Solo<D: Device<Memory = Region>> {
 
 /// When it is somebody's turn.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct ReaderState {
     /// The devices' time.
     pub now: Time,
     /// Payload bytes that the reader has taken in, of all channels.
@@ -75,7 +75,7 @@ pub trait Application {
     ///
     /// # Errors
     /// [`Cause`].
-    fn turn(&mut self, at: Moment) -> Result<bool, Cause>;
+    fn turn(&mut self, at: ReaderState) -> Result<bool, Cause>;
 
     /// When it has something to do by itself, after `now`.
     fn next_time(&self, now: Time) -> Time;
@@ -183,7 +183,7 @@ impl<D: Device<Memory = Region>> Solo<D> {
             if turns > TURNS_MAX {
                 return Err(Cause::Restless(0));
             }
-            let at = Moment { now, bytes_read: self.reader.bytes() };
+            let at = ReaderState { now, bytes_read: self.reader.bytes() };
             let is_busy = apps.turn(at)? | self.worker.turn() | self.read();
             if !is_busy {
                 self.pass(apps.next_time(now), end);

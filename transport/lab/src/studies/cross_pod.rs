@@ -9,7 +9,7 @@ mod report;
 
 pub use report::STUDY;
 
-use super::mixed_nics::Nic;
+use super::mixed_nics::NicMake;
 use crate::cluster::{Cluster, FlowPlan, RcCluster, Window};
 use crate::failure::Cause;
 use crate::studies::RunEnd;
@@ -42,7 +42,7 @@ pub struct CrossPod {
     /// The congestion controller of Towpath.
     pub controller: ControllerConfig,
     /// The card of each pod.
-    pub nics: [Nic; 2],
+    pub nics: [NicMake; 2],
     /// Hosts of each pod; each is a client and a server.
     pub hosts_each: usize,
     /// Servers of each client that are in the other pod, of [`SERVERS`].
@@ -67,8 +67,8 @@ impl CrossPod {
             seed,
             controller,
             nics: [
-                Nic { host_delay: delay(300, 100), rc_window_packets: 32, rc_timeout: 8 },
-                Nic { host_delay: delay(400, 200), rc_window_packets: 16, rc_timeout: 8 },
+                NicMake { host_delay: delay(300, 100), rc_window_packets: 32, rc_timeout: 8 },
+                NicMake { host_delay: delay(400, 200), rc_window_packets: 16, rc_timeout: 8 },
             ],
             hosts_each: 8,
             remote: remote.min(SERVERS),
@@ -147,7 +147,7 @@ impl CrossPod {
         host / self.hosts_each
     }
 
-    fn nic(&self, host: usize) -> &Nic {
+    fn nic(&self, host: usize) -> &NicMake {
         &self.nics[self.pod(host)]
     }
 

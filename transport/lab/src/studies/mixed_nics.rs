@@ -33,7 +33,7 @@ type Nics = RoceDevice<VirtualLink>;
 
 /// A make of network card, with the host around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nic {
+pub struct NicMake {
     /// From the wire to software, and from software to the wire, each.
     pub host_delay: HostDelay,
     /// Packets that an RC queue pair keeps under way.
@@ -50,9 +50,9 @@ pub struct MixedNics {
     /// The congestion controller of Towpath.
     pub controller: ControllerConfig,
     /// The newer make.
-    pub fast: Nic,
+    pub fast: NicMake,
     /// The older make.
-    pub slow: Nic,
+    pub slow: NicMake,
     /// Senders of each make. Receivers, which are of the newer make, are three for four senders.
     pub hosts_each: usize,
     /// Of every port, in bits a second.
@@ -73,8 +73,8 @@ impl MixedNics {
         Self {
             seed,
             controller,
-            fast: Nic { host_delay: delay(300, 100), rc_window_packets: 32, rc_timeout: 8 },
-            slow: Nic { host_delay: delay(400, 200), rc_window_packets: 24, rc_timeout: 8 },
+            fast: NicMake { host_delay: delay(300, 100), rc_window_packets: 32, rc_timeout: 8 },
+            slow: NicMake { host_delay: delay(400, 200), rc_window_packets: 24, rc_timeout: 8 },
             hosts_each: 4,
             rate_bits_per_s: 50_000_000_000,
             port_buffer_bytes: 1 << 20,
@@ -147,7 +147,7 @@ impl MixedNics {
     }
 
     /// Senders are fast and slow by turns.
-    fn nic(&self, host: usize) -> &Nic {
+    fn nic(&self, host: usize) -> &NicMake {
         let is_slow = host < self.senders() && !host.is_multiple_of(2);
         if is_slow { &self.slow } else { &self.fast }
     }

@@ -8,7 +8,7 @@ use super::soak::Rig;
 use super::stream::{StreamClock, stream};
 use towpath_base::{Nanos, Time};
 use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_lab::cluster::run::{Machine, Runner};
+use towpath_lab::cluster::run::{Machine, MachineLoop};
 use towpath_lab::device::SharedLink;
 use towpath_lab::failure::Cause;
 use towpath_proto::Side;
@@ -106,7 +106,7 @@ impl Machine for Host {
 
 /// One server and its clients, in virtual time: the same for the same seed.
 pub struct KeyedWorld {
-    runner: Runner<Host>,
+    runner: MachineLoop<Host>,
     clients: usize,
 }
 
@@ -140,7 +140,7 @@ impl KeyedWorld {
         };
         let hosts = fabric.hosts.iter().enumerate().map(|(number, &host)| make(number, host));
         let hosts: Vec<Host> = hosts.collect::<Result<_, _>>()?;
-        let mut runner = Runner::new(world, hosts, None);
+        let mut runner = MachineLoop::new(world, hosts, None);
         runner.set_pause(PAUSE);
         let mut made = Self { runner, clients: config.clients };
         (0..config.clients).try_for_each(|number| made.join(number, &clock))?;

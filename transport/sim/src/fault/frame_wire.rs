@@ -51,7 +51,7 @@ type Exit<'a> = dyn FnMut(Time, &[u8]) + 'a;
 /// ```
 pub struct FrameWire {
     plan: FramePlan,
-    queue: Queue,
+    queue: FrameQueue,
     lane: Lane<()>,
     /// No frame that keeps its order comes out before this.
     order_floor: Time,
@@ -60,14 +60,14 @@ pub struct FrameWire {
 
 /// Frames that wait for the wire or are on their way onto it.
 #[derive(Default)]
-struct Queue {
+struct FrameQueue {
     frames: VecDeque<(Time, Vec<u8>)>,
     bytes: usize,
     /// When the last of them has left.
     busy_until: Time,
 }
 
-impl Queue {
+impl FrameQueue {
     /// Queues a frame unless there is no room for it.
     fn join(&mut self, now: Time, rate: FrameRate, frame: &[u8]) -> bool {
         let is_full = self.bytes + frame.len() > rate.queue_bytes
@@ -105,7 +105,7 @@ impl FrameWire {
         Self {
             lane: Lane::new(plan.faults.clone(), seed, frame_bytes_max),
             plan,
-            queue: Queue::default(),
+            queue: FrameQueue::default(),
             order_floor: Time::ZERO,
             counters: FrameCounters::default(),
         }

@@ -15,7 +15,7 @@ pub(super) struct Parked<O> {
 
 /// What else is known of a packet that is sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
+pub(super) struct TxOrigin {
     pub(super) dest: SocketAddr,
     pub(super) source_port: u16,
     pub(super) tclass: u8,
@@ -29,9 +29,9 @@ pub(super) struct Received {
     pub(super) tclass: Option<u8>,
 }
 
-impl Parked<Sent> {
+impl Parked<TxOrigin> {
     pub(super) fn lend(&self) -> TxPacket<'_> {
-        let Sent { dest, source_port, tclass } = self.origin;
+        let TxOrigin { dest, source_port, tclass } = self.origin;
         let mut packet = TxPacket::new(dest, source_port, tclass);
         packet.push(&self.bytes);
         packet

@@ -3,7 +3,7 @@
 use super::control::FaultControl;
 use super::counters::FaultCounters;
 use super::dice::Hit;
-use super::held::{Parked, Received, Sent, Ticket};
+use super::held::{Parked, Received, Ticket, TxOrigin};
 use super::lane::{Lane, count_loss};
 use crate::limits::{RECEIVE_ROUNDS_MAX, RELEASE_BATCH};
 use core::ffi::c_int;
@@ -27,7 +27,7 @@ pub struct FaultLink<L> {
     inner: L,
     control: FaultControl,
     version: u64,
-    transmit: Lane<Sent>,
+    transmit: Lane<TxOrigin>,
     receive: Lane<Received>,
 }
 
@@ -127,10 +127,10 @@ impl<L: PacketLink> FaultLink<L> {
             Hit::Suffer(mishap) => mishap,
         };
         let TxPacket { dest, source_port, tclass, .. } = *packet;
-        let origin = Sent { dest, source_port, tclass };
+        let origin = TxOrigin { dest, source_port, tclass };
         let parked = Parked { origin, bytes: packet.parts().concat() };
         let inner = &mut self.inner;
-        let mut hand_on = |parked: &Parked<Sent>| inner.transmit(&[parked.lend()]) == 1;
+        let mut hand_on = |parked: &Parked<TxOrigin>| inner.transmit(&[parked.lend()]) == 1;
         self.transmit.befall(mishap, parked, now, batch, &mut hand_on)
     }
 

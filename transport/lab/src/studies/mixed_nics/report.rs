@@ -59,7 +59,7 @@ fn claims(seen: &[(MixedNics, MixedResult)]) -> Vec<Claim> {
 }
 
 fn notes(seen: &[(MixedNics, MixedResult)]) -> Vec<String> {
-    let make = |nic: &super::Nic| {
+    let make = |nic: &super::NicMake| {
         format!(
             "{} to {} ns in the host each way and RC queue pairs of {} packets",
             nic.host_delay.fixed.0,
