@@ -1,6 +1,7 @@
 //! Swift: delay targets for the fabric and for the hosts, and windows below one packet.
 
 mod config;
+mod delays;
 mod losses;
 mod probe;
 mod shared;
@@ -21,7 +22,7 @@ use crate::limits::{
 use crate::math::sqrt;
 use crate::{AckSample, Controller, LossSample, PathFacts, Rate};
 use probe::FloorProbe;
-use shared::{Now, SharedWindow};
+use shared::{Now, Shape, SharedWindow};
 use window::{Acked, DelayWindow, Steps};
 
 /// Congestion control by delay, after Kumar et al., "Swift: Delay is Simple and Effective for
@@ -97,7 +98,8 @@ impl Swift {
             packets_max: WINDOW_BYTES_MAX as f64 / f64::from(path.packet_bytes),
         };
         let shared = (path.delay_noise > Nanos::ZERO).then(|| {
-            let shape = (steps.increase, steps.decrease, steps.decrease_max);
+            let Steps { increase, decrease, decrease_max, .. } = steps;
+            let shape = Shape { increase, decrease, decrease_max };
             let packet_bytes = f64::from(path.packet_bytes);
             SharedWindow::new(now, packet_bytes, steps.packets_max, path.delay_noise, shape)
         });

@@ -2,12 +2,12 @@
 
 use towpath_base::{Nanos, Time};
 
+use super::delays::Delays;
 use super::losses::Losses;
 use super::window::Acked;
-use crate::delay::DelayFloor;
 use crate::limits::{
-    RTT_SAMPLE_MAX, SHARED_DECREASE, SHARED_LATE_ROUNDS, SHARED_LOST_PACKETS_MIN, SHARED_OURS_PART,
-    SHARED_PACE, SHARED_PACE_DOUBLING, SHARED_PACED_RTT, SHARED_PACKETS_MIN, SHARED_START_BYTES,
+    SHARED_DECREASE, SHARED_LATE_ROUNDS, SHARED_LOST_PACKETS_MIN, SHARED_OURS_PART, SHARED_PACE,
+    SHARED_PACE_DOUBLING, SHARED_PACED_RTT, SHARED_PACKETS_MIN, SHARED_START_BYTES,
     SHARED_STEADY_ROUNDS, SHARED_STEP_SPAN, SHARED_THEIRS_PART, SHARED_TRIAL_LEAVES,
     SHARED_TRIAL_ROUNDS, SHARED_TRIAL_ROUNDS_MAX, SWIFT_SCALING_PACKETS, SWIFT_SMALL_GROWTH,
     SWIFT_TIMEOUTS_TO_RESET,
@@ -22,55 +22,6 @@ enum Keeper {
     Others,
 }
 
-/// What one round trip has shown.
-#[derive(Clone, Copy, Debug)]
-struct Round {
-    begins_at: Time,
-    ends_at: Time,
-    least: Nanos,
-    second: Nanos,
-    sum_ns: u64,
-    samples: u32,
-}
-
-impl Round {
-    fn new(begins_at: Time, rtt: Nanos) -> Self {
-        let ends_at = begins_at + rtt;
-        Self {
-            begins_at,
-            ends_at,
-            least: Nanos(u64::MAX),
-            second: Nanos(u64::MAX),
-            sum_ns: 0,
-            samples: 0,
-        }
-    }
-
-    fn note(&mut self, now: Time, rtt: Nanos) {
-        if now >= self.begins_at {
-            self.second = self.second.min(rtt.max(self.least));
-            self.least = self.least.min(rtt);
-            self.sum_ns = self.sum_ns.saturating_add(rtt.0);
-            self.samples = self.samples.saturating_add(1);
-        }
-    }
-
-    fn is_over(&self, now: Time) -> bool {
-        now >= self.ends_at && self.samples > 0
-    }
-
-    /// The least sample, unless it is the only one so short: that may be an accident, as where the
-    /// sender's thread was away after the packet had left and before it looked at its clock.
-    fn floor(&self) -> Nanos {
-        if self.samples > 1 { self.second } else { self.least }
-    }
-
-    /// How far samples are above the least one on average: what hosts and passing bursts add.
-    fn spread(&self) -> Nanos {
-        Nanos(self.sum_ns / u64::from(self.samples.max(1))) - self.least
-    }
-}
-
 /// A trial: the sender lets go of most of its window for a while, and sees whether the queue does.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
@@ -80,22 +31,25 @@ struct Trial {
     packets: f64,
 }
 
+/// How the window moves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// Packets per round trip.
+    pub(super) increase: f64,
+    /// Of the share of the delay that is above the target.
+    pub(super) decrease: f64,
+    /// The most that one decrease takes.
+    pub(super) decrease_max: f64,
+}
+
 /// A window in packets, where a queue may be somebody else's and delays are off by what hosts add.
 #[derive(Clone, Debug)]
 pub(super) struct SharedWindow {
     packets: f64,
     packets_max: f64,
-    increase: f64,
-    decrease: f64,
-    decrease_max: f64,
-    noise_max: Nanos,
+    shape: Shape,
     starting: bool,
-    round: Round,
-    floor: DelayFloor,
-    /// What [`floor`](Self::floor) has said last.
-    base: Nanos,
-    delay: Nanos,
-    noise: Nanos,
+    delays: Delays,
     is_late: bool,
     late_rounds: u32,
     /// What the window and the delay were at the first of them.
@@ -131,21 +85,14 @@ impl SharedWindow {
         packet_bytes: f64,
         packets_max: f64,
         noise_max: Nanos,
-        (increase, decrease, decrease_max): (f64, f64, f64),
+        shape: Shape,
     ) -> Self {
         Self {
             packets: (SHARED_START_BYTES as f64 / packet_bytes).max(1.0),
             packets_max,
-            increase,
-            decrease,
-            decrease_max,
-            noise_max,
+            shape,
             starting: true,
-            round: Round::new(now, Nanos::ZERO),
-            floor: DelayFloor::new(now),
-            base: Nanos(u64::MAX),
-            delay: Nanos::ZERO,
-            noise: Nanos::ZERO,
+            delays: Delays::new(now, noise_max),
             is_late: false,
             late_rounds: 0,
             late_from: None,
@@ -178,13 +125,13 @@ impl SharedWindow {
 
     /// The least round trip of late, as far as that is known.
     pub(super) fn base(&self) -> Option<Nanos> {
-        (self.base < Nanos(u64::MAX)).then_some(self.base)
+        self.delays.base()
     }
 
     /// How many windows may leave in a round trip, where it is so long that they would leave in
     /// bursts: what holds a burst is the queue, not the path.
     pub(super) fn windows_in_round_trip(&self) -> Option<f64> {
-        let is_long = self.base >= SHARED_PACED_RTT && self.base < Nanos(u64::MAX);
+        let is_long = self.base().is_some_and(|base| base >= SHARED_PACED_RTT);
         let doubles = self.starting || self.packets < self.returns_to;
         let windows = if doubles { SHARED_PACE_DOUBLING } else { SHARED_PACE };
         is_long.then_some(windows)
@@ -192,17 +139,17 @@ impl SharedWindow {
 
     /// How far samples of a round trip are above the least of them, as measured.
     pub(super) fn noise(&self) -> Nanos {
-        self.noise
+        self.delays.noise()
     }
 
     pub(super) fn on_ack(&mut self, at: Now, rtt: Option<Nanos>, acked: Acked, may_grow: bool) {
         if let Some(rtt) = rtt {
-            self.round.note(at.now, rtt.min(RTT_SAMPLE_MAX));
+            self.delays.note(at.now, rtt);
         }
         if self.losses.note(at.now, acked.sent, 0.0) {
             self.yield_to_loss(at.now, at.srtt);
         }
-        if self.round.is_over(at.now) {
+        if self.delays.is_over(at.now) {
             self.on_round(at, may_grow);
         }
         if may_grow && self.trial.is_none() {
@@ -211,13 +158,9 @@ impl SharedWindow {
     }
 
     fn on_round(&mut self, at: Now, may_grow: bool) {
-        let spread = self.round.spread();
-        self.delay = self.round.least;
-        self.base = self.floor.with(at.now, self.round.floor());
-        self.noise = Nanos(self.noise.0 - self.noise.0 / 8 + spread.0 / 8).min(self.noise_max);
-        let target = at.target + self.noise;
-        self.is_late = self.delay > target;
-        self.round = Round::new(at.now, at.srtt);
+        self.delays.end(at.now, at.srtt);
+        let (delay, target) = (self.delays.delay(), at.target + self.noise());
+        self.is_late = delay > target;
         self.trial_in = self.trial_in.saturating_sub(1);
         if let Some(trial) = self.trial.take() {
             return self.judge(trial);
@@ -232,9 +175,9 @@ impl SharedWindow {
             return self.begin_trial(at);
         }
         if self.is_late && self.keeper == Keeper::Us {
-            let above = (self.delay - target).0 as f64 / self.delay.0.max(1) as f64;
+            let above = (delay - target).0 as f64 / delay.0.max(1) as f64;
             let least = self.packets.min(SHARED_PACKETS_MIN);
-            self.reduce(at.now, at.srtt, self.decrease * above, least);
+            self.reduce(at.now, at.srtt, self.shape.decrease * above, least);
         }
     }
 
@@ -254,7 +197,7 @@ impl SharedWindow {
             // The window has doubled since what this delay is of was sent.
             return;
         }
-        let now = Trial { queue: self.delay - self.base, packets: self.packets };
+        let now = Trial { queue: self.delays.queue(), packets: self.packets };
         let from = *self.late_from.get_or_insert(now);
         let stays = now.queue.0 as f64 > from.queue.0 as f64 * SHARED_THEIRS_PART;
         if self.keeper == Keeper::Us && now.packets <= from.packets / 2.0 && stays {
@@ -263,16 +206,16 @@ impl SharedWindow {
     }
 
     fn begin_trial(&mut self, at: Now) {
-        let queue = self.delay - self.base;
+        let queue = self.delays.queue();
         self.trial = Some(Trial { queue, packets: self.packets });
         self.packets = (self.packets * SHARED_TRIAL_LEAVES).max(1.0).min(self.packets);
         // What is in flight now has to leave first.
-        self.round = Round::new(at.now + at.srtt, at.srtt);
+        self.delays.begin(at.now + at.srtt, at.srtt);
     }
 
     /// The queue went with us, or it did not.
     fn judge(&mut self, trial: Trial) {
-        let left = self.delay - self.base;
+        let left = self.delays.queue();
         let keeper = if (left.0 as f64) < trial.queue.0 as f64 * SHARED_OURS_PART {
             Keeper::Us
         } else {
@@ -304,7 +247,7 @@ impl SharedWindow {
             0.0
         } else if self.packets < 1.0 {
             let part = SWIFT_SMALL_GROWTH * self.packets.max(SWIFT_SCALING_PACKETS.0);
-            self.increase * acked * part.min(1.0)
+            self.shape.increase * acked * part.min(1.0)
         } else {
             self.step(srtt) * round_trips * acked / self.packets
         };
@@ -320,7 +263,7 @@ impl SharedWindow {
             Keeper::Us => f64::from(1u32 << doublings).min(self.packets / 2.0),
             Keeper::Others => 1.0,
         };
-        self.increase * by_time.max(steady).max(1.0)
+        self.shape.increase * by_time.max(steady).max(1.0)
     }
 
     /// Takes in that chunks of `sent` packets in all are lost. One packet of each counts as lost,
@@ -339,7 +282,7 @@ impl SharedWindow {
         self.losses.on_decrease(now, srtt);
         let least = self.packets.min(SHARED_LOST_PACKETS_MIN);
         // It has doubled since what was lost was sent.
-        let share = if self.starting { self.decrease_max } else { SHARED_DECREASE };
+        let share = if self.starting { self.shape.decrease_max } else { SHARED_DECREASE };
         self.reduce(now, srtt, share, least);
     }
 
@@ -350,7 +293,7 @@ impl SharedWindow {
         if in_a_row >= SWIFT_TIMEOUTS_TO_RESET {
             self.packets = self.packets.min(1.0);
         }
-        self.reduce(now, srtt, self.decrease_max, self.packets.min(1.0));
+        self.reduce(now, srtt, self.shape.decrease_max, self.packets.min(1.0));
         self.before_timeouts = before;
     }
 
@@ -363,11 +306,11 @@ impl SharedWindow {
 
     /// Gives up a share of the window. What the next round trip shows is still of the old one.
     fn reduce(&mut self, now: Time, srtt: Nanos, share: f64, least: f64) {
-        let kept = 1.0 - share.clamp(0.0, self.decrease_max);
+        let kept = 1.0 - share.clamp(0.0, self.shape.decrease_max);
         self.packets = (self.packets * kept).max(least);
         (self.starting, self.steady_rounds, self.returns_to) = (false, 0, 0.0);
         self.decreased_at = Some(now);
         (self.trial, self.before_timeouts) = (None, (0.0, false));
-        self.round = Round::new(now + srtt, srtt);
+        self.delays.begin(now + srtt, srtt);
     }
 }
