@@ -109,9 +109,10 @@ impl Slots {
 }
 
 /// Whether the owner has it.
+#[inline]
 fn is_owned(word: u64) -> bool {
-    let is_read = word & READING > 0 && word >= PART;
-    word & (HOLDS | OPEN) == 0 && !is_read
+    // What was not lent for reading may still name who held it.
+    word & (HOLDS | OPEN) == 0 && (word & READING == 0 || word < PART)
 }
 
 impl Slot<'_> {
