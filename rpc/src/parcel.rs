@@ -342,7 +342,9 @@ impl Outgoing {
             let left = payload.push_with_crcs(data, self.page_crcs);
             debug_assert!(left.is_ok(), "a message has room for two segments");
         }
-        payload
+        // Who stores slices writes them from where they land.
+        let has_slices = payload.segments().len() > 1 || later_bytes > 0;
+        if has_slices { payload.page_aligned() } else { payload }
     }
 }
 

@@ -321,7 +321,8 @@ fn honest(header: &ChunkHeader, size: u8, (index, count): (u32, u32)) -> Frame {
     let offset = index * size;
     let length = size.min(message_len.saturating_sub(offset));
     let (channel, message) = (header.channel, header.message);
-    Frame { channel, message, message_len, index, offset, length, part_start: 0, piece_len: length }
+    let (part_start, piece_len, at_page) = (0, length, false);
+    Frame { channel, message, message_len, index, offset, length, part_start, piece_len, at_page }
 }
 
 /// Makes a frame carry a part of its piece.
@@ -347,7 +348,7 @@ fn body_of(header: &mut ChunkHeader, frames: &[Frame]) -> Vec<u8> {
     header.flags = header.flags.with_units(units).with(ChunkFlags::PART, first.is_part());
     let mut body = Vec::new();
     for frame in frames {
-        body.resize(place(body.len(), frame.length as usize), 0);
+        body.resize(place(body.len(), frame), 0);
         let tag = frame.message as u8;
         body.extend((0..frame.length).map(|at| byte_of(tag, frame.offset.wrapping_add(at))));
     }

@@ -55,7 +55,7 @@ pub(crate) fn frame_table(input: &[u8]) -> u64 {
     let mut end = table.first.length as usize;
     let mut frames = vec![table.first];
     for (frame, found) in table.others() {
-        assert_eq!(found.start, place(end, frame.length as usize));
+        assert_eq!(found.start, place(end, &frame));
         assert!(frame.length as usize == found.len() && found.end <= body.len());
         end = found.end;
         frames.push(frame);
@@ -261,7 +261,7 @@ mod tests {
         };
         let places = frames
             .iter()
-            .fold(0, |end, frame| place(end, frame.length as usize) + frame.length as usize);
+            .fold(0, |end, frame| place(end, frame) + frame.length as usize);
         let mut bytes = vec![0; HEADER_BYTES + body_bytes(places, units)];
         let (head, body) = bytes.split_first_chunk_mut().unwrap();
         header.emit(head);
@@ -281,13 +281,16 @@ mod tests {
             length,
             part_start: 0,
             piece_len: length,
+            at_page: false,
         };
         let piece = Frame { message_len: 900, index: 1, offset: 400, ..whole(9, 100) };
+        let paged = Frame { at_page: true, ..whole(4, 4100) };
         let part = Frame { offset: 416, part_start: 16, length: 8, ..piece };
         let made = [
             ("alone", chunk_of(&[whole(1, 20)]), 0),
             ("short", chunk_of(&[whole(1, 64), whole(2, 5), whole(3, 64)]), 1),
             ("pages", chunk_of(&[whole(1, 4096), piece, whole(2, 7)]), 1),
+            ("at_pages", chunk_of(&[whole(1, 600), paged, whole(2, 7)]), 1),
             ("parts", chunk_of(&[part, part, whole(2, 7)]), 0),
         ];
         let made = made.map(|(name, bytes, selector)| (name, selected(selector, &bytes)));

@@ -73,8 +73,9 @@ impl Lender for Loan {
 }
 
 /// A piece of a received message, in the buffer that the device wrote. Pieces of 4 KiB and more
-/// begin at a page, others at a multiple of eight bytes. The buffer may hold pieces of other
-/// messages too: it is free when all of them were given back.
+/// begin at a page if the sender asked for it ([`Payload::page_aligned`]), those of up to 512 bytes
+/// at a multiple of eight bytes. The buffer may hold pieces of other messages too: it is free when
+/// all of them were given back.
 ///
 /// A chunk holds one credit of its channel. Dropping it, on any thread, gives it back;
 /// [`Endpoint::release`](crate::Endpoint::release) does so faster.
@@ -103,8 +104,8 @@ impl Chunk {
 
     /// CRC32C of each whole page of 4 KiB of the piece, from its first byte on, which the link took
     /// when it checked what arrived: who wants to check pages by their CRC32C need not read them
-    /// again. Empty where it took none: of a piece without a page, one that came in parts, or one
-    /// that came without a checksum ([`EndpointConfig::payload_crc`]).
+    /// again. Empty where it took none: of a piece without a page, one that does not begin at a
+    /// page, one that came in parts, or one without a checksum ([`EndpointConfig::payload_crc`]).
     ///
     /// [`EndpointConfig::payload_crc`]: crate::EndpointConfig::payload_crc
     #[must_use]
@@ -231,7 +232,8 @@ impl Message {
 
     /// Its bytes, piece by piece. Where pieces begin is up to the sender and to the path: a piece
     /// never spans two segments, and one that does not end its segment has 16 KiB or more. Pieces
-    /// of 4 KiB and more are page-aligned in memory.
+    /// of 4 KiB and more are page-aligned in memory if the sender asked for it
+    /// ([`Payload::page_aligned`]).
     pub fn parts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.chunks.iter().map(|chunk| &chunk[..])
     }

@@ -15,16 +15,19 @@ pub(crate) type Segments = SmallVec<[Segment; 2]>;
 ///
 /// Make one from a [`Buf`] with `into()`, or with [`new`](Self::new). The receiver gets the bytes
 /// of the segments one after the other. A received [piece](crate::Chunk) never spans two segments.
-/// A segment of 4 KiB or more starts at the start of a page at the receiver, a shorter one at a
-/// multiple of eight bytes. A [frozen](Buf::freeze) buffer may be in several messages at the same
-/// time, for example in one to each of three replicas. What was received can be sent on without a
-/// copy: [`Message::into_payload`](crate::Message::into_payload).
+/// Short messages, and pieces of long ones, lie back to back in what is sent: those of up to 512
+/// bytes begin at multiples of eight bytes at the receiver, others anywhere;
+/// [`page_aligned`](Self::page_aligned) asks for pages. A [frozen](Buf::freeze) buffer may be in
+/// several messages at the same time, for example in one to each of three replicas. What was
+/// received can be sent on without a copy: [`Message::into_payload`](crate::Message::into_payload).
 #[derive(Debug)]
 pub struct Payload {
     /// Two in place: a header and its data. More take an allocation.
     pub(crate) segments: Segments,
     /// Of the last segment; see [`push_with_crcs`](Self::push_with_crcs).
     pub(crate) page_crcs: PageCrcs,
+    /// See [`page_aligned`](Self::page_aligned).
+    pub(crate) at_pages: bool,
 }
 
 impl Payload {
@@ -42,7 +45,16 @@ impl Payload {
     }
 
     pub(crate) fn of(segments: Segments) -> Self {
-        Self { segments, page_crcs: PageCrcs::default() }
+        Self { segments, page_crcs: PageCrcs::default(), at_pages: false }
+    }
+
+    /// Each piece of 4 KiB or more is to begin at a page in the receiver's memory, and long segments
+    /// are cut at pages: for who writes them to a disk from there. Messages that are not made of
+    /// whole pages then need padding, and fewer fit into what is sent at once.
+    #[must_use]
+    pub fn page_aligned(mut self) -> Self {
+        self.at_pages = true;
+        self
     }
 
     /// With one more segment behind the others.

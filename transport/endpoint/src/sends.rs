@@ -43,7 +43,7 @@ impl Sends {
         }
         let place = &mut self.places[index];
         debug_assert!(place.is_none(), "the message before it has ended");
-        let Payload { segments, page_crcs: pages } = payload;
+        let Payload { segments, page_crcs: pages, .. } = payload;
         let segment = segments.len().saturating_sub(1) as u8;
         let known = KnownCrcs::new(segment, pages);
         let grown = grows.then(|| Box::new(Grown::new(segments.len() as u8)));

@@ -88,7 +88,8 @@ fn pages_that_are_ready_together_land_at_pages_and_their_buffer_goes_home_with_t
     let mut pair = Pair::new(EndpointConfig::new());
     let channel = pair.open(false);
     for token in 0..64 {
-        pair.send(channel, &content(4_096, token), token);
+        let page = payload(&pair.client.endpoint, &content(4_096, token)).page_aligned();
+        pair.send_payload(channel, page, token);
     }
     let mut messages = Vec::new();
     for _ in 0..64 {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Pair, pattern};
+use common::{Pair, pattern, payload};
 use towpath_base::Prng;
 use towpath_proto::Outcome;
 use towpath_transport::{EndpointConfig, Event, SendOptions};
@@ -16,7 +16,8 @@ fn messages_of_all_sizes_arrive_whole_and_in_order_on_an_ordered_channel() {
     let mut pair = Pair::new(EndpointConfig::new());
     let channel = pair.open(true);
     for (token, &size) in SIZES.iter().enumerate() {
-        pair.send(channel, &pattern(size, token as u64), token as u64);
+        let payload = payload(&pair.client.endpoint, &pattern(size, token as u64)).page_aligned();
+        pair.send_payload(channel, payload, token as u64);
     }
     for (token, &size) in SIZES.iter().enumerate() {
         let message = pair.until(|_, server| server.take_message());
@@ -53,7 +54,7 @@ fn what_is_echoed_on_an_unordered_channel_is_what_was_sent() {
         let link = pair.server_link;
         let back = pair.until(|client, server| {
             while let Some(message) = server.take_message() {
-                let answer = common::payload(&server.endpoint, &message.to_vec());
+                let answer = payload(&server.endpoint, &message.to_vec());
                 server.endpoint.send(link, channel, answer, SendOptions::new()).expect("room");
             }
             client.take_message()

@@ -5,7 +5,7 @@ mod common;
 use common::{Pair, pattern};
 use towpath_base::crc::crc32c;
 use towpath_proto::{ChannelId, Outcome};
-use towpath_transport::{CarrierChoice, EndpointConfig, PageCrcs, Payload, SendOptions};
+use towpath_transport::{CarrierChoice, EndpointConfig, PageCrcs, Payload};
 
 const PAGE: usize = 4096;
 
@@ -31,8 +31,7 @@ fn exchange(
     let copy = |bytes: &[u8]| pair.client.endpoint.copy(bytes).expect("a free buffer");
     let mut message = Payload::new(copy(&bytes[..head]));
     message.push_with_crcs(copy(&bytes[head..]), crcs).expect("room for two segments");
-    let options = SendOptions::new().token(1);
-    pair.client.endpoint.send(pair.client_link, *channel, message, options).expect("room");
+    pair.send_payload(*channel, message.page_aligned(), 1);
     let message = pair.until(|_, server| server.take_message());
     assert!(message.to_vec() == bytes, "{head} and {data}");
     pair.server.endpoint.release(message);
@@ -70,8 +69,7 @@ fn known_pages((pair, channel): &mut (Pair, ChannelId), [head, data]: [usize; 2]
     let copy = |bytes: &[u8]| pair.client.endpoint.copy(bytes).expect("a free buffer");
     let mut message = Payload::new(copy(&bytes[..head]));
     message.push(copy(&bytes[head..])).expect("room for two segments");
-    let options = SendOptions::new().token(1);
-    pair.client.endpoint.send(pair.client_link, *channel, message, options).expect("room");
+    pair.send_payload(*channel, message.page_aligned(), 1);
     let message = pair.until(|_, server| server.take_message());
     assert!(message.to_vec() == bytes, "{head} and {data}");
     let mut known = 0;

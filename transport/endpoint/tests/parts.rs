@@ -5,7 +5,7 @@ use towpath_cc::{ControllerConfig, FixedWindowConfig};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_proto::{Outcome, Side};
 use towpath_sim::{LinkConfig, VirtualLink, World};
-use towpath_transport::{ChannelId, Endpoint, EndpointConfig, Event, SendOptions};
+use towpath_transport::{ChannelId, Endpoint, EndpointConfig, Event, Payload, SendOptions};
 
 type Device = RoceDevice<VirtualLink>;
 
@@ -42,7 +42,9 @@ fn pieces_become_whole_at_once_although_their_ends_come_with_what_has_no_buffer(
     let channel = near.open_channel(link, false).expect("room");
     let send = |at: &mut Endpoint<Device>, channel: ChannelId, token: u64| {
         let buf = at.copy(&[token as u8; LEN]).expect("a free buffer");
-        at.send(link, channel, buf, SendOptions::new().token(token)).expect("an open channel");
+        // So that no two whole messages share a chunk, which would go without parts.
+        let payload = Payload::from(buf).page_aligned();
+        at.send(link, channel, payload, SendOptions::new().token(token)).expect("an open channel");
     };
     let (mut next, mut delivered, mut seen) = (0, 0, 0);
     while delivered < 400 || seen < 400 {

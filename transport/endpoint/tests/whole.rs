@@ -84,7 +84,7 @@ fn the_second_segment_of_an_assembled_message_begins_a_page() {
     let endpoint = &pair.client.endpoint;
     let mut sent = Payload::new(endpoint.copy(&head).expect("a buffer"));
     sent.push(endpoint.copy(&data).expect("a buffer")).expect("two segments");
-    let message = deliver(&mut pair, sent);
+    let message = deliver(&mut pair, sent.page_aligned());
     let parts: Vec<_> = message.parts().collect();
     assert_eq!(parts[0], head);
     assert!(parts[1..].concat() == data);

@@ -224,9 +224,8 @@ impl Transmit {
     pub fn places(&self) -> impl Iterator<Item = (&SendFrame, usize)> {
         let mut end = 0;
         self.frames.iter().map(move |frame| {
-            let length = frame.frame.length as usize;
-            let start = place(end, length);
-            end = start + length;
+            let start = place(end, &frame.frame);
+            end = start + frame.frame.length as usize;
             (frame, start)
         })
     }

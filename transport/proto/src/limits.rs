@@ -19,11 +19,15 @@ pub const FRAMES_FULL: usize = 64;
 /// The most frames of a chunk.
 pub const FRAMES_MAX: usize = FRAME_UNITS_MAX + 1;
 
-/// Where a payload may begin in a chunk, and a part in its piece (both ends).
+/// Short payloads begin at multiples of this in a chunk, and parts in their pieces (both ends).
 pub const FRAME_ALIGN_BYTES: usize = 8;
 
-/// Payloads that are at least as long begin at multiples of this in a chunk (both ends), so that
-/// they land at pages.
+/// Payloads up to here begin at multiples of [`FRAME_ALIGN_BYTES`] (both ends). Longer ones are
+/// gathered from where they are, and padding between two would take a gather entry.
+pub const ALIGNED_PAYLOAD_MAX: usize = 512;
+
+/// Where a sender asks for it, payloads of a page and more begin at multiples of this in a chunk
+/// (both ends), so that they land at pages.
 pub const PAGE_BYTES: usize = 4096;
 
 /// Of a chunk so much may be padding in front of payloads that begin at a page: one byte in eight.
@@ -40,7 +44,7 @@ pub const PART_BYTES_MIN: usize = 512;
 
 /// Payloads up to here are copied when they share a chunk, rather than gathered: that costs less
 /// up to about here.
-pub const COPIED_PAYLOAD_MAX: usize = 512;
+pub const COPIED_PAYLOAD_MAX: usize = ALIGNED_PAYLOAD_MAX;
 
 /// What a driver copies for one chunk, at most: short payloads, what is between payloads, and the
 /// table of frames. Messages of 512 bytes fill it with 31.

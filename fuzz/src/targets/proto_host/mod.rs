@@ -266,7 +266,8 @@ impl Host {
             return;
         }
         let token = self.sends.len() as u64;
-        let request = SendRequest { channel, token, segments, deadline };
+        let at_pages = token % 2 == 1;
+        let request = SendRequest { channel, token, segments, deadline, at_pages };
         let link = &mut self.link;
         let sent = if grows { link.send_growing(&request) } else { link.send(&request) };
         let Ok(key) = sent else {

@@ -367,6 +367,7 @@ fn try_send<'a>(
         token: options.token,
         segments: &lens[..count],
         deadline: options.deadline,
+        at_pages: payload.at_pages,
     };
     let refused = |error| SubmitError::of(error, channel, payload.byte_len());
     let link = conn.link.as_mut().ok_or(SubmitError::NoSuchLink)?;

@@ -193,6 +193,10 @@ impl Pair {
     /// Sends a copy of `bytes` from the client.
     pub fn send(&mut self, channel: ChannelId, bytes: &[u8], token: u64) {
         let payload = payload(&self.client.endpoint, bytes);
+        self.send_payload(channel, payload, token);
+    }
+
+    pub fn send_payload(&mut self, channel: ChannelId, payload: Payload, token: u64) {
         let options = SendOptions::new().token(token);
         self.client.endpoint.send(self.client_link, channel, payload, options).expect("room");
     }

@@ -5,6 +5,8 @@
 //! that are cut once bytes of them are supplied. A piece of which some bytes are there goes in
 //! parts; one whose bytes were supplied at once goes whole.
 
+use super::outgoing::unit_of;
+use crate::limits::PIECE_BYTES_MIN;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
@@ -72,6 +74,16 @@ pub(crate) struct PieceSizes {
     pub(crate) unit: u32,
 }
 
+impl PieceSizes {
+    /// Where the longest piece that both ends take has `piece_max` bytes. Those that are to begin
+    /// `at_pages` are made of whole ones.
+    pub(crate) fn new(piece_max: u32, at_pages: bool) -> Self {
+        let unit = unit_of(at_pages, piece_max as usize) as u32;
+        let longest = piece_max & !(unit - 1);
+        Self { shortest: (PIECE_BYTES_MIN as u32).min(longest), longest, unit }
+    }
+}
+
 /// Where the message stands beside the queue of its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
@@ -119,6 +131,7 @@ pub(crate) struct Growing {
     pub(crate) segment: u8,
     pub(crate) first: u32,
     len: u32,
+    pub(crate) sizes: PieceSizes,
     /// What was supplied, in spans that do not touch.
     have: BTreeMap<u32, u32>,
     have_bytes: u32,
@@ -143,11 +156,16 @@ pub(crate) struct Growing {
 }
 
 impl Growing {
-    pub(crate) fn new((segment, first, len): (u8, u32, u32), held_whole: bool) -> Self {
+    pub(crate) fn new(
+        (segment, first, len): (u8, u32, u32),
+        sizes: PieceSizes,
+        held_whole: bool,
+    ) -> Self {
         Self {
             segment,
             first,
             len,
+            sizes,
             have: BTreeMap::new(),
             have_bytes: 0,
             supplies: 0,
@@ -248,7 +266,8 @@ impl Growing {
     }
 
     /// Where the gap before `until` ends in whole pieces, and how many these are.
-    fn gap(&self, until: u32, sizes: PieceSizes) -> (u32, u32) {
+    fn gap(&self, until: u32) -> (u32, u32) {
+        let sizes = self.sizes;
         let end = until.next_multiple_of(sizes.unit).min(self.len);
         let (gap, longest) = (end - self.frontier, sizes.longest);
         let (count, rest) = (gap.div_ceil(longest), gap % longest);
@@ -257,7 +276,7 @@ impl Growing {
     }
 
     /// The next piece that may be cut; of the message so many pieces are.
-    pub(crate) fn next(&self, pieces_cut: u32, sizes: PieceSizes) -> Option<Next> {
+    pub(crate) fn next(&self, pieces_cut: u32) -> Option<Next> {
         let (&from, &until) = self.ready.first_key_value()?;
         if from < self.frontier {
             let (&start, &(end, index)) = self.reserved.range(..=from).next_back()?;
@@ -267,11 +286,11 @@ impl Growing {
         if from == self.frontier {
             return Some(Next { index: next_index, start: from, end: None, from, until });
         }
-        let (end, count) = self.gap(from, sizes);
+        let (end, count) = self.gap(from);
         if from == end {
             return Some(Next { index: next_index + count, start: from, end: None, from, until });
         }
-        let start = self.frontier + (count - 1) * sizes.longest;
+        let start = self.frontier + (count - 1) * self.sizes.longest;
         let (index, until) = (next_index + count - 1, until.min(end));
         Some(Next { index, start, end: Some(end), from, until })
     }
@@ -290,8 +309,8 @@ impl Growing {
     }
 
     /// Whether all bytes of the piece are there that begins at `start`, and ends as it does.
-    pub(crate) fn is_there(&self, start: u32, end: Option<u32>, sizes: PieceSizes) -> bool {
-        let end = end.unwrap_or_else(|| self.len.min(start + sizes.shortest));
+    pub(crate) fn is_there(&self, start: u32, end: Option<u32>) -> bool {
+        let end = end.unwrap_or_else(|| self.len.min(start + self.sizes.shortest));
         self.have.range(..=start).next_back().is_some_and(|(_, &until)| until >= end)
     }
 
@@ -313,12 +332,12 @@ impl Growing {
         &mut self,
         next: Next,
         end: u32,
-        (pieces_cut, sizes): (u32, PieceSizes),
+        pieces_cut: u32,
         mut there: impl FnMut(Range<u32>),
     ) {
         self.next_index = self.next_index(pieces_cut);
         if next.from > self.frontier {
-            self.reserve(next.from, sizes);
+            self.reserve(next.from);
         }
         if self.reserved.remove(&next.start).is_none() {
             (self.frontier, self.next_index) = (end, next.index + 1);
@@ -342,10 +361,10 @@ impl Growing {
     }
 
     /// Gives indices to the pieces of the gap before `until`.
-    fn reserve(&mut self, until: u32, sizes: PieceSizes) {
-        let (end, _) = self.gap(until, sizes);
+    fn reserve(&mut self, until: u32) {
+        let (end, _) = self.gap(until);
         while self.frontier < end {
-            let piece_end = (self.frontier + sizes.longest).min(end);
+            let piece_end = (self.frontier + self.sizes.longest).min(end);
             self.reserved.insert(self.frontier, (piece_end, self.next_index));
             (self.frontier, self.next_index) = (piece_end, self.next_index + 1);
         }

@@ -34,6 +34,8 @@ pub(crate) struct Outgoing {
     pub(crate) deadline: Time,
     pub(crate) id: u64,
     pub(crate) message_len: u32,
+    /// Its payloads of a page and more are to begin at pages.
+    at_pages: bool,
     segments: [u32; SEGMENTS_MAX],
     /// The next byte to cut.
     segment: u8,
@@ -66,6 +68,7 @@ impl Outgoing {
         self.deadline = request.deadline;
         self.id = 0;
         self.message_len = lens.iter().sum();
+        self.at_pages = request.at_pages;
         // One by one: a copy of so few is slower for its call.
         for (place, len) in self.segments.iter_mut().zip(lens) {
             *place = *len;
@@ -79,10 +82,10 @@ impl Outgoing {
     }
 
     /// Its last segment is supplied later. The receiver may have to hold it whole, or not.
-    pub(crate) fn grow(&mut self, segments: &[u32], held_whole: bool) {
+    pub(crate) fn grow(&mut self, segments: &[u32], sizes: PieceSizes, held_whole: bool) {
         let Some((&len, before)) = segments.split_last() else { return };
         let place = (before.len() as u8, self.message_len - len, len);
-        self.growing = Some(Box::new(Growing::new(place, held_whole)));
+        self.growing = Some(Box::new(Growing::new(place, sizes, held_whole)));
     }
 
     /// Whether its next piece is one of a segment that is supplied later.
@@ -91,11 +94,16 @@ impl Outgoing {
         self.growing.as_ref().is_some_and(|growing| self.segment >= growing.segment)
     }
 
-    /// The length of a piece that begins a chunk of up to `body_max` bytes and is not the rest of
-    /// its segment.
-    pub(crate) fn first_length(&self, rest: usize, body_max: usize) -> u32 {
-        let unit = if body_max >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
-        (body_max & !(unit - 1)).min(rest) as u32
+    /// Whether a payload of it with so many bytes is to begin at a page.
+    #[inline(always)]
+    pub(crate) fn is_at_page(&self, length: usize) -> bool {
+        self.at_pages && length >= PAGE_BYTES
+    }
+
+    /// What is left of so many bytes for a piece that does not end its segment.
+    #[inline(always)]
+    pub(crate) fn whole_units(&self, bytes: usize) -> usize {
+        bytes & !(unit_of(self.at_pages, bytes) - 1)
     }
 
     /// How many pieces of it were cut, each of which used a credit.
@@ -153,20 +161,20 @@ impl Outgoing {
     }
 
     /// The next piece of the segment that grows, if bytes of it are there.
-    pub(crate) fn next_grown(&self, sizes: PieceSizes) -> Option<Next> {
-        self.growing.as_ref()?.next(self.pieces_cut, sizes)
+    pub(crate) fn next_grown(&self) -> Option<Next> {
+        self.growing.as_ref()?.next(self.pieces_cut)
     }
 
     /// Whether a piece may be cut of a message that grows. All that are not wholly supplied may
     /// hold so much credit together; `others` hold a part of that.
-    pub(crate) fn may_cut_growing(&self, sizes: PieceSizes, others: u32, most: u32) -> bool {
+    pub(crate) fn may_cut_growing(&self, others: u32, most: u32) -> bool {
         let Some(growing) = &self.growing else { return true };
-        let next = if self.grows() { self.next_grown(sizes) } else { None };
+        let next = if self.grows() { self.next_grown() } else { None };
         if next.is_none() && self.grows() {
             return false;
         }
         let index = next.map_or(self.pieces_cut, |next| next.index);
-        let is_there = next.is_none_or(|next| growing.is_there(next.start, next.end, sizes));
+        let is_there = next.is_none_or(|next| growing.is_there(next.start, next.end));
         let with = growing.may_hold_with(index, is_there, self.pieces_cut);
         let has_credit =
             growing.is_supplied() || with <= growing.held || others.saturating_add(with) <= most;
@@ -200,6 +208,7 @@ impl Outgoing {
             length,
             part_start: 0,
             piece_len: length,
+            at_page: self.is_at_page(length as usize),
         };
         self.offset += length;
         self.segment_offset += length;
@@ -216,14 +225,13 @@ impl Outgoing {
         &mut self,
         send: SendKey,
         piece_len: u32,
-        sizes: PieceSizes,
         mut each: impl FnMut(SendFrame),
     ) {
-        let Some(next) = self.next_grown(sizes) else { return };
+        let Some(next) = self.next_grown() else { return };
         let piece = next.start..next.start + piece_len;
         let Some(mut growing) = self.growing.take() else { return };
         let place = (growing.segment, growing.first);
-        growing.cut(next, piece.end, (self.pieces_cut, sizes), |there| {
+        growing.cut(next, piece.end, self.pieces_cut, |there| {
             each(self.grown_frame(send, place, (&piece, next.index), there));
         });
         self.growing = Some(growing);
@@ -266,6 +274,7 @@ impl Outgoing {
             length,
             part_start: offset - piece.start,
             piece_len: piece.end - piece.start,
+            at_page: there == *piece && self.is_at_page(length as usize),
         };
         SendFrame { source, frame }
     }
@@ -361,6 +370,12 @@ impl Outgoing {
         }
         acked.insert(u64::from(index))
     }
+}
+
+/// Pieces that do not end their segment are multiples of this, where no piece is longer than `max`.
+#[inline(always)]
+pub(super) fn unit_of(at_pages: bool, max: usize) -> usize {
+    if at_pages && max >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES }
 }
 
 #[cfg(test)]

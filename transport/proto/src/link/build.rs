@@ -1,9 +1,8 @@
 //! Building a chunk: frames of messages that are ready together (docs/protocol.md section 3).
 //!
-//! Payloads of a page and more go first, each from a page on, and shorter ones behind them, so that
+//! Payloads lie back to back, but for those that are to begin at pages: these go first, so that
 //! padding stays rare. A message that is alone makes a chunk of one frame, which has no table.
 
-use super::grow::piece_sizes;
 use crate::channel::{Outgoing, PieceSizes};
 use crate::event::SendFrame;
 use crate::limits::{
@@ -53,13 +52,13 @@ impl Take {
 #[derive(Debug)]
 pub(super) struct Builder {
     bounds: Bounds,
-    /// Those of a page and more in front.
+    /// Those that begin at pages in front.
     frames: Vec<SendFrame>,
-    /// How many of them have a page and more, and where the last of these ends.
-    long: usize,
-    long_end: usize,
+    /// How many of them do, and where the last of these ends.
+    paged: usize,
+    paged_end: usize,
     /// Bytes of the others, each rounded up.
-    short_bytes: usize,
+    packed_bytes: usize,
     /// Units of the table, were none of them the first.
     units: usize,
     padding: usize,
@@ -79,9 +78,9 @@ impl Builder {
         Self {
             bounds,
             frames,
-            long: 0,
-            long_end: 0,
-            short_bytes: 0,
+            paged: 0,
+            paged_end: 0,
+            packed_bytes: 0,
             units: 0,
             padding: 0,
             gathered: 0,
@@ -107,23 +106,22 @@ impl Builder {
         self.units - first.frame.units() + first.frame.units_as_first()
     }
 
-    /// Bytes behind the header, which is as long as one frame at least.
+    /// Bytes behind the header.
     #[inline]
     pub(super) fn body(&self) -> u32 {
-        body_bytes(self.payload_end(), self.table_units()) as u32
+        let places = self.frames.iter().map(|frame| &frame.frame);
+        let end = places.fold(0, |end, frame| place(end, frame) + frame.length as usize);
+        body_bytes(end, self.table_units()) as u32
     }
 
-    fn payload_end(&self) -> usize {
-        if let [only] = &self.frames[..] {
-            return only.frame.length as usize;
-        }
-        self.long_end.next_multiple_of(FRAME_ALIGN_BYTES) + self.short_bytes
-    }
-
-    /// Bytes behind the header with another frame of so many bytes, but for padding.
+    /// Bytes behind the header with another frame of so many bytes, about.
     #[inline]
     pub(super) fn body_with(&self, length: u32) -> u32 {
-        if self.is_empty() { length } else { self.body() + length + TABLE_ENTRY_BYTES }
+        if self.is_empty() {
+            return length;
+        }
+        let table = (self.table_units() * FRAME_UNIT_BYTES) as u32 + TABLE_ENTRY_BYTES;
+        (self.paged_end + self.packed_bytes) as u32 + length + table
     }
 
     /// Bytes of payload.
@@ -131,45 +129,42 @@ impl Builder {
         self.frames.iter().map(|frame| u64::from(frame.frame.length)).sum()
     }
 
-    /// Room for one more payload of a page and more, or of less, beside a table with its entry.
+    /// Room for one more payload beside a table with its entry.
     #[inline]
-    fn room(&self, is_long: bool, units: usize) -> usize {
+    fn room(&self, at_page: bool, units: usize) -> usize {
         let table = (self.units + units) * FRAME_UNIT_BYTES;
-        let behind = self.short_bytes + table;
-        let before = if is_long {
-            place(self.long_end, PAGE_BYTES)
-        } else {
-            self.long_end.next_multiple_of(FRAME_ALIGN_BYTES)
-        };
+        let align = if at_page { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
+        let (before, behind) = (self.paged_end.next_multiple_of(align), self.packed_bytes + table);
         (self.bounds.body_max & !(FRAME_ALIGN_BYTES - 1)).saturating_sub(before + behind)
     }
 
     /// How many pieces of memory a payload adds, and bytes to be copied, at most.
     #[inline]
-    fn cost_of(&self, length: usize) -> (usize, usize) {
+    fn cost_of(&self, length: usize, at_page: bool) -> (usize, usize) {
         if length <= COPIED_PAYLOAD_MAX {
             let is_apart = !self.ends_copied;
             return (usize::from(is_apart), length.next_multiple_of(FRAME_ALIGN_BYTES));
         }
-        let is_long = length >= PAGE_BYTES;
-        let align = if is_long { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
-        let padding = length.next_multiple_of(align) - length;
+        if !at_page {
+            return (1, FRAME_ALIGN_BYTES);
+        }
+        let padding = length.next_multiple_of(PAGE_BYTES) - length;
         // The short one that makes room for it may have been copied with the next.
-        let parts = is_long && self.frames.get(self.long).is_some_and(is_copied);
+        let parts = self.frames.get(self.paged).is_some_and(is_copied);
         (1 + usize::from(padding > 0) + usize::from(parts), padding)
     }
 
-    /// Whether the padding before another payload of a page and more is in proportion.
+    /// Whether the padding before another payload that begins at a page is in proportion.
     fn may_pad(&self, length: usize) -> bool {
-        let start = place(self.long_end, PAGE_BYTES);
-        let padding = self.padding + start - self.long_end;
+        let start = self.paged_end.next_multiple_of(PAGE_BYTES);
+        let padding = self.padding + start - self.paged_end;
         padding <= (start + length) / PADDING_SHARE
     }
 
     /// Whether a frame of this length and so many units finds room.
-    fn fits(&self, length: usize, units: usize) -> bool {
+    fn fits(&self, length: usize, at_page: bool, units: usize) -> bool {
         // And one piece for the table.
-        let (pieces, copied) = self.cost_of(length);
+        let (pieces, copied) = self.cost_of(length, at_page);
         let table = (self.units + units) * FRAME_UNIT_BYTES;
         if self.frames.len() >= FRAMES_FULL {
             return false;
@@ -180,9 +175,8 @@ impl Builder {
         {
             return false;
         }
-        let is_long = length >= PAGE_BYTES;
-        length.next_multiple_of(FRAME_ALIGN_BYTES) <= self.room(is_long, units)
-            && (!is_long || self.may_pad(length))
+        length.next_multiple_of(FRAME_ALIGN_BYTES) <= self.room(at_page, units)
+            && (!at_page || self.may_pad(length))
     }
 
     /// Whether a frame that was sent before finds room as it is.
@@ -192,7 +186,7 @@ impl Builder {
             let units = frame.units_as_first();
             return body_bytes(length, units) <= self.bounds.body_max;
         }
-        self.fits(length, frame.units())
+        self.fits(length, frame.at_page, frame.units())
     }
 
     /// The length of a part for which there is room, of a frame with more.
@@ -200,10 +194,8 @@ impl Builder {
         let units = if self.is_empty() { 1 } else { UNITS_OF_FRAME };
         let most = (self.bounds.body_max & !(FRAME_ALIGN_BYTES - 1)) - units * FRAME_UNIT_BYTES;
         let room = if self.is_empty() { most } else { self.room(false, units) };
-        // From a page on it would be placed otherwise.
-        let room = if self.is_empty() { room } else { room.min(PAGE_BYTES - FRAME_ALIGN_BYTES) };
         let part = room.min(length as usize);
-        let fits = self.is_empty() || part >= PART_BYTES_MIN && self.fits(part, units);
+        let fits = self.is_empty() || part >= PART_BYTES_MIN && self.fits(part, false, units);
         (fits && part < length as usize).then_some(part as u32)
     }
 
@@ -218,18 +210,15 @@ impl Builder {
         if self.is_empty() && rest <= body_max {
             return Some(Take::Piece(rest as u32));
         }
-        // Of whole pages, so that others can follow: the end of a message, or what there is.
-        let pages = |bytes: usize| bytes & !(PAGE_BYTES - 1);
         if body_max >= PIECE_BYTES_MIN.min(piece_max) {
             return self.whole_piece_of(message, rest);
         }
         // A path that bears little: the piece is as long as the peer takes, and goes in parts.
-        let most = if piece_max >= PAGE_BYTES { pages(piece_max) } else { piece_max & !7 };
-        let piece = rest.min(most);
+        let piece = rest.min(message.whole_units(piece_max));
         let is_short = if self.is_empty() {
             piece <= body_max
         } else {
-            self.fits(piece, self.units_of(message, piece))
+            self.fits_of(message, piece)
         };
         if is_short {
             return Some(Take::Piece(piece as u32));
@@ -241,20 +230,25 @@ impl Builder {
     /// The same of a segment that is supplied while it is sent, as far as it is there.
     #[cold]
     fn take_of_growing(&self, message: &Outgoing) -> Option<Take> {
-        let sizes = piece_sizes(self.bounds.piece_max as u32);
-        let next = message.next_grown(sizes)?;
+        let sizes = message.growing.as_ref()?.sizes;
+        let next = message.next_grown()?;
         let there = next.until - next.from;
         let Some(end) = next.end else {
-            return self.take_at_frontier(message.rest_of_growing(&next), there, sizes);
+            let rest = message.rest_of_growing(&next);
+            return self.take_at_frontier(message, (rest, there), sizes);
         };
         let piece = end - next.start;
-        if there == piece { self.whole_or_part(piece) } else { self.part_in(piece, there) }
+        if there == piece { self.whole_or_part(message, piece) } else { self.part_in(piece, there) }
     }
 
-    /// What of a segment that grows goes next where nothing before it is missing: so many bytes are
-    /// there.
-    /// And `rest` of the segment.
-    fn take_at_frontier(&self, rest: u32, there: u32, sizes: PieceSizes) -> Option<Take> {
+    /// The next piece of a segment that grows when all bytes before it are supplied: so many bytes
+    /// are there of the `rest` of the segment.
+    fn take_at_frontier(
+        &self,
+        message: &Outgoing,
+        (rest, there): (u32, u32),
+        sizes: PieceSizes,
+    ) -> Option<Take> {
         let whole_units = |bytes: u32| bytes & !(sizes.unit - 1);
         let ends_it = there == rest;
         let Bounds { body_max, piece_max, .. } = self.bounds;
@@ -264,7 +258,7 @@ impl Builder {
             return self.part_in(piece, there);
         }
         if ends_it && there as usize <= if self.is_empty() { body_max } else { piece_max } {
-            return self.whole_or_part(there);
+            return self.whole_or_part(message, there);
         }
         let (most, body_max) = (whole_units(there).min(sizes.longest), body_max as u32);
         let most = if body_max >= sizes.shortest { most.min(whole_units(body_max)) } else { most };
@@ -273,14 +267,14 @@ impl Builder {
         let leaves_little = left > 0 && left < sizes.shortest && !ends_it;
         let less = whole_units(there - sizes.shortest.min(there));
         let piece = if leaves_little && less >= sizes.shortest { most.min(less) } else { most };
-        self.whole_or_part(piece)
+        self.whole_or_part(message, piece)
     }
 
     /// A piece of a growing segment that is there: whole, or what of it finds room.
-    fn whole_or_part(&self, piece: u32) -> Option<Take> {
+    fn whole_or_part(&self, message: &Outgoing, piece: u32) -> Option<Take> {
         let fits = match self.is_empty() {
             true => piece as usize <= self.bounds.body_max,
-            false => self.fits(piece as usize, UNITS_OF_FRAME),
+            false => self.fits_of(message, piece as usize),
         };
         if fits {
             return Some(Take::Piece(piece));
@@ -297,7 +291,7 @@ impl Builder {
     fn part_in(&self, piece: u32, there: u32) -> Option<Take> {
         let fits = match self.is_empty() {
             true => body_bytes(there as usize, 1) <= self.bounds.body_max,
-            false => self.fits(there as usize, UNITS_OF_FRAME),
+            false => self.fits(there as usize, false, UNITS_OF_FRAME),
         };
         let part = if fits { Some(there) } else { self.part_of(there) };
         part.map(|part| Take::Part(piece, part))
@@ -307,41 +301,46 @@ impl Builder {
     #[inline]
     fn whole_piece_of(&self, message: &Outgoing, rest: usize) -> Option<Take> {
         if self.is_empty() {
-            return Some(Take::Piece(message.first_length(rest, self.bounds.body_max)));
+            let first = message.whole_units(self.bounds.body_max).min(rest);
+            return Some(Take::Piece(first as u32));
         }
-        if self.fits(rest, self.units_of(message, rest)) {
+        if self.fits_of(message, rest) {
             return Some(Take::Piece(rest as u32));
         }
-        let room = self.room(true, UNITS_OF_FRAME) & !(PAGE_BYTES - 1);
-        let is_worth_it = room >= PIECE_BYTES_MIN && room < rest;
-        let fits = is_worth_it && self.fits(room, UNITS_OF_FRAME);
-        fits.then_some(Take::Piece(room as u32))
+        // What fills the chunk.
+        let room = self.room(message.is_at_page(rest), UNITS_OF_FRAME);
+        let piece = message.whole_units(room);
+        let is_worth_it = piece >= PIECE_BYTES_MIN && piece < rest;
+        let fits = is_worth_it && self.fits_of(message, piece);
+        fits.then_some(Take::Piece(piece as u32))
     }
 
-    #[inline(always)]
-    fn units_of(&self, message: &Outgoing, length: usize) -> usize {
-        if length == message.message_len as usize { 1 } else { UNITS_OF_FRAME }
+    /// Whether a whole piece of a message finds room.
+    #[inline]
+    fn fits_of(&self, message: &Outgoing, length: usize) -> bool {
+        let units = if length == message.message_len as usize { 1 } else { UNITS_OF_FRAME };
+        self.fits(length, message.is_at_page(length), units)
     }
 
     /// Adds a frame for which there is room.
     #[inline]
     pub(super) fn add(&mut self, frame: SendFrame) {
-        let length = frame.frame.length as usize;
-        let (pieces, copied) = self.cost_of(length);
+        let (length, at_page) = (frame.frame.length as usize, frame.frame.at_page);
+        let (pieces, copied) = self.cost_of(length, at_page);
         self.units += frame.frame.units();
         self.gathered += pieces;
         self.copied += copied;
         self.frames.push(frame);
-        if length >= PAGE_BYTES {
-            let start = place(self.long_end, length);
-            self.padding += start - self.long_end;
-            self.long_end = start + length;
-            // In front of those that are shorter, whose order means nothing.
+        if at_page {
+            let start = self.paged_end.next_multiple_of(PAGE_BYTES);
+            self.padding += start - self.paged_end;
+            self.paged_end = start + length;
+            // In front of the others, whose order means nothing.
             let last = self.frames.len() - 1;
-            self.frames.swap(self.long, last);
-            self.long += 1;
+            self.frames.swap(self.paged, last);
+            self.paged += 1;
         } else {
-            self.short_bytes += length.next_multiple_of(FRAME_ALIGN_BYTES);
+            self.packed_bytes += length.next_multiple_of(FRAME_ALIGN_BYTES);
         }
         self.ends_copied = self.frames.last().is_some_and(is_copied);
     }

@@ -1,7 +1,7 @@
 //! New data: pieces of messages whose channels have the turn, cut as a chunk has room for them.
 
 use super::build::{Builder, Take};
-use super::grow::{piece_sizes, set_aside, settle_held};
+use super::grow::{set_aside, settle_held};
 use super::transmit::split;
 use super::{Channels, Link, Pending, Sends, find_mut};
 use crate::channel::{Channel, ChannelState, Outgoing, SendState};
@@ -106,12 +106,12 @@ impl Link {
         while let Some(ChannelId(id)) = self.channels.schedule.turn() {
             let Self {
                 channels: Channels { all: channels, starved, schedule, .. },
-                sends: Sends { messages: sends, piece_max, .. },
+                sends: Sends { messages: sends, .. },
                 ..
             } = self;
             let sendable = find_mut(channels, id).and_then(|channel| {
                 if channel.tx.growing > 0 {
-                    set_aside(channel, sends, piece_sizes(*piece_max));
+                    set_aside(channel, sends);
                 }
                 let (send, message) = next_message(channel, sends)?;
                 if channel.tx.has_credit() {

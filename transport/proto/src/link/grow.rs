@@ -7,7 +7,6 @@ use super::transmit::split;
 use super::{Channels, Link, Pending, SendError, SendRequest, Sends, find_mut};
 use crate::channel::{Channel, Line, Outgoing, PieceSizes, SendState, SupplyError};
 use crate::event::SendKey;
-use crate::limits::{FRAME_ALIGN_BYTES, PAGE_BYTES, PIECE_BYTES_MIN};
 use crate::slots::Slots;
 
 impl Link {
@@ -121,7 +120,7 @@ impl Link {
     pub(super) fn cut_grown(&mut self, id: u32, send: SendKey, take: Take, builder: &mut Builder) {
         let Self {
             channels: Channels { all: channels, schedule, .. },
-            sends: Sends { messages: sends, lost, piece_max, .. },
+            sends: Sends { messages: sends, lost, .. },
             ..
         } = self;
         let channel = find_mut(channels, id).expect("it has the turn");
@@ -132,7 +131,7 @@ impl Link {
         };
         channel.tx.use_credit();
         let mut is_first = true;
-        message.cut_grown(send, piece_len, piece_sizes(*piece_max), |frame| {
+        message.cut_grown(send, piece_len, |frame| {
             let pending = |frame| Pending { frame, lost_on: None };
             if !core::mem::take(&mut is_first) {
                 lost.push_back(pending(frame));
@@ -157,31 +156,23 @@ impl Link {
     }
 }
 
-/// How long the pieces of a segment are that is supplied while it is sent, where the longest that
-/// both ends take is `piece_max`.
-pub(super) fn piece_sizes(piece_max: u32) -> PieceSizes {
-    let unit = if piece_max as usize >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
-    let longest = piece_max & !(unit as u32 - 1);
-    let shortest = (PIECE_BYTES_MIN as u32).min(longest);
-    PieceSizes { shortest, longest, unit: unit as u32 }
-}
-
 /// The last segment of a message that was just taken is still to come.
 #[cold]
 pub(super) fn begin_to_grow(
     channel: &mut Channel,
     message: &mut Outgoing,
-    (segments, message_len): (&[u32], u32),
+    (request, message_len): (&SendRequest<'_>, u32),
     piece_max: u32,
 ) {
-    let held_whole = channel.tx.may_be_whole(message_len, piece_sizes(piece_max).shortest);
-    message.grow(segments, held_whole);
+    let sizes = PieceSizes::new(piece_max, request.at_pages);
+    let held_whole = channel.tx.may_be_whole(message_len, sizes.shortest);
+    message.grow(request.segments, sizes, held_whole);
     channel.tx.growing += 1;
 }
 
 /// Takes messages out of the line that grow and may not be cut further, as far as they are first.
 #[cold]
-pub(super) fn set_aside(channel: &mut Channel, sends: &mut Slots<Outgoing>, sizes: PieceSizes) {
+pub(super) fn set_aside(channel: &mut Channel, sends: &mut Slots<Outgoing>) {
     while let Some(send) = channel.tx.queue.front(|send| is_queued(sends, send))
         && let Some(first) = sends.get(send.0)
     {
@@ -193,7 +184,7 @@ pub(super) fn set_aside(channel: &mut Channel, sends: &mut Slots<Outgoing>, size
         let Some(message) = sends.get_mut(send.0) else { break };
         let held = message.growing.as_ref().map_or(0, |growing| growing.held);
         let others = channel.tx.growing_held - held;
-        if message.may_cut_growing(sizes, others, channel.tx.growing_max()) {
+        if message.may_cut_growing(others, channel.tx.growing_max()) {
             break;
         }
         channel.tx.queue.pop_front();

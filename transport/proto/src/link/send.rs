@@ -28,6 +28,9 @@ pub struct SendRequest<'a> {
     pub segments: &'a [u32],
     /// When to give it up; [`Time::NEVER`] for never.
     pub deadline: Time,
+    /// Its pieces of [`PAGE_BYTES`](crate::limits::PAGE_BYTES) or more are to land at pages, and
+    /// are cut there. Others lie back to back in full chunks, which takes fewer of these.
+    pub at_pages: bool,
 }
 
 /// Why a message was not taken.
@@ -161,7 +164,7 @@ impl Link {
         let send = SendKey(key);
         message.start(request);
         if grows {
-            begin_to_grow(channel, message, (request.segments, message_len as u32), *piece_max);
+            begin_to_grow(channel, message, (request, message_len as u32), *piece_max);
         }
         self.sends.next_deadline = self.sends.next_deadline.min(request.deadline);
         channel.tx.queue.push_back(send);

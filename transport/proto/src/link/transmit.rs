@@ -276,27 +276,23 @@ impl Link {
         loop {
             self.drop_unwanted();
             let Some(pending) = self.sends.lost.front_mut() else { break };
-            let lost_on = pending.lost_on;
-            let frame = if builder.takes(&pending.frame) {
-                pending.frame
+            let (frame, rest) = if builder.takes(&pending.frame) {
+                (pending.frame, None)
             } else if let Some(length) = builder.part_of(pending.frame.frame.length) {
                 let (part, rest) = split(&pending.frame, length);
-                pending.frame = rest;
-                part
+                (part, Some(rest))
             } else {
                 break;
             };
-            let is_rest = pending.frame != frame;
             let charge = self.flow.charge(builder.body() + frame.frame.length);
             if !builder.is_empty() && u64::from(charge) > room {
-                if is_rest {
-                    pending.frame = join(&frame, &pending.frame);
-                }
                 break;
             }
             builder.add(frame);
-            is_again |= lost_on.is_some();
-            if !is_rest {
+            is_again |= pending.lost_on.is_some();
+            if let Some(rest) = rest {
+                pending.frame = rest;
+            } else {
                 self.sends.lost.pop_front();
             }
         }
@@ -482,13 +478,7 @@ pub(super) fn split(frame: &SendFrame, length: u32) -> (SendFrame, SendFrame) {
     rest.frame.offset += length;
     rest.frame.part_start += length;
     rest.frame.length -= length;
+    // Parts are copied by the receiver.
+    (part.frame.at_page, rest.frame.at_page) = (false, false);
     (part, rest)
-}
-
-/// The frame that was [split] in two.
-fn join(part: &SendFrame, rest: &SendFrame) -> SendFrame {
-    let mut whole = *part;
-    whole.source.length += rest.source.length;
-    whole.frame.length += rest.frame.length;
-    whole
 }

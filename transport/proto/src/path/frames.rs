@@ -126,6 +126,7 @@ pub(super) mod tests {
             length: 1,
             part_start: 0,
             piece_len: 1,
+            at_page: false,
         };
         SendFrame { source, frame }
     }

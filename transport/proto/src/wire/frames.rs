@@ -5,11 +5,16 @@
 //! payload of each frame lies follows from the lengths.
 
 use super::{ChunkFlags, ChunkHeader, Kind, errors, field, put};
-use crate::limits::{FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, MESSAGE_BYTES_MAX, PAGE_BYTES};
+use crate::limits::{
+    ALIGNED_PAYLOAD_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, MESSAGE_BYTES_MAX, PAGE_BYTES,
+};
 use core::ops::Range;
 
 /// In the length of a table entry: it has a second unit.
 const TWO_UNITS: u32 = 1 << 31;
+
+/// In the length of a table entry: the payload begins at a page.
+const AT_PAGE: u32 = 1 << 30;
 
 /// A range of bytes of a message.
 ///
@@ -33,6 +38,9 @@ pub struct Frame {
     pub part_start: u32,
     /// Bytes of the whole piece.
     pub piece_len: u32,
+    /// Its payload, of [`PAGE_BYTES`] or more, begins at a page of the body. Means nothing of the
+    /// first frame of a chunk, whose payload begins the body; [`FrameTable`] says false there.
+    pub at_page: bool,
 }
 
 impl Frame {
@@ -89,16 +97,22 @@ impl Frame {
             && (self.length.is_multiple_of(align) || part_end == u64::from(self.piece_len))
             && self.index <= at
             && (self.index == 0) == (at == 0)
+            && (!self.at_page || self.length as usize >= PAGE_BYTES)
     }
 }
 
-/// Where the payload of a frame of `length` bytes begins, behind the payload that ends at `end`: at
-/// a page where it is a page or more, so that it lands page-aligned.
+/// Where the payload of a frame begins, behind the payload that ends at `end`: at the next page if
+/// the frame says so, a short one at the next multiple of [`FRAME_ALIGN_BYTES`], another at `end`.
 #[must_use]
 #[inline(always)]
-pub const fn place(end: usize, length: usize) -> usize {
-    let align = if length >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
-    end.next_multiple_of(align)
+pub const fn place(end: usize, frame: &Frame) -> usize {
+    if frame.at_page {
+        end.next_multiple_of(PAGE_BYTES)
+    } else if frame.length as usize <= ALIGNED_PAYLOAD_MAX {
+        end.next_multiple_of(FRAME_ALIGN_BYTES)
+    } else {
+        end
+    }
 }
 
 /// Bytes behind the header of a chunk whose payload ends at `end` and whose table has `units`.
@@ -127,11 +141,12 @@ pub fn emit_table<'f>(mut frames: impl Iterator<Item = &'f Frame>, out: &mut [u8
     for frame in frames {
         put!(out, at, frame.channel);
         put!(out, at + 4, frame.message as u32);
+        let length = frame.length | if frame.at_page { AT_PAGE } else { 0 };
         if frame.is_whole() {
-            put!(out, at + 8, frame.length);
+            put!(out, at + 8, length);
             put!(out, at + 12, 0u32);
         } else {
-            put!(out, at + 8, frame.length | TWO_UNITS);
+            put!(out, at + 8, length | TWO_UNITS);
             put!(out, at + 12, frame.index);
             put!(out, at + 16, frame.offset);
             put!(out, at + 20, frame.message_len);
@@ -184,6 +199,7 @@ impl<'a> FrameTable<'a> {
             length,
             part_start: 0,
             piece_len: length,
+            at_page: false,
         };
         if header.flags.has(ChunkFlags::PART) {
             let (part, rest) =
@@ -260,7 +276,7 @@ impl Others<'_> {
             return Err(BodyError::Length);
         };
         let (word, last) = (field!(entry, 8, u32), field!(entry, 12, u32));
-        let length = word & !TWO_UNITS;
+        let (length, at_page) = (word & !(TWO_UNITS | AT_PAGE), word & AT_PAGE != 0);
         let mut frame = Frame {
             channel: field!(entry, 0, u32),
             message: u64::from(field!(entry, 4, u32)),
@@ -270,10 +286,11 @@ impl Others<'_> {
             length,
             part_start: 0,
             piece_len: length,
+            at_page,
         };
         self.entries = rest;
         let is_sound = if word & TWO_UNITS == 0 {
-            last == 0 && length > 0 && length <= MESSAGE_BYTES_MAX
+            last == 0 && length > 0 && (!at_page || length as usize >= PAGE_BYTES)
         } else {
             let Some((more, rest)) = rest.split_first_chunk::<FRAME_UNIT_BYTES>() else {
                 return Err(BodyError::Length);
@@ -287,7 +304,7 @@ impl Others<'_> {
         if !is_sound {
             return Err(BodyError::Frame);
         }
-        let start = place(self.end, length as usize);
+        let start = place(self.end, &frame);
         let end = start + length as usize;
         self.end = end;
         let is_last = self.entries.is_empty();

@@ -24,7 +24,7 @@ use crate::limits::HEADER_BYTES;
 use towpath_base::crc::crc32c_of_60;
 
 /// The version of headers and acks of this build (docs/protocol.md).
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// An error enum whose variants each say what they mean.
 macro_rules! errors {

@@ -44,7 +44,7 @@ fn whatever_the_order_pieces_have_indices_in_the_order_of_their_offsets_and_cove
         let len = prng.between(1, 1_000_000) as u32;
         let mean = [700, 5_000, 30_000, 100_000][prng.below(4) as usize];
         let head = prng.between(1, 4) as u32;
-        let mut growing = Growing::new((1, 100, len), prng.chance(0.5));
+        let mut growing = Growing::new((1, 100, len), SIZES, prng.chance(0.5));
         let (mut cut, mut runs) = (head, Runs::default());
         // The pieces of the head, and then those that are cut; which bytes went where.
         for index in 0..head {
@@ -70,23 +70,23 @@ fn whatever_the_order_pieces_have_indices_in_the_order_of_their_offsets_and_cove
                 Err(error) => panic!("{error}"),
             }
             while prng.chance(0.7) {
-                let Some(next) = growing.next(cut, SIZES) else { break };
+                let Some(next) = growing.next(cut) else { break };
                 let room = prng.between(16 << 10, 56 << 10) as u32;
                 let end = next.end.unwrap_or_else(|| end_of(&growing, &next, room));
                 let length = end - next.start;
                 runs.insert(next.index, head + next.start, length).expect("it fits the others");
                 shortest_cut += u32::from(length < SIZES.shortest);
                 assert!(length <= SIZES.longest && (next.start.is_multiple_of(SIZES.unit)));
-                growing.cut(next, end, (cut, SIZES), |there| mark(next.start..end, there));
+                growing.cut(next, end, cut, |there| mark(next.start..end, there));
                 cut += 1;
                 assert!(growing.may_hold(cut) <= cut);
             }
         }
-        while let Some(next) = growing.next(cut, SIZES) {
+        while let Some(next) = growing.next(cut) {
             let end = next.end.unwrap_or_else(|| end_of(&growing, &next, 56 << 10));
             runs.insert(next.index, head + next.start, end - next.start).unwrap();
             shortest_cut += u32::from(end - next.start < SIZES.shortest);
-            growing.cut(next, end, (cut, SIZES), |there| {
+            growing.cut(next, end, cut, |there| {
                 there.for_each(|byte| sent[byte as usize] += 1);
             });
             cut += 1;
@@ -101,7 +101,7 @@ fn whatever_the_order_pieces_have_indices_in_the_order_of_their_offsets_and_cove
 
 #[test]
 fn what_is_out_of_range_there_already_or_off_the_grain_is_refused_and_changes_nothing() {
-    let mut growing = Growing::new((1, 10, 100), false);
+    let mut growing = Growing::new((1, 10, 100), SIZES, false);
     let mut supply = |from, length| growing.supply((from, length), |_, _, _| {});
     supply(16, 32).unwrap();
     let out = SupplyError::OutOfRange { len: 100 };
@@ -120,21 +120,21 @@ fn what_is_out_of_range_there_already_or_off_the_grain_is_refused_and_changes_no
 #[test]
 fn credit_that_may_be_held_counts_from_the_first_gap_where_pieces_are_handed_out_in_order() {
     let cut_behind_a_gap = |held_whole| {
-        let mut growing = Growing::new((1, 10, 1 << 20), held_whole);
+        let mut growing = Growing::new((1, 10, 1 << 20), SIZES, held_whole);
         let mut cut = 1;
         for at in [100 << 10, 200 << 10] {
             growing.supply((at, 32 << 10), |_, _, _| {}).unwrap();
-            let next = growing.next(cut, SIZES).unwrap();
+            let next = growing.next(cut).unwrap();
             let with = growing.may_hold_with(next.index, true, cut);
-            growing.cut(next, next.start + (32 << 10), (cut, SIZES), |_| {});
+            growing.cut(next, next.start + (32 << 10), cut, |_| {});
             cut += 1;
             assert_eq!(with, growing.may_hold(cut));
         }
         growing.supply((0, 56 << 10), |_, _, _| {}).unwrap();
-        let next = growing.next(cut, SIZES).unwrap();
+        let next = growing.next(cut).unwrap();
         assert_eq!((next.index, next.end), (1, Some(56 << 10)));
         let with = growing.may_hold_with(next.index, true, cut);
-        growing.cut(next, 56 << 10, (cut, SIZES), |_| {});
+        growing.cut(next, 56 << 10, cut, |_| {});
         (with, growing.may_hold(cut + 1))
     };
     assert_eq!(cut_behind_a_gap(false), (2, 2));
@@ -143,10 +143,10 @@ fn credit_that_may_be_held_counts_from_the_first_gap_where_pieces_are_handed_out
 
 #[test]
 fn a_piece_comes_home_once_when_the_device_has_returned_it() {
-    let mut growing = Growing::new((1, 10, 50_000), false);
+    let mut growing = Growing::new((1, 10, 50_000), SIZES, false);
     growing.supply((0, 50_000), |_, _, _| {}).unwrap();
-    let next = growing.next(1, SIZES).unwrap();
-    growing.cut(next, 50_000, (1, SIZES), |_| {});
+    let next = growing.next(1).unwrap();
+    growing.cut(next, 50_000, 1, |_| {});
     growing.on_posted(next.index);
     growing.on_posted(next.index);
     growing.on_returned(next.index);

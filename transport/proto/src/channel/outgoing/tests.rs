@@ -12,6 +12,7 @@ fn cut_all(lens: &[u32], bytes_max: u32) -> (Outgoing, Vec<SendFrame>) {
         token: 0,
         segments: lens,
         deadline: Time::NEVER,
+        at_pages: false,
     });
     let mut frames = Vec::new();
     while message.may_cut() {
@@ -27,7 +28,7 @@ fn a_message_keeps_to_no_path_of_the_one_before_it_in_its_slot() {
     message.path = Some(3);
     let segments = &[100];
     let (channel, deadline) = (ChannelId(0), Time::NEVER);
-    message.start(&SendRequest { channel, token: 1, segments, deadline });
+    message.start(&SendRequest { channel, token: 1, segments, deadline, at_pages: false });
     assert_eq!(message.path, None);
 }
 

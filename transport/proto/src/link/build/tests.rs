@@ -18,22 +18,30 @@ fn key() -> SendKey {
     SendKey(Slots::<u8>::new(1).take().unwrap().0)
 }
 
-fn message(len: u32) -> Outgoing {
+fn message(len: u32, at_pages: bool) -> Outgoing {
     let mut message = Outgoing::default();
     let segments = &[len];
-    let channel = crate::event::ChannelId(1);
-    let request = SendRequest { channel, token: 0, segments, deadline: Time::NEVER };
-    message.start(&request);
+    let (channel, deadline) = (crate::event::ChannelId(1), Time::NEVER);
+    message.start(&SendRequest { channel, token: 0, segments, deadline, at_pages });
     message
 }
 
 /// Fills a chunk with messages of these lengths, as far as they fit: what was taken of each, and
 /// the chunk.
 fn fill(body_max: usize, lens: &[u32]) -> (Vec<Take>, Builder) {
+    fill_with(body_max, lens.iter().map(|&len| (len, false)))
+}
+
+/// The same where all that is long enough begins at pages.
+fn fill_paged(body_max: usize, lens: &[u32]) -> (Vec<Take>, Builder) {
+    fill_with(body_max, lens.iter().map(|&len| (len, true)))
+}
+
+fn fill_with(body_max: usize, lens: impl Iterator<Item = (u32, bool)>) -> (Vec<Take>, Builder) {
     let mut builder = Builder::new(bounds(body_max), Vec::new());
     let mut taken = Vec::new();
-    for &len in lens {
-        let mut message = message(len);
+    for (len, at_pages) in lens {
+        let mut message = message(len, at_pages);
         let Some(take) = builder.take_of(&message) else { break };
         taken.push(take);
         let length = match take {
@@ -79,7 +87,10 @@ fn read(builder: Builder) -> Vec<(Frame, usize)> {
     let table = FrameTable::parse(&header, &body).expect("what is built keeps the rules");
     let others = table.others().map(|(frame, place)| (frame, place.start));
     let found: Vec<_> = [(table.first, 0)].into_iter().chain(others).collect();
-    assert!(found.iter().map(|(frame, _)| frame).eq(transmit.frames.iter().map(|f| &f.frame)));
+    // Of the first nothing tells whether it is at a page: all are.
+    let mut sent: Vec<Frame> = transmit.frames.iter().map(|sent| sent.frame).collect();
+    sent[0].at_page = false;
+    assert!(found.iter().map(|(frame, _)| frame).eq(&sent));
     found
 }
 
@@ -104,14 +115,14 @@ fn gathered(found: &[(Frame, usize)], units: usize) -> (usize, usize) {
 fn what_is_gathered_and_copied_keeps_the_bounds_in_whatever_order_messages_come() {
     for seed in 0..3_000 {
         let mut prng = Prng::new(seed);
-        let lens: Vec<u32> = (0..200)
+        let lens: Vec<(u32, bool)> = (0..200)
             .map(|_| match prng.below(8) {
-                0 => 4_096,
-                1..4 => 8 * prng.between(65, 80),
-                _ => prng.between(1, 64),
-            } as u32)
+                0 => (4_096, prng.chance(0.7)),
+                1..4 => (prng.between(520, 640) as u32, prng.chance(0.5)),
+                _ => (prng.between(1, 64) as u32, prng.chance(0.5)),
+            })
             .collect();
-        let (_, builder) = fill(BODY_MAX, &lens);
+        let (_, builder) = fill_with(BODY_MAX, lens.into_iter());
         let units = builder.table_units();
         let (pieces, copied) = gathered(&read(builder), units);
         assert!(pieces <= 31 && copied <= COPIED_BYTES_MAX, "seed {seed}: {pieces}, {copied}");
@@ -120,7 +131,7 @@ fn what_is_gathered_and_copied_keeps_the_bounds_in_whatever_order_messages_come(
 
 #[test]
 fn fourteen_pages_make_a_chunk_of_fifteen_packets() {
-    let (taken, builder) = fill(BODY_MAX, &[4_096; 20]);
+    let (taken, builder) = fill_paged(BODY_MAX, &[4_096; 20]);
     assert_eq!(taken, vec![Take::Piece(4_096); 14]);
     assert_eq!(builder.body() as usize, 14 * 4_096 + 13 * 16);
     let starts: Vec<usize> = read(builder).into_iter().map(|(_, start)| start).collect();
@@ -130,7 +141,7 @@ fn fourteen_pages_make_a_chunk_of_fifteen_packets() {
 #[test]
 fn headers_of_messages_go_behind_their_pages_wherever_they_came() {
     let lens = [88, 4_096, 88, 4_096, 88, 8_192];
-    let (taken, builder) = fill(BODY_MAX, &lens);
+    let (taken, builder) = fill_paged(BODY_MAX, &lens);
     assert_eq!(taken.len(), lens.len());
     let found = read(builder);
     let lengths: Vec<u32> = found.iter().map(|(frame, _)| frame.length).collect();
@@ -141,22 +152,22 @@ fn headers_of_messages_go_behind_their_pages_wherever_they_came() {
 
 #[test]
 fn the_rest_of_a_long_message_is_joined_by_the_next_which_is_cut_at_a_page() {
-    let (taken, builder) = fill(BODY_MAX, &[8_192, 65_536]);
+    let (taken, builder) = fill_paged(BODY_MAX, &[8_192, 65_536]);
     assert_eq!(taken, [Take::Piece(8_192), Take::Piece(12 * 4_096)]);
     read(builder);
-    let (taken, _) = fill(BODY_MAX, &[11 * 4_096, 65_536]);
+    let (taken, _) = fill_paged(BODY_MAX, &[11 * 4_096, 65_536]);
     assert_eq!(taken.len(), 1, "a piece is never as short as what is left");
-    let (taken, _) = fill(BODY_MAX, &[65_536]);
+    let (taken, _) = fill_paged(BODY_MAX, &[65_536]);
     assert_eq!(taken, [Take::Piece(14 * 4_096)]);
 }
 
 #[test]
 fn a_path_that_bears_a_packet_gets_long_pieces_in_parts_that_fill_it() {
-    let (taken, builder) = fill(4_032, &[65_536]);
+    let (taken, builder) = fill_paged(4_032, &[65_536]);
     assert_eq!(taken, [Take::Part(14 * 4_096, 4_016)]);
     assert_eq!(builder.body(), 4_032);
     read(builder);
-    let (taken, builder) = fill(4_032, &[2_000, 4_096]);
+    let (taken, builder) = fill_paged(4_032, &[2_000, 4_096]);
     let Take::Part(4_096, part) = taken[1] else { panic!("{taken:?}") };
     assert_eq!(builder.body() as usize, 2_000 + part as usize + 32);
     assert!(builder.body() >= 4_032 - 24, "but for what the first would take behind another");
@@ -165,11 +176,30 @@ fn a_path_that_bears_a_packet_gets_long_pieces_in_parts_that_fill_it() {
 
 #[test]
 fn messages_that_would_need_much_padding_go_by_themselves() {
-    let (taken, _) = fill(BODY_MAX, &[5_000, 5_000]);
+    let (taken, _) = fill_paged(BODY_MAX, &[5_000, 5_000]);
     assert_eq!(taken.len(), 1);
-    let (taken, builder) = fill(BODY_MAX, &[8_000, 8_000, 100]);
+    let (taken, builder) = fill_paged(BODY_MAX, &[8_000, 8_000, 100]);
     assert_eq!(taken.len(), 3);
     read(builder);
+}
+
+#[test]
+fn messages_that_need_no_page_fill_chunks_of_any_length_back_to_back() {
+    let (taken, builder) = fill(BODY_MAX, &[4_160; 20]);
+    assert_eq!(taken, vec![Take::Piece(4_160); 14]);
+    let starts: Vec<usize> = read(builder).into_iter().map(|(_, start)| start).collect();
+    assert!(starts.into_iter().eq((0..14).map(|nth| nth * 4_160)));
+    let (taken, builder) = fill(BODY_MAX, &[5_001, 100, 5_001, 5_001]);
+    assert_eq!(taken.len(), 4);
+    let starts: Vec<usize> = read(builder).into_iter().map(|(_, start)| start).collect();
+    assert_eq!(starts, [0, 5_008, 5_108, 10_109]);
+    // The rest of the chunk is filled with a part of the next message, wherever that is to be cut.
+    let (taken, builder) = fill(BODY_MAX, &[30_001, 100_000]);
+    let Take::Piece(length) = taken[1] else { panic!("{taken:?}") };
+    assert!(length < 100_000 && builder.body() as usize > BODY_MAX - 32, "{length}");
+    read(builder);
+    let (taken, _) = fill(BODY_MAX, &[65_536]);
+    assert_eq!(taken, [Take::Piece(BODY_MAX as u32)]);
 }
 
 #[test]
@@ -180,7 +210,7 @@ fn a_chunk_holds_no_more_frames_than_its_table_and_the_device_can_do() {
     let (taken, _) = fill(BODY_MAX, &[600; 400]);
     assert_eq!(taken.len(), 30, "and one piece for the table");
     let (taken, _) = fill(BODY_MAX, &[601; 400]);
-    assert_eq!(taken.len(), 15, "what follows each is gathered as well");
+    assert_eq!(taken.len(), 30, "nothing lies between them");
     let (taken, builder) = fill(BODY_MAX, &[512; 400]);
     let (copied, table) = (512 * taken.len(), 16 * (taken.len() - 1));
     assert!(copied + table <= COPIED_BYTES_MAX && builder.copied == copied);
@@ -198,7 +228,9 @@ fn any_messages_fill_chunks_that_keep_all_bounds() {
                 _ => prng.between(1, 70_000),
             } as u32)
             .collect();
-        let (taken, builder) = fill(body_max, &lens);
+        let asks = prng.below(3) as f64 / 2.0;
+        let asked: Vec<(u32, bool)> = lens.iter().map(|&len| (len, prng.chance(asks))).collect();
+        let (taken, builder) = fill_with(body_max, asked.into_iter());
         assert!(!taken.is_empty() && builder.body() as usize <= body_max, "seed {seed}");
         let padding: usize = builder.padding;
         let found = read(builder);
@@ -223,7 +255,8 @@ fn an_empty_chunk_takes_some_of_any_message_whatever_path_and_peer_bear() {
         let piece_max = prng.between(64, 20_000) as usize;
         let body_max = prng.between(64, piece_max as u64) as usize;
         let len = prng.between(1, 60_000) as u32;
-        let mut message = message(len);
+        let at_pages = prng.chance(0.5);
+        let mut message = message(len, at_pages);
         let mut builder = Builder::new(Bounds { body_max, piece_max, gather_max: 31 }, Vec::new());
         let say = format!("{len} bytes in chunks of {body_max}, pieces of {piece_max}");
         let take = builder.take_of(&message).expect(&say);
@@ -231,7 +264,8 @@ fn an_empty_chunk_takes_some_of_any_message_whatever_path_and_peer_bear() {
             Take::Piece(piece) => (piece, piece),
             Take::Part(piece, part) => (piece, part),
         };
-        let align = if piece_max >= PAGE_BYTES { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
+        let has_pages = at_pages && piece_max >= PAGE_BYTES;
+        let align = if has_pages { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
         let shortest = piece_max.min(PIECE_BYTES_MIN) & !(align - 1);
         assert!(piece == len || piece as usize >= shortest, "{say}: a piece of {piece}");
         let frame = message.cut(key(), piece);

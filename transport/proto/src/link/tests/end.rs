@@ -82,7 +82,8 @@ impl End {
         deadline: Time,
     ) {
         let segments = [payload.len() as u32];
-        let request = SendRequest { channel, token, segments: &segments, deadline };
+        let segments = &segments;
+        let request = SendRequest { channel, token, segments, deadline, at_pages: false };
         let key = self.link.send(&request).unwrap();
         self.sending.insert(token, (key, payload));
     }
@@ -96,7 +97,8 @@ impl End {
         deadline: Time,
     ) {
         let segments = [head as u32, (payload.len() - head) as u32];
-        let request = SendRequest { channel, token, segments: &segments, deadline };
+        let segments = &segments;
+        let request = SendRequest { channel, token, segments, deadline, at_pages: false };
         let key = self.link.send_growing(&request).unwrap();
         self.sending.insert(token, (key, payload));
         let (supplied, home_bytes) = (Vec::new(), 0);

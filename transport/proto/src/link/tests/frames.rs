@@ -252,6 +252,7 @@ const PIECE: Frame = Frame {
     length: 128,
     part_start: 0,
     piece_len: 128,
+    at_page: false,
 };
 
 fn part(part_start: u32, length: u32) -> Frame {

@@ -252,12 +252,13 @@ fn only_messages_with_a_beginning_on_unordered_channels_grow() {
     let link = &mut wire.ends[0].link;
     let mut grow = |channel, segments: &[u32]| {
         let (token, deadline) = (1, Time::NEVER);
-        link.send_growing(&SendRequest { channel, token, segments, deadline })
+        link.send_growing(&SendRequest { channel, token, segments, deadline, at_pages: false })
     };
     assert_eq!(grow(ordered, &[8, 100]), Err(SendError::Ordered));
     assert_eq!(grow(unordered, &[100]), Err(SendError::BadLayout));
     let grown = grow(unordered, &[8, 100]).unwrap();
-    let plain = SendRequest { channel: ordered, token: 2, segments: &[8], deadline: Time::NEVER };
+    let (channel, deadline) = (ordered, Time::NEVER);
+    let plain = SendRequest { channel, token: 2, segments: &[8], deadline, at_pages: false };
     let plain = link.send(&plain).unwrap();
     assert_eq!(link.supply(plain, 0, 8), Err(SupplyError::NotGrowing));
     assert_eq!(link.supply(grown, 0, 101), Err(SupplyError::OutOfRange { len: 100 }));

@@ -125,7 +125,9 @@ fn a_chunk_that_comes_after_its_message_was_given_up_is_acknowledged_and_does_no
     let (mut wire, channel) = Wire::open(1, Faults::default(), true);
     let [sender, receiver] = &mut wire.ends;
     let segments = [4];
-    let request = SendRequest { channel, token: 0, segments: &segments, deadline: Time::NEVER };
+    let deadline = Time::NEVER;
+    let request =
+        SendRequest { channel, token: 0, segments: &segments, deadline, at_pages: false };
     let key = sender.link.send(&request).unwrap();
     let now = Time(1 << 30);
     let data = sender.link.poll_transmit(now).unwrap().header;

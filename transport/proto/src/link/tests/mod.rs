@@ -205,7 +205,8 @@ fn a_whole_message_of_many_short_segments_fits_the_smallest_quota() {
     let (mut wire, channel) = Wire::open_tuned(7, Faults::default(), true, tune);
     for token in 0..10 {
         let segments = [1, 2, 3, 4];
-        let request = SendRequest { channel, token, segments: &segments, deadline: Time::NEVER };
+        let (segments, deadline) = (&segments, Time::NEVER);
+        let request = SendRequest { channel, token, segments, deadline, at_pages: false };
         let key = wire.ends[0].link.send(&request).unwrap();
         wire.ends[0].sending.insert(token, (key, vec![9; 10]));
     }
@@ -327,7 +328,7 @@ fn acks_stay_exact_where_their_32_bits_wrap() {
         let channel = wire.open_channel(0, true);
         for token in 0..100 {
             for end in &mut wire.ends {
-                end.send(channel, token, vec![token as u8; 5_000], Time::NEVER);
+                end.send(channel, token, vec![token as u8; 60_000], Time::NEVER);
             }
         }
         wire.run_until(Wire::settled);

@@ -26,7 +26,8 @@ fn with_channel() -> Link {
 /// Sends a message of four bytes; the number that it went out under.
 fn send(link: &mut Link, token: u64) -> u64 {
     let segments = &[4];
-    let request = SendRequest { channel: CHANNEL, token, segments, deadline: Time::NEVER };
+    let (channel, deadline) = (CHANNEL, Time::NEVER);
+    let request = SendRequest { channel, token, segments, deadline, at_pages: false };
     link.send(&request).expect("there is room");
     let sent = link.poll_transmit(Time::ZERO).expect("the window is open").header;
     assert_eq!(sent.kind, Kind::Data);

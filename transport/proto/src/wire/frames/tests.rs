@@ -41,6 +41,7 @@ fn whole(channel: u32, message: u64, length: u32) -> Frame {
         length,
         part_start: 0,
         piece_len: length,
+        at_page: false,
     }
 }
 
@@ -92,6 +93,7 @@ fn golden_bytes_of_a_table_both_ways() {
         offset: 8_192,
         part_start: 0,
         channel: 6,
+        at_page: false,
     };
     let frames = [part, whole(0x0a0b_0c0d, 0xffff_fffe, 3), last];
     let (header, body) = chunk_of(&frames);
@@ -118,12 +120,30 @@ fn a_message_by_itself_has_no_table() {
 }
 
 #[test]
-fn payloads_of_a_page_and_more_begin_at_pages() {
-    let frames = [whole(1, 1, 4_096), whole(1, 2, 5_000), whole(1, 3, 4_096), whole(1, 4, 10)];
-    let (header, body) = chunk_of(&frames);
-    let starts: Vec<usize> =
-        found(&header, &body).unwrap().into_iter().map(|(_, place)| place.start).collect();
-    assert_eq!(starts, [0, 4_096, 12_288, 16_384]);
+fn payloads_begin_at_pages_or_back_to_back_as_their_frames_say() {
+    let starts = |frames: [Frame; 5]| {
+        let (header, body) = chunk_of(&frames);
+        let places = found(&header, &body).unwrap().into_iter();
+        places.map(|(_, place)| place.start).collect::<Vec<_>>()
+    };
+    let paged = |message, length| Frame { at_page: true, ..whole(1, message, length) };
+    let pages = [paged(1, 4_096), paged(2, 5_001), paged(3, 4_096), whole(1, 4, 10)];
+    let [first, second, third, short] = pages;
+    assert_eq!(starts([first, second, third, short, short]), [0, 4_096, 12_288, 16_384, 16_400]);
+    let packed = |frame| Frame { at_page: false, ..frame };
+    let [first, second] = [first, second].map(packed);
+    assert_eq!(starts([second, second, short, first, first]), [0, 5_001, 10_008, 10_018, 14_114]);
+}
+
+#[test]
+fn golden_bytes_of_a_frame_at_a_page() {
+    let paged = Frame { at_page: true, ..whole(2, 3, 4_100) };
+    let (header, body) = chunk_of(&[whole(1, 1, 5), paged]);
+    let table = [2, 0, 0, 0, 3, 0, 0, 0, 4, 0x10, 0, 0x40, 0, 0, 0, 0];
+    assert_eq!((body.len(), &body[8_200..]), (8_216, &table[..]));
+    let mut short = body.clone();
+    short[8_209] = 0x0f;
+    assert_eq!(found(&header, &short), Err(BodyError::Frame), "no page at a page");
 }
 
 fn any_frame(prng: &mut Prng) -> Frame {
@@ -134,6 +154,7 @@ fn any_frame(prng: &mut Prng) -> Frame {
     } as u32;
     let message = prng.below(1 << 32);
     let mut frame = whole(prng.next_u32(), message, length);
+    frame.at_page = length >= 4_096 && prng.chance(0.5);
     if prng.chance(0.5) {
         return frame;
     }
@@ -155,14 +176,19 @@ fn any_frames_come_out_as_they_went_in_and_no_other_length_is_taken() {
     let mut prng = Prng::new(1);
     for _ in 0..3_000 {
         let count = prng.between(1, 30);
-        let frames: Vec<Frame> = (0..count).map(|_| any_frame(&mut prng)).collect();
+        let mut frames: Vec<Frame> = (0..count).map(|_| any_frame(&mut prng)).collect();
         assert!(frames.iter().all(Frame::is_sound), "{frames:?}");
+        frames[0].at_page = false;
         let (header, mut body) = chunk_of(&frames);
         let places = found(&header, &body).unwrap();
         assert!(places.iter().map(|(frame, _)| frame).eq(&frames));
         for ((frame, place), mark) in places.iter().zip(1u8..) {
             let start = place.start;
-            let align = if frame.length >= 4_096 { 4_096 } else { 8 };
+            let align = match frame.length {
+                _ if frame.at_page => 4_096,
+                ..=512 => 8,
+                _ => 1,
+            };
             assert!(start.is_multiple_of(align) && place.len() == frame.length as usize);
             assert!(body[place.clone()].iter().all(|&byte| byte == mark));
         }
@@ -185,7 +211,7 @@ fn frames_whose_fields_do_not_fit_together_are_refused() {
         ..whole(1, 2, 8)
     };
     let part = Frame { offset: 8_208, length: 8, part_start: 16, ..piece };
-    let changes: [(&str, Change<'_>); 12] = [
+    let changes: [(&str, Change<'_>); 13] = [
         ("no bytes", &|f| f.length = 0),
         ("behind the message", &|f| f.offset = 20_000),
         ("a long message", &|f| f.message_len = MESSAGE_BYTES_MAX + 1),
@@ -197,6 +223,7 @@ fn frames_whose_fields_do_not_fit_together_are_refused() {
         ("a part that ends at no eighth byte", &|f| (f.length, f.piece_len) = (7, 1_000)),
         ("longer than its piece", &|f| f.piece_len = f.length - 1),
         ("a piece behind the message", &|f| f.piece_len = 12_000),
+        ("at a page without one", &|f| f.at_page = true),
         ("all at once", &|f| (f.offset, f.length, f.piece_len) = (u32::MAX, u32::MAX, u32::MAX)),
     ];
     for (what, change) in changes {
@@ -216,7 +243,8 @@ fn frames_whose_fields_do_not_fit_together_are_refused() {
             body.extend(table);
             assert!(found(&header_of(&first, bad.units()), &body).is_err(), "{what}");
             let units = bad.units_as_first();
-            if units == 0 && bad.part_start > 0 {
+            // Of the first nobody asks whether it is at a page.
+            if units == 0 && bad.part_start > 0 || bad.at_page {
                 continue;
             }
             let mut table = vec![0; units * FRAME_UNIT_BYTES];
