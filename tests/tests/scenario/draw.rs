@@ -155,8 +155,7 @@ impl Scenario {
         let spreading = self.spreading;
         config.tune_links(move |link: ProtoConfig| {
             let link = link.spreading(spreading);
-            let link = link.sabotage(sabotage);
-            link
+            link.sabotage(sabotage)
         })
     }
 

@@ -39,11 +39,7 @@ struct Case {
 const EQUAL: u16 = 16;
 
 const CASES: [Case; 3] = [
-    Case {
-        name: "equal",
-        what: "equal messages",
-        channels: &[(EQUAL, 1 << 20); 4],
-    },
+    Case { name: "equal", what: "equal messages", channels: &[(EQUAL, 1 << 20); 4] },
     Case {
         name: "lengths",
         what: "unequal messages",
