@@ -60,7 +60,7 @@ impl Home {
     pub(crate) fn update(
         &self,
         word: &AtomicU64,
-        next: &impl Fn(u64) -> Option<u64>,
+        next: impl Fn(u64) -> Option<u64> + Copy,
     ) -> Option<u64> {
         let seat = SEAT.with(Cell::get);
         if self.tenant.load(Ordering::Relaxed) == seat {
@@ -86,7 +86,7 @@ impl Home {
     fn update_from_elsewhere(
         &self,
         word: &AtomicU64,
-        next: &impl Fn(u64) -> Option<u64>,
+        next: impl Fn(u64) -> Option<u64> + Copy,
     ) -> Option<u64> {
         loop {
             let (tenant, seat) = (self.tenant.load(Ordering::Acquire), Seat::of_thread());
@@ -124,7 +124,7 @@ impl Home {
     }
 }
 
-fn update_shared(word: &AtomicU64, next: &impl Fn(u64) -> Option<u64>) -> Option<u64> {
+fn update_shared(word: &AtomicU64, next: impl Fn(u64) -> Option<u64> + Copy) -> Option<u64> {
     let mut before = word.load(Ordering::Acquire);
     loop {
         let after = next(before)?;
@@ -209,7 +209,7 @@ mod tests {
     use std::thread;
 
     fn add(home: &Home, word: &AtomicU64) -> Option<u64> {
-        home.update(word, &|value| Some(value + 1))
+        home.update(word, |value| Some(value + 1))
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
             assert_eq!([(); 2].map(|()| add(&home, &word)), [1, 2].map(|n| Some(3 * round + n)));
         }
         assert_eq!(home.tenant.load(Ordering::Relaxed), SHARED);
-        assert_eq!(home.update(&word, &|_| None), None);
+        assert_eq!(home.update(&word, |_| None), None);
     }
 
     #[test]

@@ -142,20 +142,20 @@ impl Slot<'_> {
             return is_owned(word);
         }
         let closed = |word| (word & HOLDS == 0 && word & OPEN > 0).then_some(0);
-        let is_closed = self.home.update(self.word, &closed).is_some();
+        let is_closed = self.home.update(self.word, closed).is_some();
         is_closed || is_owned(self.word.load(Ordering::Acquire))
     }
 
     /// Takes a hold for `holder`, which will `write`; false where the slot is not lent for that.
     #[inline]
     pub(crate) fn hold(self, holder: u32, write: bool) -> bool {
-        self.home.update(self.word, &|word| held_once_more(word, holder, write)).is_some()
+        self.home.update(self.word, move |word| held_once_more(word, holder, write)).is_some()
     }
 
     /// Gives a hold up.
     #[inline]
     pub(crate) fn release(self) {
-        let before = self.home.update(self.word, &|word| Some(word.wrapping_sub(1)));
+        let before = self.home.update(self.word, |word| Some(word.wrapping_sub(1)));
         debug_assert!(before.is_some_and(|word| word & HOLDS > 0), "a hold is given up once");
     }
 
@@ -167,12 +167,12 @@ impl Slot<'_> {
             let first = is_owned(word).then_some(READING | PART);
             if is_read { Some(word + PART) } else { first }
         };
-        self.home.update(self.word, &with_part).is_some()
+        self.home.update(self.word, with_part).is_some()
     }
 
     /// A part is not out any more; false when no other is and a device reads the buffer still.
     pub(crate) fn end_part(self) -> bool {
-        let before = self.home.update(self.word, &|word| Some(word.wrapping_sub(PART)));
+        let before = self.home.update(self.word, |word| Some(word.wrapping_sub(PART)));
         before.is_some_and(|before| before - PART >= PART || before & HOLDS == 0)
     }
 }
