@@ -15,7 +15,7 @@ use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::{AppProtocol, Hello, HelloPath};
 use towpath_proto::{Carrier, Link, PacketSizes, PeerParams, Side};
-use towpath_verbs::{Connect, Device, DeviceCaps, Mtu};
+use towpath_verbs::{Connect, Device, DeviceCaps, Mtu, VerbError};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// A link's share of what the device can hold, when there are `links` of them.
@@ -111,29 +111,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if ours.paths.iter().any(|path| path.carrier != Carrier::Tcp) {
             self.check_way(peer.addr, mtu)?;
         }
-        let rc = self.config.rc_of(Fallback::of(&ours));
-        let pairs = iter::once((&ours.control, &peer.control));
-        for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {
-            if mine.carrier == Carrier::Tcp {
-                continue;
-            }
-            // The control queue pair takes the first path's way.
-            let source_port = self.source_port_of(index.saturating_sub(1));
-            let connect = Connect {
-                dest: peer.addr,
-                dest_qp_num: theirs.qp_num,
-                rq_psn: theirs.psn,
-                sq_psn: mine.psn,
-                path_mtu: mtu,
-                source_port,
-                tclass: self.config.class.tclass(ours.class),
-                rc,
-            };
-            if omits_icrc && mine.carrier == Carrier::Uc {
-                self.device.omit_icrc(mine.qp_num)?;
-            }
-            self.device.connect_qp(mine.qp_num, &connect)?;
-        }
+        self.connect_qps((&ours, peer), mtu, omits_icrc)?;
         let now = self.device.now();
         let pair = |(mine, theirs): (&HelloPath, &HelloPath)| (mine.generation, theirs.generation);
         let params = PeerParams {
@@ -171,6 +149,39 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             conn.agreed.peer = Some(Peer { instance, device_addr, setup_addr, class });
         }
         self.links.touch(id.index);
+        Ok(())
+    }
+
+    /// Joins our queue pairs with the peer's.
+    fn connect_qps(
+        &mut self,
+        (ours, peer): (&Hello, &Hello),
+        mtu: Mtu,
+        omits_icrc: bool,
+    ) -> Result<(), VerbError> {
+        let rc = self.config.rc_of(Fallback::of(ours));
+        let pairs = iter::once((&ours.control, &peer.control));
+        for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {
+            if mine.carrier == Carrier::Tcp {
+                continue;
+            }
+            // The control queue pair takes the first path's way.
+            let source_port = self.source_port_of(index.saturating_sub(1));
+            let connect = Connect {
+                dest: peer.addr,
+                dest_qp_num: theirs.qp_num,
+                rq_psn: theirs.psn,
+                sq_psn: mine.psn,
+                path_mtu: mtu,
+                source_port,
+                tclass: self.config.class.tclass(ours.class),
+                rc,
+            };
+            if omits_icrc && mine.carrier == Carrier::Uc {
+                self.device.omit_icrc(mine.qp_num)?;
+            }
+            self.device.connect_qp(mine.qp_num, &connect)?;
+        }
         Ok(())
     }
 

@@ -4,9 +4,11 @@ use super::Rx;
 use super::slots::{Home, Slot, Slots};
 use crate::conn::{Conn, Links, Phase, RecvQueue};
 use crate::limits::SLOTS_AT_A_TIME;
+use crate::message::Loan;
 use crate::stats::EndpointStats;
 use crate::wr_id::WrId;
 use std::hint::cold_path;
+use std::sync::Arc;
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
@@ -50,18 +52,10 @@ impl Rx {
                 continue;
             };
             // It is not posted any more, on the queue that it was posted to.
-            if let Some(shared) = shared {
-                shared.of_mut(slot.class).map(RecvQueue::on_completed);
-            } else {
-                cold_path();
-                paths.get_mut(usize::from(path)).map(|path| path.recvs.on_completed());
-            }
-            let is_whole = wc.status == WcStatus::Success;
-            let received = if is_whole { slot.received(wc.byte_len) } else { None };
-            let Some((header, loan)) = received else {
-                cold_path();
-                stats.runts += u64::from(is_whole);
-                stats.note_recv(wc);
+            let own = paths.get_mut(usize::from(path)).map(|path| &mut path.recvs);
+            let queue = shared.as_mut().map_or(own, |shared| shared.of_mut(slot.class));
+            queue.into_iter().for_each(RecvQueue::on_completed);
+            let Some((header, loan)) = open(slot, wc, stats) else {
                 unkept.push(number);
                 continue;
             };
@@ -73,15 +67,8 @@ impl Rx {
             let arrival = Arrival { header: &header, body, buf, may_keep, received_at };
             let of = (slot.class, home);
             page_crcs.clear();
-            let mut pieces = Pieces {
-                device: &mut *device,
-                slots: &mut *slots,
-                of,
-                unkept,
-                held,
-                share,
-                page_crcs,
-            };
+            let (device, slots) = (&mut *device, &mut *slots);
+            let mut pieces = Pieces { device, slots, of, unkept, held, share, page_crcs };
             let verdict = link.handle_chunk(now, PathId(path), &arrival, &mut pieces);
             drop(loan);
             match verdict {
@@ -141,13 +128,14 @@ impl Rx {
             return 1;
         };
         stats.note_recv(wc);
-        if let Some(shared) = &mut self.shared {
-            shared.of_mut(*class).map(RecvQueue::on_completed);
-        } else if let Some(home) = home
-            && let Some(conn) = links.find_mut(home.link)
-        {
-            conn.paths.get_mut(usize::from(home.path)).map(|path| path.recvs.on_completed());
-        }
+        let queue = match &mut self.shared {
+            Some(shared) => shared.of_mut(*class),
+            None => home.and_then(|home| {
+                let path = links.find_mut(home.link)?.paths.get_mut(usize::from(home.path))?;
+                Some(&mut path.recvs)
+            }),
+        };
+        queue.into_iter().for_each(RecvQueue::on_completed);
         self.repost(links, slot);
         1
     }
@@ -222,6 +210,23 @@ impl Rx {
     }
 }
 
+/// What a completed receive brought: a header, and what holds the body.
+#[inline(always)]
+fn open(
+    slot: &mut Slot,
+    wc: &Wc,
+    stats: &mut EndpointStats,
+) -> Option<([u8; HEADER_BYTES], Arc<Loan>)> {
+    let is_whole = wc.status == WcStatus::Success;
+    let received = if is_whole { slot.received(wc.byte_len) } else { None };
+    if received.is_none() {
+        cold_path();
+        stats.runts += u64::from(is_whole);
+        stats.note_recv(wc);
+    }
+    received
+}
+
 /// Where a link puts pieces together that come in parts: spare receive slots.
 struct Pieces<'a, D> {
     device: &'a mut D,
@@ -285,7 +290,6 @@ mod tests {
     use crate::bell::Bell;
     use crate::config::{EndpointConfig, Receiving};
     use crate::ids::LinkId;
-    use std::sync::Arc;
     use towpath_device_roce::{RoceConfig, RoceDevice};
     use towpath_proto::{ChannelId, ChunkRef};
     use towpath_sim::{LinkConfig, World};
