@@ -186,7 +186,7 @@ fn a_sender_learns_that_a_handle_takes_no_streams() {
     let (_ends, mine, theirs) = handles(config(Mtu::Mtu1024));
     let send = |len: usize| {
         let buf = mine.copy(&pattern(len, 4)).expect("a buffer");
-        mine.send(buf, SendOptions::new()).wait(LONG)
+        mine.send(buf, SendOptions::new())?.wait(LONG)
     };
     let rejected = send(WHOLE + 1).expect_err("nobody takes it");
     assert_eq!(rejected.error, SubmitError::TooLong { bytes: WHOLE + 1, max: WHOLE as u32 });

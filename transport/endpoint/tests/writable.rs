@@ -133,7 +133,7 @@ fn handles_get_all_of_their_messages_through_a_link_that_takes_few_at_a_time() {
             thread::spawn(move || {
                 let tickets: Vec<_> = (0..50)
                     .map(|_| channel.copy(b"abc").expect("a free buffer"))
-                    .map(|buf| channel.send(buf, SendOptions::new()))
+                    .map(|buf| channel.send(buf, SendOptions::new()).expect("taken"))
                     .collect();
                 tickets.iter().filter(|ticket| matches!(ticket.wait(long), Ok(Some(_)))).count()
             })

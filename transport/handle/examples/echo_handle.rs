@@ -31,7 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn ask(endpoint: &EndpointHandle, addr: SocketAddr, message: &str) -> Result<(), Box<dyn Error>> {
     let channel = endpoint.connect(addr)?.open_channel(true)?;
-    let ticket = channel.send(channel.copy(message.as_bytes())?, SendOptions::new().timeout(SOON));
+    let ticket =
+        channel.send(channel.copy(message.as_bytes())?, SendOptions::new().timeout(SOON))?;
     let sent = ticket.wait(SOON)?.ok_or("no outcome")?;
     println!("the message was {:?}", sent.outcome);
     if let Incoming::Message(message) = channel.recv(SOON)? {

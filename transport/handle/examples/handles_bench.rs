@@ -414,7 +414,8 @@ fn main() -> Outcome<()> {
         return Ok(());
     }
     println!(
-        "way      threads   trip us  to TCP  p99 us  most us   trips/s  to TCP  sleeps  preempted  cpu us"
+        "way      threads   trip us  to TCP  p99 us  most us   trips/s  to TCP  sleeps  preempted  \
+         cpu us"
     );
     for result in &results {
         let number = |name: &str| result[name].as_f64().unwrap_or(f64::NAN);

@@ -23,8 +23,9 @@ pub enum Incoming {
     /// A whole message.
     Message(Message),
     /// The next piece of a message that is longer than
-    /// [`EndpointConfig::whole_bytes_max`](towpath_transport::EndpointConfig::whole_bytes_max), in order. It
-    /// comes only where [`EndpointConfig::streams`](towpath_transport::EndpointConfig::streams) is on.
+    /// [`EndpointConfig::whole_bytes_max`](towpath_transport::EndpointConfig::whole_bytes_max), in
+    /// order. It comes only where
+    /// [`EndpointConfig::streams`](towpath_transport::EndpointConfig::streams) is on.
     StreamChunk {
         /// Its message.
         stream: StreamId,
@@ -174,17 +175,25 @@ impl ChannelHandle {
     /// from this call; the message is then abandoned. [`try_send`](Self::try_send) and
     /// [`post`](Self::post) never wait; [`send_timeout`](Self::send_timeout) waits for a limited
     /// time.
-    pub fn send(&self, payload: impl Into<Payload>, options: SendOptions) -> Ticket {
+    ///
+    /// # Errors
+    /// [`Rejected`] with the message: it is not one that the peer takes, or the channel or the
+    /// endpoint is closed. Where other messages of the channel wait, the ticket may say so instead.
+    pub fn send(
+        &self,
+        payload: impl Into<Payload>,
+        options: SendOptions,
+    ) -> Result<Ticket, Rejected> {
         let patience = options.timeout.map(Duration::from);
         let (ticket, refused) = self.send_within(payload.into(), options, patience);
         match refused {
             Some((message, Refusal::Full)) => message.abandon(),
-            Some((Outgoing { payload, reply, .. }, refusal)) => {
-                reply.tell(Err(Rejected { payload, error: self.error(refusal) }));
+            Some((Outgoing { payload, .. }, refusal)) => {
+                return Err(Rejected { payload, error: self.error(refusal) });
             }
             None => {}
         }
-        ticket
+        ticket.settle()
     }
 
     /// As [`send`](Self::send), but never waits.
@@ -215,7 +224,7 @@ impl ChannelHandle {
             Some((Outgoing { payload, .. }, refusal)) => {
                 Err(Rejected { payload, error: self.error(refusal) })
             }
-            None => Ok(ticket),
+            None => ticket.settle(),
         }
     }
 
@@ -271,8 +280,8 @@ impl ChannelHandle {
     }
 
     /// Sets the share of the link that this channel gets at this end, relative to the other
-    /// channels; see [`Endpoint::set_weight`](towpath_transport::Endpoint::set_weight). Never blocks; the
-    /// weight applies from the next time that the worker serves the channel.
+    /// channels; see [`Endpoint::set_weight`](towpath_transport::Endpoint::set_weight). Never
+    /// blocks; the weight applies from the next time that the worker serves the channel.
     pub fn set_weight(&self, weight: u16) {
         self.end.egress.set_weight(&self.shared.bell, weight);
     }

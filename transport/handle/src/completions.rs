@@ -17,8 +17,8 @@ use towpath_transport::Rejected;
 ///
 /// A message has its place from the post until its outcome is taken, so the queue never overflows:
 /// a post that finds no place is refused with
-/// [`SubmitError::CompletionsFull`](towpath_transport::SubmitError::CompletionsFull) before anything is sent.
-/// Make it as deep as there may be messages under way and outcomes not yet taken.
+/// [`SubmitError::CompletionsFull`](towpath_transport::SubmitError::CompletionsFull) before
+/// anything is sent. Make it as deep as there may be messages under way and outcomes not yet taken.
 #[derive(Clone)]
 pub struct CompletionQueue {
     outcomes: Receiver<Result<SentMessage, Rejected>>,

@@ -66,8 +66,8 @@ impl Doorbell {
         self.engine.get()?.upgrade()
     }
 
-    /// Waits for a future, for at most `patience` if there is any, and drives the endpoint meanwhile
-    /// if nobody else does.
+    /// Waits for a future, for at most `patience` if there is any, and drives the endpoint
+    /// meanwhile if nobody else does.
     pub(super) fn wait<F: Future>(
         &self,
         patience: Option<Duration>,

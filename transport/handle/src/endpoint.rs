@@ -220,9 +220,9 @@ impl EndpointHandle {
         Ok(LinkHandle::new(&self.shared, new))
     }
 
-    /// The device's clock now, for [deadlines](towpath_transport::SendOptions::deadline): as the worker last
-    /// told it, carried on by the host's clock. Without a thread it is the time of the worker's
-    /// last turn.
+    /// The device's clock now, for [deadlines](towpath_transport::SendOptions::deadline): as the
+    /// worker last told it, carried on by the host's clock. Without a thread it is the time of the
+    /// worker's last turn.
     #[must_use]
     pub fn now(&self) -> Time {
         self.shared.now()

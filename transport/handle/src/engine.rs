@@ -7,8 +7,9 @@
 //!
 //! The keeper is a thread that looks after the endpoint while nobody leads. A thread whose wait is
 //! over mostly comes back soon, with the answer: it then leaves the lead without a word, and the
-//! keeper, which looks about twice in a millisecond while that goes on, takes over only from one who
-//! has not come back. The acknowledgement of what the thread waited for can ride on that answer.
+//! keeper, which looks about twice in a millisecond while that goes on, takes over only from one
+//! who has not come back. The acknowledgement of what the thread waited for can ride on that
+//! answer.
 
 use crate::commands::Command;
 use crate::doorbell::Doorbell;
@@ -299,8 +300,8 @@ impl Engine {
     /// none.
     fn rest(&self, worker: &mut dyn Drive, most: Option<Duration>) -> Next {
         let longest = if self.posts.swap(0, Ordering::Relaxed) > 0 {
-            // Others may post again, and timers come sooner then: who looks up now and then need not
-            // be woken for each.
+            // Others may post again, and timers come sooner then: who looks up now and then need
+            // not be woken for each.
             KEEPER_LOOK
         } else if self.doorbell.bell().is_heard() {
             Duration::from_nanos(WORKER_SLEEP_NS)

@@ -174,7 +174,7 @@ impl ChannelHandle {
         let shared: &Shared = self.shared();
         let posted = shared.bell.attended(Posting::new(self.egress(), &shared.bell, message)).await;
         match posted {
-            Ok(()) => Ok(ticket),
+            Ok(()) => ticket.settle(),
             Err((Outgoing { payload, .. }, refusal)) => {
                 Err(Rejected { payload, error: self.error(refusal) })
             }

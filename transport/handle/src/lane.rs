@@ -42,11 +42,13 @@ pub struct OpDone {
     pub buf: Option<Buf>,
 }
 
-/// One-sided operations; see [`Endpoint`](towpath_transport::Endpoint#one-sided-operations) for what they are.
+/// One-sided operations; see [`Endpoint`](towpath_transport::Endpoint#one-sided-operations) for
+/// what they are.
 ///
 /// Each operation is asked for without waiting, and its [`OpTicket`] gives the outcome. A link has
-/// at most 256 under way; one more ends at once with [`OpError::Full`](towpath_transport::OpError::Full), as
-/// does one for which too many commands wait (1,024). Wait for an outcome, then ask again.
+/// at most 256 under way; one more ends at once with
+/// [`OpError::Full`](towpath_transport::OpError::Full), as does one for which too many commands
+/// wait (1,024). Wait for an outcome, then ask again.
 impl LinkHandle {
     /// Lets the peer reach a range of shared memory; it learns of that by
     /// [`recv_grant`](Self::recv_grant). The peer reaches that range alone, by this link alone,

@@ -22,7 +22,8 @@
 //!     let channel = link.accept_channel(soon).expect("a channel");
 //!     if let Ok(Incoming::Message(message)) = channel.recv(soon) {
 //!         let reply = message.into_payload().expect("a short message is one piece");
-//!         channel.send(reply, SendOptions::new()).wait(soon).expect("it was taken");
+//!         let sent = channel.send(reply, SendOptions::new()).expect("an open channel");
+//!         sent.wait(soon).expect("it was taken");
 //!     }
 //!     server.shutdown();
 //! });
@@ -31,12 +32,11 @@
 //! let link = client.connect(addr)?;
 //! let channel = link.open_channel(true)?;
 //! let hello = channel.copy(b"hello").expect("a free buffer");
-//! let sent = channel.send(hello, SendOptions::new());
+//! let sent = channel.send(hello, SendOptions::new())?;
 //! match channel.recv(soon)? {
 //!     Incoming::Message(message) => assert_eq!(message.as_slice(), Some(&b"hello"[..])),
 //!     other => panic!("an echo was due, not {other:?}"),
 //! }
-//! // Only its ticket tells that a message was refused, as one is that is too long for the peer.
 //! sent.wait(soon).expect("it was taken");
 //! echo.join().expect("the server thread");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

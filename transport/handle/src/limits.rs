@@ -38,5 +38,6 @@ pub(crate) const BACKLOG_MAX: usize = 1024;
 /// sends, and others for its next look. It is a few times what it takes to wake a thread.
 pub(crate) const BRIEF_NS: u64 = 200_000;
 
-/// How often the keeper of an endpoint looks whether somebody still leads, while threads come and go.
+/// How often the keeper of an endpoint looks whether somebody still leads, while threads come and
+/// go.
 pub(crate) const KEEPER_LOOK: Duration = Duration::from_millis(1);

@@ -2,8 +2,8 @@
 
 use crate::EndpointHandle;
 use towpath_transport::{
-    DeviceChoice, EndpointConfig, EndpointError, EngineOptions, Icrc, UdpConfig, VerbsDevice, engine_udp,
-    roce_udp,
+    DeviceChoice, EndpointConfig, EndpointError, EngineOptions, Icrc, UdpConfig, VerbsDevice,
+    engine_udp, roce_udp,
 };
 
 impl EndpointHandle {

@@ -3,7 +3,7 @@
 use crate::doorbell::Doorbell;
 use crate::egress::Egress;
 use crate::endpoint::Shared;
-use crate::queue::{Closed, Receiver, RecvTimeoutError};
+use crate::queue::{Closed, Receiver, RecvTimeoutError, bounded};
 use crate::unseen;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -85,9 +85,10 @@ impl<T> Answer<T> {
 /// A handle for one sent message: waits for its outcome, or gives the message up.
 ///
 /// Dropping a ticket does neither: the message is still sent, unless it was refused, as one is that
-/// is longer than the peer accepts. The ticket alone says so; of a ticket that was dropped, a
-/// refusal is logged (`tracing`, level `WARN`), but one because the channel, its link or the
-/// endpoint has ended: that is told by what receives.
+/// is longer than the peer accepts. The call that sends says so, or the ticket where other messages
+/// were before this one; of a ticket that was dropped, a refusal is logged (`tracing`, level
+/// `WARN`), but one because the channel, its link or the endpoint has ended: that is told by what
+/// receives.
 ///
 /// As a future it is the outcome, once there is one; never, if [`wait`](Self::wait) returned it.
 /// Await `&mut ticket` to keep the ticket meanwhile, for [`cancel`](Self::cancel).
@@ -112,6 +113,21 @@ impl Ticket {
         let (shared, egress) = (Arc::clone(shared), Arc::clone(egress));
         let is_cancelled = AtomicBool::new(false);
         Self { answer: Answer::new(answer), token, shared, egress, number, is_cancelled }
+    }
+
+    /// What the endpoint has refused at once is an error of the call that posted it.
+    pub(super) fn settle(mut self) -> Result<Self, Rejected> {
+        match self.answer.take() {
+            Some(Err(rejected)) => return Err(rejected),
+            Some(sent) => {
+                let (tell, answer) = bounded(1);
+                // There is room for one.
+                let _ = tell.send(sent);
+                self.answer = Answer::new(answer);
+            }
+            None => {}
+        }
+        Ok(self)
     }
 
     /// Waits for the outcome, for at most `timeout`. `Ok(None)` means that there is none yet. The

@@ -18,15 +18,15 @@
 //! carries *messages* both ways, in order or not; and a message is made of *buffers* of the
 //! endpoint, which come back when the message has its outcome.
 //!
-//! The root of this crate is that of `towpath-handle` and `towpath-transport`. Start with [`EndpointHandle`], which runs
-//! an endpoint on a thread of its own; [`Endpoint`] is for programs that have a loop of their own,
-//! also together with other files ([`Endpoint::poll_fd`]). [`rpc`] has requests with deadlines over
-//! an [`Endpoint`], and [`testing`] bad networks for tests.
+//! The root of this crate is that of `towpath-handle` and `towpath-transport`. Start with
+//! [`EndpointHandle`], which runs an endpoint on a thread of its own; [`Endpoint`] is for programs
+//! that have a loop of their own, also together with other files ([`Endpoint::poll_fd`]). [`rpc`]
+//! has requests with deadlines over an [`Endpoint`], and [`testing`] bad networks for tests.
 //!
-//! Handles are easy, and slow for short messages: each passes from thread to thread. A round trip
-//! of 64 bytes between two processes on a virtual machine with two cores took 212 to 224 us over
-//! handles and 36 to 70 us over an [`Endpoint`] that is polled, where blocking TCP sockets take 60.
-//! A program that counts microseconds drives an [`Endpoint`].
+//! A thread that waits for a handle drives the endpoint itself meanwhile, so that no message passes
+//! from thread to thread: as many wake-ups as over a TCP socket. Tasks of an executor are woken by
+//! the thread of the endpoint, which is one more. `examples/handles_bench.rs` of `towpath-handle`
+//! measures both beside TCP (docs/bench-method.md, section 4.4).
 //!
 //! # Echo
 //!
@@ -45,17 +45,17 @@
 //!     if let Ok(Incoming::Message(message)) = channel.recv(soon) {
 //!         // The bytes leave from where they arrived: nothing is copied.
 //!         let reply = message.into_payload().expect("a short message is one piece");
-//!         channel.send(reply, SendOptions::new()).wait(soon).expect("it was taken");
+//!         let sent = channel.send(reply, SendOptions::new()).expect("an open channel");
+//!         sent.wait(soon).expect("it was taken");
 //!     }
 //!     server.shutdown();
 //! });
 //!
 //! let client = EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?;
 //! let channel = client.connect(addr)?.open_channel(true)?;
-//! let sent = channel.send(channel.copy(b"hello")?, SendOptions::new());
+//! let sent = channel.send(channel.copy(b"hello")?, SendOptions::new())?;
 //! let Incoming::Message(message) = channel.recv(soon)? else { panic!("a short message") };
 //! assert_eq!(message.as_slice(), Some(&b"hello"[..]));
-//! // Only its ticket tells that a message was refused, as one is that is too long for the peer.
 //! sent.wait(soon).expect("it was taken");
 //! echo.join().expect("the server thread");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -78,9 +78,9 @@
 //! ```
 //!
 //! [`SubmitError`] and [`AllocError`] name each way to be refused. A program that must never wait
-//! uses [`ChannelHandle::post`] with a [`CompletionQueue`], and [futures](#async) to wait for whichever
-//! comes first. A polled [`Endpoint`] tells by [`Event::Writable`] and [`Event::BufferFree`] that
-//! there is room again.
+//! uses [`ChannelHandle::post`] with a [`CompletionQueue`], and [futures](#async) to wait for
+//! whichever comes first. A polled [`Endpoint`] tells by [`Event::Writable`] and
+//! [`Event::BufferFree`] that there is room again.
 //!
 //! # A counter in the memory of a peer
 //!
@@ -199,8 +199,10 @@
 //! let theirs = server.accept(soon)?.accept_channel(soon)?;
 //!
 //! let tickets: Vec<_> = (0..200_u64)
-//!     .map(|number| Ok(channel.send(channel.copy(&number.to_le_bytes())?, SendOptions::new())))
-//!     .collect::<Result<_, towpath::AllocError>>()?;
+//!     .map(|number| {
+//!         Ok(channel.send(channel.copy(&number.to_le_bytes())?, SendOptions::new())?)
+//!     })
+//!     .collect::<Result<_, Box<dyn std::error::Error>>>()?;
 //! for number in 0..200_u64 {
 //!     let Incoming::Message(message) = theirs.recv(soon)? else { panic!("a short message") };
 //!     assert_eq!(message.to_vec(), number.to_le_bytes(), "in order, and each once");

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 /// others sleep, each until what it waits for has come or the lead is free.
 ///
 /// Whoever wants the lead [takes](Take::take) it, or waits for it as for anything else. One that
-/// leads and has [nothing of it](Self::has_nothing) loses it to the next one that comes: an acceptor
-/// should not be woken for each message that another thread waits for.
+/// leads and has [nothing of it](Self::has_nothing) loses it to the next one that comes: an
+/// acceptor should not be woken for each message that another thread waits for.
 #[derive(Debug, Default)]
 pub struct Lead {
     /// The number of the one that leads; zero while nobody does.

@@ -5,7 +5,8 @@
 //! each thing that is new. [`AnyOf`] is one that is readable while any of many others is. [`Rest`]
 //! says whether a thread has to be woken at all, [`Listed`] whether something waits for it already.
 //! [`Waiters`] is a line of threads and tasks that wait for something. Of threads that share
-//! something [`Lead`] says which one looks after it, and [`Serving`] that one at a time works at it.
+//! something [`Lead`] says which one looks after it, and [`Serving`] that one at a time works at
+//! it.
 
 #![forbid(unsafe_code)]
 

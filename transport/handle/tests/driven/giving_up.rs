@@ -149,7 +149,8 @@ fn waiting_for_room_ends_with_the_time_and_the_message_comes_back() {
     let brief = Duration::from_millis(2);
     let late = mine.send_timeout(full.payload, SendOptions::new(), brief).expect_err("no room");
     assert_eq!((late.error, late.payload.byte_len()), (SubmitError::QueueFull, 5));
-    let ticket = mine.send(late.payload, SendOptions::new().token(9).timeout(brief));
+    let ticket =
+        mine.send(late.payload, SendOptions::new().token(9).timeout(brief)).expect("taken");
     let sent = outcome(&ticket).expect("its time is over");
     assert_eq!((sent.token, sent.outcome, sent.payload.byte_len()), (9, Outcome::Abandoned, 5));
     drop(lab.near.worker);

@@ -77,7 +77,8 @@ fn a_worker_that_is_gone_leaves_nobody_waiting_who_was_not_served_yet() {
     let mut lab = lab();
     let (mine, _theirs) = lab.channel();
     let done = CompletionQueue::new(200);
-    let ticket = mine.send(mine.copy(b"first").expect("a buffer"), SendOptions::new());
+    let first = mine.copy(b"first").expect("a buffer");
+    let ticket = mine.send(first, SendOptions::new()).expect("taken");
     // More than a link takes of one channel at a time: the rest waits where nobody lists it.
     for _ in 0..150 {
         let buf = mine.copy(b"waits").expect("a buffer");

@@ -57,7 +57,8 @@ fn one_task_waits_for_messages_and_outcomes_at_once() {
     let Poll::Ready(sent) = outcome.poll(cx) else { panic!("it has its outcome") };
     assert_eq!(sent.expect("taken").outcome, Outcome::Delivered);
     assert_eq!(take(&theirs), b"ask");
-    let ticket = theirs.send(theirs.copy(b"answer").expect("a buffer"), SendOptions::new());
+    let answer = theirs.copy(b"answer").expect("a buffer");
+    let ticket = theirs.send(answer, SendOptions::new()).expect("taken");
     let mut ticket = pin!(ticket);
     assert!(ticket.as_mut().poll(cx).is_pending());
     lab.run();

@@ -43,7 +43,7 @@ fn a_refused_message_is_logged_where_nobody_kept_its_ticket() {
     let mut lab = lab();
     let (mine, _theirs) = lab.channel();
     // No byte is in it.
-    let bad = || mine.send(mine.alloc(8).expect("a buffer"), SendOptions::new());
+    let bad = || mine.send(mine.alloc(8).expect("a buffer"), SendOptions::new()).expect("taken");
     let kept = bad();
     lab.run();
     let refused = kept.wait(NOW).expect_err("it has no byte");
@@ -68,10 +68,11 @@ fn what_arrives_and_what_ends_with_its_channel_is_not_logged() {
     let mut lab = lab();
     let (mine, _theirs) = lab.channel();
     let good = || mine.send(mine.copy(b"good").expect("a buffer"), SendOptions::new());
-    drop(good());
+    drop(good().expect("taken"));
     lab.run();
     mine.close();
-    drop(good());
+    let refused = good().expect_err("it is closed");
+    assert_eq!(refused.error, SubmitError::NotOpen(mine.id()));
     lab.run();
     assert_eq!(refusals(), [""; 0]);
 }

@@ -2,8 +2,8 @@
 
 use super::wire::Trace;
 use super::*;
-use crate::path::Spreading;
 use crate::Carrier;
+use crate::path::Spreading;
 use towpath_cc::ControllerConfig;
 
 /// What was sent by both ends, whatever it was, and what they counted, while a driver had room for
