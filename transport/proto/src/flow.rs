@@ -342,12 +342,11 @@ impl Flow {
         self.in_flight_bytes -= lost_bytes;
     }
 
-    /// Tells the controller of losses found by a gap, on a path with packets of `mtu`.
+    /// Takes in losses found by a gap, on a path with packets of `mtu`.
     pub(crate) fn on_losses(&mut self, now: Time, mtu: Mtu, (lost_chunks, lost_bytes): (u32, u64)) {
-        if lost_chunks > 0 {
-            self.hear_of(mtu);
-            let in_flight_bytes = self.in_flight_bytes;
-            self.cc.on_loss(&LossSample { now, lost_bytes, lost_chunks, in_flight_bytes });
-        }
+        (0..lost_chunks).for_each(|_| self.chunk_size.on_lost());
+        self.hear_of(mtu);
+        let in_flight_bytes = self.in_flight_bytes;
+        self.cc.on_loss(&LossSample { now, lost_bytes, lost_chunks, in_flight_bytes });
     }
 }

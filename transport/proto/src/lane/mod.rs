@@ -3,8 +3,9 @@
 //!
 //! A lane is one RC queue pair at each end, in a protection domain of the link. RC orders and
 //! repeats; what is here is the rest: which memory the peer has granted, which operations wait or
-//! are posted, and the lives of the queue pair. How much of them the network bears the link's `flow`
-//! says. Where an end has no such queue pair, operations go as messages of the link (`wire::lane`).
+//! are posted, and the lives of the queue pair. The link's `flow` says how much of them the network
+//! bears. Where an end has no such queue pair, operations go as messages of the link
+//! (`wire::lane`).
 //!
 //! | file | what it does |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Acks: taking them in, and giving them out after the application's turn.
 
-use super::{Channels, Controls, Doubts, Link, LinkState, Pending, Sends};
+use super::{Channels, Controls, Link, LinkState, Sends};
 use crate::channel::{Outgoing, SendState};
 use crate::chunk_size::ChunkSize;
 use crate::event::{AckTransmit, DownReason, Event, Outcome, PathId, SendFrame};
@@ -171,70 +171,6 @@ impl Link {
         self.leave_when_done();
     }
 
-    /// Declares lost what a gap shows. On a reliable carrier it was refused, which is no loss of
-    /// the network.
-    pub(super) fn find_losses(&mut self, now: Time, index: usize) {
-        let Self {
-            paths,
-            flow,
-            stats,
-            sends: Sends { lost, .. },
-            control: Controls { lost: control_lost, .. },
-            doubts: Doubts { gap_at, .. },
-            ..
-        } = self;
-        let is_in_use = paths.is_in_use(index);
-        let path = &mut paths[index];
-        let (from, mut chunks, mut bytes, mut refused) = (index as u8, 0, 0, 0);
-        let is_lost = !path.carrier.is_reliable();
-        let header_charge = flow.charge(0);
-        let size = &mut flow.chunk_size;
-        let mut gone_bytes = 0;
-        let Path { tx, mtu, .. } = path;
-        let mtu_reckoned = mtu.reckoned();
-        tx.detect_losses(now, |what, charge, gone| {
-            gone_bytes += u64::from(charge);
-            // A probe that is too long for the path is lost for that, and says nothing else.
-            let is_lost = is_lost && !matches!(what, What::LongProbe(_));
-            if is_lost {
-                chunks += 1;
-                bytes += u64::from(charge);
-                if is_in_use {
-                    size.on_lost();
-                }
-            } else {
-                refused += 1;
-            }
-            match *what {
-                What::Nothing | What::Probe | What::LongProbe(_) => {}
-                What::Data => {
-                    if is_lost && is_in_use {
-                        mtu.on_lost(charge - header_charge + HEADER_BYTES as u32);
-                    }
-                    let again = |frame: &_| Pending { frame: *frame, lost_on: Some(from) };
-                    if !gone.is_copy {
-                        lost.extend(gone.frames().map(again));
-                    }
-                }
-                What::Control(_) if gone.is_copy => {}
-                What::Control(key) => control_lost.push_back((key, from)),
-            }
-        });
-        path.lost_chunks += u64::from(chunks);
-        flow.on_gone(gone_bytes);
-        stats.losses_by_gap += u64::from(chunks);
-        stats.refused_by_peer += refused;
-        if chunks > 0 && is_in_use {
-            *gap_at = Some(now);
-            paths.ladder.loss.on_lost(chunks);
-            flow.on_losses(now, mtu_reckoned, (chunks, bytes));
-        }
-        paths.settle(index);
-        if chunks > 0 {
-            self.suspect_mtu(now, index, false);
-        }
-    }
-
     /// The device has returned the work request that carried `number` on `path`.
     pub fn handle_sent(&mut self, path: PathId, number: u64, timestamp: Option<Time>) {
         let Self { paths, events, sends: Sends { messages: sends, .. }, .. } = self;
@@ -276,11 +212,7 @@ impl Link {
         }
         let index = due.trailing_zeros() as usize;
         let (path, generation) = self.ack_route(now, index);
-        let len = self.emit_ack(now, index, generation, out);
-        self.stats.acks_sent += 1;
-        let way = path.map_or(0, |path| usize::from(path.0));
-        let cut_at = self.paths[way].mtu.cut_ack_at(len, self.stats.acks_sent);
-        Some(AckTransmit { len, path, cut_at })
+        Some(self.transmit_ack(now, index, (path, generation), out))
     }
 
     /// The peer says that nothing is acknowledged: the path on which it asked may be a way back, as
@@ -289,11 +221,25 @@ impl Link {
     fn answer_where_heard(&mut self, now: Time, out: &mut [u8; ACK_BYTES_MAX]) -> AckTransmit {
         let index = self.paths.answers_due.trailing_zeros() as usize;
         self.paths.answers_due &= !bit(index);
-        let len = self.emit_ack(now, index, self.paths[index].generation_out, out);
+        let route = (Some(PathId(index as u8)), self.paths[index].generation_out);
+        let answer = self.transmit_ack(now, index, route, out);
         self.paths.acks_due |= bit(index);
+        answer
+    }
+
+    /// The ack of the path at `index`, by the queue pair of a path or of acks.
+    fn transmit_ack(
+        &mut self,
+        now: Time,
+        index: usize,
+        (path, generation): (Option<PathId>, u32),
+        out: &mut [u8; ACK_BYTES_MAX],
+    ) -> AckTransmit {
+        let len = self.emit_ack(now, index, generation, out);
         self.stats.acks_sent += 1;
-        let cut_at = self.paths[index].mtu.cut_ack_at(len, self.stats.acks_sent);
-        AckTransmit { len, path: Some(PathId(index as u8)), cut_at }
+        let way = path.map_or(0, |path| usize::from(path.0));
+        let cut_at = self.paths[way].mtu.cut_ack_at(len, self.stats.acks_sent);
+        AckTransmit { len, path, cut_at }
     }
 
     /// Goes down once everything up to the peer's GOODBYE is acknowledged.

@@ -14,6 +14,7 @@ mod grow;
 mod hold;
 mod intact;
 mod lane;
+mod loss;
 mod mtu;
 mod paths;
 mod presence;

@@ -6,10 +6,10 @@
 use super::Link;
 use crate::event::{Event, PathId, Transmit};
 use crate::limits::{HEADER_BYTES, PATH_CHANGE_INTERVAL};
-use crate::path::{MtuStep, PathState, What, bit};
+use crate::path::{MtuSearch, MtuStep, PathState, What, bit, places};
 use crate::wire::Kind;
 use alloc::vec::Vec;
-use towpath_base::{Nanos, Time};
+use towpath_base::Time;
 use towpath_verbs::Mtu;
 
 impl Link {
@@ -20,7 +20,7 @@ impl Link {
             self.paths.mtus_asked &= !bit(index);
             return;
         }
-        let answer = self.mtu_answer(index);
+        let answer = self.paths[index].timing.probe_interval(&self.flow);
         let path = &mut self.paths[index];
         match path.mtu.on_due(now, answer, |number| path.tx.is_acked(number)) {
             MtuStep::Wait => {}
@@ -34,11 +34,6 @@ impl Link {
         let path = &self.paths[index];
         let is_used = matches!(path.condition.state(), PathState::Good | PathState::Suspect);
         self.paths.is_in_use(index) && is_used
-    }
-
-    /// Within this a probe is answered, if it is.
-    fn mtu_answer(&self, index: usize) -> Nanos {
-        self.paths[index].timing.probe_interval(&self.flow)
     }
 
     /// More than a packet's worth left on a path that may carry longer ones.
@@ -97,8 +92,9 @@ impl Link {
 
     /// Chunks are reckoned in packets of the paths in use.
     pub(super) fn reckon_packets(&mut self) {
-        let (mtu, send_bytes_max) = (self.smallest_mtu(), self.longest_send());
-        self.flow.set_packets(mtu, send_bytes_max);
+        let mtu = self.sizes_in_use().map(MtuSearch::reckoned).min().unwrap_or(self.peer.mtu);
+        let longest = self.sizes_in_use().map(MtuSearch::send_bytes_max).min();
+        self.flow.set_packets(mtu, longest.unwrap_or(u32::MAX));
     }
 
     /// What was lost because it was too long says nothing of congestion, and nothing against the
@@ -114,31 +110,19 @@ impl Link {
         }
         // Where another path carries longer packets, the window is its own, too. Where none does,
         // nearly all that was sent of late was swallowed.
-        if took_data && self.reckoned_mtus().all(|mtu| mtu <= to) {
+        if took_data && self.sizes_in_use().all(|mtu| mtu.reckoned() <= to) {
             self.flow.restart_controller(now, &self.config, to);
         }
     }
 
-    /// The packet sizes of the paths in use, as chunks are reckoned in them.
-    fn reckoned_mtus(&self) -> impl Iterator<Item = Mtu> {
-        let used = (0..self.paths.len()).filter(|&index| self.paths.is_in_use(index));
-        used.map(|index| self.paths[index].mtu.reckoned())
-    }
-
-    /// The smallest packets that paths in use are known to need.
-    fn smallest_mtu(&self) -> Mtu {
-        self.reckoned_mtus().min().unwrap_or(self.peer.mtu)
-    }
-
-    /// Bytes of the longest send that each path in use takes.
-    fn longest_send(&self) -> u32 {
-        let used = (0..self.paths.len()).filter(|&index| self.paths.is_in_use(index));
-        used.map(|index| self.paths[index].mtu.send_bytes_max()).min().unwrap_or(u32::MAX)
+    /// The packet sizes of the paths in use.
+    fn sizes_in_use(&self) -> impl Iterator<Item = &MtuSearch> {
+        places(self.paths.ladder.paths()).map(|index| &self.paths[index].mtu)
     }
 
     /// A probe of `size`: filler stands behind its header.
     pub(super) fn transmit_long_probe(&mut self, now: Time, index: usize, size: Mtu) -> Transmit {
-        let answer = self.mtu_answer(index);
+        let answer = self.paths[index].timing.probe_interval(&self.flow);
         let path = &mut self.paths[index];
         let (number, floor) = path.tx.send(What::LongProbe(size), 0, now);
         path.mtu.on_long_probe(now, answer, number);

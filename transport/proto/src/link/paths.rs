@@ -1,15 +1,11 @@
 //! Paths: doubt, probes, quarantine and return (docs/protocol.md section 9).
 
+use super::Link;
 use super::alarm::AckAlarm;
-use super::{Controls, Link, Pending, Sends};
 use crate::carrier::Carrier;
 use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
-use crate::limits::{
-    DUPLICATES_MAX, HEADER_BYTES, PATH_CHANGE_INTERVAL, PROBES_TO_RETURN, UNANSWERED_MIN,
-};
-use crate::path::{
-    PROBE_INTERVAL_MIN, Path, PathSignal, PathState, ProbeVerdict, TailProbe, What, bit,
-};
+use crate::limits::{DUPLICATES_MAX, PATH_CHANGE_INTERVAL, PROBES_TO_RETURN, UNANSWERED_MIN};
+use crate::path::{PROBE_INTERVAL_MIN, PathSignal, PathState, ProbeVerdict, What, bit};
 use crate::wire::Kind;
 use alloc::vec::Vec;
 use towpath_base::Time;
@@ -131,52 +127,6 @@ impl Link {
         // Where the queue pair of acks was to follow the first path it has stayed behind.
         self.control.has_left |= self.paths[0].remake.life() > 0 && self.paths[0].moves > 0;
         self.paths.pin_ports();
-    }
-
-    /// Everything in flight on a path counts as lost, and goes out again on others.
-    pub(super) fn send_all_again(&mut self, index: usize) {
-        let Self {
-            paths,
-            flow,
-            stats,
-            sends: Sends { lost, .. },
-            control: Controls { lost: control_lost, .. },
-            ..
-        } = self;
-        let is_lossy = paths.is_in_use(index) && !paths[index].carrier.is_reliable();
-        let header_charge = flow.charge(0);
-        let path = &mut paths[index];
-        let (from, mut chunks, mut bytes) = (index as u8, 0, 0);
-        let Path { tx, mtu, .. } = path;
-        tx.time_out(|what, charge, gone| {
-            chunks += 1;
-            bytes += u64::from(charge);
-            match *what {
-                What::Nothing | What::Probe | What::LongProbe(_) => {}
-                What::Data => {
-                    if is_lossy {
-                        mtu.on_lost(charge - header_charge + HEADER_BYTES as u32);
-                    }
-                    let again = |frame: &_| Pending { frame: *frame, lost_on: Some(from) };
-                    if !gone.is_copy {
-                        lost.extend(gone.frames().map(again));
-                    }
-                }
-                What::Control(_) if gone.is_copy => {}
-                What::Control(key) => control_lost.push_back((key, from)),
-            }
-        });
-        path.lost_chunks += chunks;
-        stats.losses_by_timeout += chunks;
-        if path.timing.tail_probe == TailProbe::Due {
-            path.timing.tail_probe = TailProbe::Idle;
-        }
-        flow.on_gone(bytes);
-        if is_lossy {
-            // Those that were not lost are acknowledged yet, and then they do not count.
-            paths.ladder.loss.on_lost(chunks as u32);
-        }
-        paths.settle(index);
     }
 
     /// Asks all good paths at once that have nothing under way: the way that works may be any of

@@ -89,8 +89,9 @@ impl Link {
     }
 
     /// The queue pair of a path is gone; another one is made in its time. It leaves from another
-    /// port where this one may swallow what is sent: RC fails when nothing answers. The queue pair of acks, which is not made anew, serves the first path as
-    /// long as that is on its port: it goes there too where it can.
+    /// port where this one may swallow what is sent: RC fails when nothing answers. The queue pair
+    /// of acks is not made anew. It serves the first path as long as that is on its port, and goes
+    /// to the next port too where it can.
     pub(super) fn end_queue_pair(&mut self, now: Time, index: usize) {
         let path = &self.paths[index];
         let is_well = path.condition.state() == PathState::Good && path.carrier != Carrier::Rc;

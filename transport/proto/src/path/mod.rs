@@ -26,7 +26,7 @@ pub(crate) use rx::ReceiveWindow;
 pub use state::{MOVES, Move, PathSignal, PathState};
 pub(crate) use table::{PathTable, bit, places};
 pub(crate) use timing::{PROBE_INTERVAL_MIN, TailProbe, Timing};
-pub(crate) use tx::{AckDigest, SendWindow, What};
+pub(crate) use tx::{AckDigest, Lost, SendWindow, What};
 
 use crate::carrier::Carrier;
 use crate::config::{LinkConfig, PeerParams};

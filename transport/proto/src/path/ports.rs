@@ -96,7 +96,11 @@ impl PathTable {
 
     /// The next queue pair of a path leaves from another port, if there is one. True if so.
     pub(crate) fn renew_elsewhere(&mut self, now: Time, index: usize) -> bool {
-        let port = if self.ports.count > 1 { self.leave_port(now, index) } else { None };
+        if self.ports.count < 2 {
+            return false;
+        }
+        self.ports.rest(now, self[index].source_port);
+        let port = self.draw_port(now, index);
         if let Some(port) = port {
             self.take_port(index, port);
         }
@@ -128,17 +132,11 @@ impl PathTable {
     }
 
     fn move_to_fresh(&mut self, now: Time, index: usize) -> bool {
-        let port = if self.is_movable(index) { self.leave_port(now, index) } else { None };
-        if let Some(port) = port {
-            self.move_to(index, port);
+        if !self.is_movable(index) {
+            return false;
         }
-        port.is_some()
-    }
-
-    /// The port of a path rests from now on: another one in its place.
-    fn leave_port(&mut self, now: Time, index: usize) -> Option<u16> {
         self.ports.rest(now, self[index].source_port);
-        self.draw_port(now, index)
+        self.move_somewhere(now, index)
     }
 
     /// A port at random: one that neither rests nor is taken by a path. The longer nothing answers,
@@ -156,9 +154,14 @@ impl PathTable {
         })
     }
 
-    fn move_to(&mut self, index: usize, port: u16) {
-        self.take_port(index, port);
-        self.ports.reroutes_due |= bit(index);
+    /// A path goes on from a port at random while its queue pair runs. True if there is one.
+    fn move_somewhere(&mut self, now: Time, index: usize) -> bool {
+        let port = self.draw_port(now, index);
+        if let Some(port) = port {
+            self.take_port(index, port);
+            self.ports.reroutes_due |= bit(index);
+        }
+        port.is_some()
     }
 
     fn take_port(&mut self, index: usize, port: u16) {
@@ -193,9 +196,7 @@ impl PathTable {
             if is_kept || !self.is_in_use(index) || !self.is_movable(index) {
                 continue;
             }
-            if let Some(port) = self.draw_port(now, index) {
-                self.move_to(index, port);
-            }
+            self.move_somewhere(now, index);
         }
         (asked, asked)
     }
@@ -209,8 +210,8 @@ impl PathTable {
     /// while the next try should come soon.
     pub(crate) fn move_only(&mut self, now: Time, index: usize) -> bool {
         self.ports.silent_rounds = self.ports.silent_rounds.saturating_add(1);
-        if let Some(port) = self.draw_port(now, index).filter(|_| self.is_movable(index)) {
-            self.move_to(index, port);
+        if self.is_movable(index) {
+            self.move_somewhere(now, index);
         }
         self.ports.silent_rounds < SILENT_MOVES_PROMPT
     }
@@ -223,11 +224,7 @@ impl PathTable {
             return false;
         }
         self.acks.back_off(now, (self.sla_tick, PATH_CHANGE_INTERVAL));
-        let port = self.draw_port(now, only);
-        if let Some(port) = port {
-            self.move_to(only, port);
-        }
-        port.is_some()
+        self.move_somewhere(now, only)
     }
 
     /// A queue pair that is gone goes nowhere.

@@ -4,6 +4,7 @@ mod digest;
 mod lost;
 
 pub(crate) use digest::AckDigest;
+pub(crate) use lost::Lost;
 
 use super::frames::{FrameRing, Span};
 use super::order::Order;
