@@ -166,6 +166,7 @@ fn best(messages: usize, mut round: impl FnMut()) -> f64 {
 }
 
 /// Prints the row of one kind of message.
+#[inline(never)]
 fn measure(payload_bytes: usize, messages: usize, has_icrc: bool) {
     let (a_addr, b_addr) = ("10.0.0.1:4791", "10.0.0.2:4791");
     let mut a = end(a_addr, b_addr, payload_bytes);
