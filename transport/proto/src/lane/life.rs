@@ -9,9 +9,18 @@
 //! says that operations go by messages in that life.
 
 use crate::limits::{LANE_RETRY_FIRST, LANE_RETRY_LONGEST};
+use crate::path::{Backoff, Remake, Step};
+use towpath_base::Time;
 use towpath_base::serial::Psn;
-use towpath_base::{Nanos, Time};
 use towpath_verbs::QpNum;
+
+/// The first failure of late is not waited for.
+const BACKOFF: &Backoff = &Backoff {
+    free: 1,
+    first: LANE_RETRY_FIRST,
+    longest: LANE_RETRY_LONGEST,
+    forgive_after: LANE_RETRY_LONGEST,
+};
 
 /// One end's half of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,39 +68,30 @@ pub enum LaneStep {
     },
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    /// No lane is wanted, or ever again.
-    #[default]
-    None,
-    /// Ours is to be made, not before this.
-    Wanted(Time),
-    /// The driver makes it.
-    Making,
-    Made(LaneWay),
-}
-
 /// Where a lane stands.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Life {
-    /// Of the half that we have, or are about to have.
-    number: u32,
-    stage: Stage,
-    theirs: Option<LaneWay>,
+    remake: Remake<LaneWay>,
+    /// Of the life that is on, once it is made.
+    ours: Option<LaneWay>,
     joined: Option<Joined>,
     /// The peer has taken our LANE, and so has connected its half.
     is_known: bool,
-    /// When they were connected last.
-    joined_at: Time,
-    failures: u32,
     is_over: bool,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        let remake = Remake::absent(BACKOFF, Time::ZERO);
+        Self { remake, ours: None, joined: None, is_known: false, is_over: false }
+    }
 }
 
 impl Life {
     /// A lane is wanted from now on.
     pub(crate) fn want(&mut self, now: Time) {
-        if self.number == 0 && !self.is_over {
-            (self.number, self.stage) = (1, Stage::Wanted(now));
+        if !self.is_over {
+            self.remake.want(now);
         }
     }
 
@@ -104,109 +104,76 @@ impl Life {
     /// Operations went by messages, and a queue pair can be made again: the next life. No failure.
     pub(crate) fn renew(&mut self, now: Time) {
         if self.joined() == Some(Joined::Messages) {
-            let failures = self.failures;
-            self.begin_after(now, self.number.saturating_add(1));
-            (self.failures, self.stage) = (failures, Stage::Wanted(now));
+            self.leave();
+            self.remake.renew(now);
         }
     }
 
     /// The peer has acknowledged our LANE of this life.
     pub(crate) fn on_told_acked(&mut self, number: u32) {
-        self.is_known |= number == self.number;
+        self.is_known |= number == self.remake.life();
     }
 
     /// Our queue pair failed; false when it was known, or there is none.
     pub(super) fn on_failed(&mut self, now: Time) -> bool {
-        if !matches!(self.stage, Stage::Made(_)) {
-            return false;
+        let was_made = self.ours.is_some();
+        if was_made {
+            self.leave();
+            self.remake.fail(now);
         }
-        self.begin_after(now, self.number.saturating_add(1));
-        true
+        was_made
+    }
+
+    /// Nothing of this life goes on.
+    fn leave(&mut self) {
+        (self.ours, self.joined, self.is_known) = (None, None, false);
     }
 
     /// An operation was carried out.
     pub(super) fn on_success(&mut self) {
-        self.failures = 0;
-    }
-
-    /// How long the next one waits: none of the first failures of late.
-    fn wait(&self) -> Nanos {
-        match self.failures.checked_sub(1) {
-            None => Nanos::ZERO,
-            Some(doublings) => {
-                Nanos(LANE_RETRY_FIRST.0 << doublings.min(16)).min(LANE_RETRY_LONGEST)
-            }
-        }
-    }
-
-    /// Begins the next life: the later, the more of them have ended soon.
-    fn begin_after(&mut self, now: Time, number: u32) {
-        if self.joined.is_some() && now.since(self.joined_at) >= LANE_RETRY_LONGEST {
-            self.failures = 0;
-        }
-        let at = now + self.wait();
-        self.failures = self.failures.saturating_add(u32::from(self.number > 0));
-        (self.number, self.stage) = (number, Stage::Wanted(at));
-        (self.theirs, self.joined, self.is_known) = (None, None, false);
+        self.remake.forgive();
     }
 
     /// LANE: the peer has made its half of a life.
     pub(crate) fn on_told(&mut self, now: Time, number: u32, theirs: LaneWay) {
-        if self.is_over || number < self.number {
-            return;
+        if !self.is_over && self.remake.on_told(now, number, theirs) {
+            self.on_failed(now);
         }
-        if number > self.number {
-            self.begin_after(now, number);
-        }
-        self.theirs = Some(theirs);
     }
 
     /// What is to be done now.
     pub(crate) fn poll_step(&mut self, now: Time) -> Option<LaneStep> {
-        match (self.stage, self.theirs, self.joined) {
-            (Stage::Wanted(at), ..) if at <= now => {
-                self.stage = Stage::Making;
-                Some(LaneStep::Make)
-            }
-            (Stage::Made(ours), Some(theirs), None) => {
-                self.joined_at = now;
-                let (LaneWay::QueuePair(ours), LaneWay::QueuePair(theirs)) = (ours, theirs) else {
-                    self.joined = Some(Joined::Messages);
-                    return None;
-                };
-                let rd_atomic = ours.rd_atomic.min(theirs.rd_atomic);
-                self.joined = Some(Joined::QueuePairs { rd_atomic });
-                Some(LaneStep::Join { theirs, rd_atomic })
-            }
-            _ => None,
-        }
+        let theirs = match self.remake.poll(now)? {
+            Step::Make => return Some(LaneStep::Make),
+            Step::Join(theirs) => theirs,
+        };
+        let (Some(LaneWay::QueuePair(ours)), LaneWay::QueuePair(theirs)) = (self.ours, theirs)
+        else {
+            self.joined = Some(Joined::Messages);
+            return None;
+        };
+        let rd_atomic = ours.rd_atomic.min(theirs.rd_atomic);
+        self.joined = Some(Joined::QueuePairs { rd_atomic });
+        Some(LaneStep::Join { theirs, rd_atomic })
     }
 
     /// The driver has made our half; the number of the life that the peer is told.
     pub(crate) fn on_made(&mut self, ours: LaneWay) -> Option<u32> {
-        if self.stage != Stage::Making {
-            return None;
-        }
-        self.stage = Stage::Made(ours);
-        Some(self.number)
+        let number = self.remake.on_made()?;
+        self.ours = Some(ours);
+        Some(number)
     }
 
     /// The driver could not make it, now.
     pub(crate) fn on_make_failed(&mut self, now: Time) {
-        if self.stage == Stage::Making {
-            self.failures = self.failures.saturating_add(1);
-            self.stage = Stage::Wanted(now + self.wait());
-        }
+        self.remake.on_make_failed(now);
     }
 
     pub(super) fn due(&self) -> Time {
-        match self.stage {
-            Stage::Wanted(at) => at,
-            _ => Time::NEVER,
-        }
+        self.remake.due()
     }
 
     pub(super) fn end(&mut self) {
-        *self = Self { is_over: true, number: self.number, ..Self::default() };
+        *self = Self { is_over: true, ..Self::default() };
     }
 }

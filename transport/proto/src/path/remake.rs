@@ -89,7 +89,6 @@ impl<H: Copy> Remake<H> {
     }
 
     /// No queue pair until one is [wanted](Self::want), or the peer tells of its half.
-    #[expect(dead_code, reason = "lanes still count their lives themselves")]
     pub(crate) fn absent(backoff: &'static Backoff, now: Time) -> Self {
         Self { stage: Stage::Absent, ..Self::joined(backoff, now) }
     }
@@ -105,7 +104,6 @@ impl<H: Copy> Remake<H> {
     }
 
     /// The first queue pair is wanted now.
-    #[expect(dead_code, reason = "lanes still count their lives themselves")]
     pub(crate) fn want(&mut self, now: Time) {
         if self.stage == Stage::Absent {
             (self.life, self.stage) = (1, Stage::Wanted(now));
@@ -120,6 +118,18 @@ impl<H: Copy> Remake<H> {
         self.life = self.life.saturating_add(1).max(told);
         self.since = now;
         self.wait(now);
+    }
+
+    /// This life is over although nothing failed. The next one begins now.
+    pub(crate) fn renew(&mut self, now: Time) {
+        let ends = self.ends;
+        self.fail(now);
+        (self.ends, self.stage) = (ends, Stage::Wanted(now));
+    }
+
+    /// This life has proved itself: those that ended before count no more.
+    pub(crate) fn forgive(&mut self) {
+        self.ends = 0;
     }
 
     /// The driver could not make our half: it is asked again later.
