@@ -41,7 +41,7 @@ mod stats;
 pub mod wire;
 
 pub use carrier::{Carrier, CarrierReason};
-pub use channel::SupplyError;
+pub use channel::{CancelError, SendError, SendRequest, SupplyError};
 pub use class::{Class, ClassNameError};
 pub use class_order::{AtDevice, ClassOrder, ClassScheduler};
 #[cfg(feature = "sabotage")]
@@ -56,7 +56,7 @@ pub use lane::{
     Denied, Grant, GrantId, LaneHalf, LaneStep, LaneWay, OpCounts, OpEnd, OpError, OpKey, OpKind,
     OpOutcome, OpPost, OpRequest, Rights,
 };
-pub use link::{CancelError, Link, LinkCensus, LinkUsage, OpenError, SendError, SendRequest};
+pub use link::{Link, LinkCensus, LinkUsage, OpenError};
 pub use path::{
     MOVES, Move, MtuPhase, MtuReason, PacketSizes, PathSignal, PathState, QpHalf, Spreading,
 };

@@ -84,17 +84,6 @@ impl PieceSizes {
     }
 }
 
-/// Where the message stands beside the queue of its channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
-    /// In the queue.
-    Queued,
-    /// Out of it, with bytes at hand that it may not send yet.
-    Aside,
-    /// Out of it, with nothing at hand.
-    Out,
-}
-
 /// The next piece that may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Next {
@@ -107,21 +96,23 @@ pub(crate) struct Next {
     pub(crate) until: u32,
 }
 
-/// A piece that was cut and has not come home.
+/// A piece that has an index and has not come home.
 #[derive(Clone, Copy, Debug)]
-struct Out {
+struct Piece {
     start: u32,
-    length: u32,
+    end: u32,
+    index: u32,
+    is_cut: bool,
+    /// Bytes of it that are in no frame.
+    missing: u32,
     /// Work requests with bytes of it that the device has not returned.
     posted: u32,
 }
 
-/// A piece that is cut, of which bytes are missing.
-#[derive(Clone, Copy, Debug)]
-struct Partial {
-    end: u32,
-    index: u32,
-    missing: u32,
+impl Piece {
+    fn new(start: u32, end: u32, index: u32) -> Self {
+        Self { start, end, index, is_cut: false, missing: end - start, posted: 0 }
+    }
 }
 
 /// What is known of the segment that grows. Offsets are within it.
@@ -139,20 +130,15 @@ pub(crate) struct Growing {
     /// What was supplied and is in no cut piece, as it was supplied.
     ready: BTreeMap<u32, u32>,
     ready_bytes: u32,
-    /// Pieces that have an index and are not cut: where they end, and the index.
-    reserved: BTreeMap<u32, (u32, u32)>,
-    partial: BTreeMap<u32, Partial>,
-    out: BTreeMap<u32, Out>,
+    /// In the order of offsets, which is that of indices.
+    pieces: Vec<Piece>,
     /// Up to where pieces have indices, and the next index.
     frontier: u32,
     next_index: u32,
-    pub(crate) line: Line,
     /// Credit that it may hold at the receiver until more is supplied, as the channel counts it.
     pub(crate) held: u32,
     /// The receiver may hold the message until it is whole.
     held_whole: bool,
-    /// It has its outcome, or was given up.
-    pub(crate) is_over: bool,
 }
 
 impl Growing {
@@ -171,15 +157,11 @@ impl Growing {
             supplies: 0,
             ready: BTreeMap::new(),
             ready_bytes: 0,
-            reserved: BTreeMap::new(),
-            partial: BTreeMap::new(),
-            out: BTreeMap::new(),
+            pieces: Vec::new(),
             frontier: 0,
             next_index: 0,
-            line: Line::Queued,
             held: 0,
             held_whole,
-            is_over: false,
         }
     }
 
@@ -191,10 +173,6 @@ impl Growing {
     /// Bytes that are at hand and in no piece.
     pub(crate) fn ready_bytes(&self) -> u32 {
         self.ready_bytes
-    }
-
-    pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -210,21 +188,24 @@ impl Growing {
     ) -> Result<(), SupplyError> {
         let end = self.check(offset, length)?;
         self.note(offset, end);
-        // Those that are cut and begin before its end: most of them end before it begins.
+        // Those that are cut and have bytes of it.
         let mut at = offset;
-        let cut: Vec<u32> = self.partial.range(..end).map(|(&start, _)| start).collect();
-        for start in cut {
-            let Some(piece) = self.partial.get_mut(&start).filter(|piece| piece.end > at) else {
-                continue;
-            };
-            let (from, until) = (at.max(start), end.min(piece.end));
-            piece.missing -= until - from;
-            late(start..piece.end, piece.index, from..until);
-            if piece.missing == 0 {
-                self.partial.remove(&start);
+        let first = self.pieces.partition_point(|piece| piece.end <= offset);
+        let mut others = Vec::new();
+        for piece in &mut self.pieces[first..] {
+            if piece.start >= end {
+                break;
             }
-            self.add_ready(at, from);
-            at = until;
+            if piece.is_cut {
+                let (from, until) = (at.max(piece.start), end.min(piece.end));
+                piece.missing -= until - from;
+                late(piece.start..piece.end, piece.index, from..until);
+                others.push((at, from));
+                at = until;
+            }
+        }
+        for (from, until) in others {
+            self.add_ready(from, until);
         }
         self.add_ready(at, end);
         Ok(())
@@ -279,7 +260,8 @@ impl Growing {
     pub(crate) fn next(&self, pieces_cut: u32) -> Option<Next> {
         let (&from, &until) = self.ready.first_key_value()?;
         if from < self.frontier {
-            let (&start, &(end, index)) = self.reserved.range(..=from).next_back()?;
+            let place = self.pieces.partition_point(|piece| piece.start <= from);
+            let &Piece { start, end, index, .. } = self.pieces.get(place.checked_sub(1)?)?;
             return Some(Next { index, start, end: Some(end), from, until: until.min(end) });
         }
         let next_index = self.next_index(pieces_cut);
@@ -302,10 +284,8 @@ impl Growing {
 
     /// The lowest index of which bytes are missing, or that is not cut.
     fn lowest(&self, pieces_cut: u32) -> u32 {
-        let reserved = self.reserved.first_key_value().map(|(_, &(_, index))| index);
-        let partial = self.partial.first_key_value().map(|(_, piece)| piece.index);
-        let missing = reserved.into_iter().chain(partial).min();
-        missing.unwrap_or_else(|| self.next_index(pieces_cut))
+        let missing = self.pieces.iter().find(|piece| piece.missing > 0);
+        missing.map_or_else(|| self.next_index(pieces_cut), |piece| piece.index)
     }
 
     /// Whether all bytes of the piece are there that begins at `start`, and ends as it does.
@@ -339,11 +319,11 @@ impl Growing {
         if next.from > self.frontier {
             self.reserve(next.from);
         }
-        if self.reserved.remove(&next.start).is_none() {
+        if next.start == self.frontier {
+            self.pieces.push(Piece::new(next.start, end, next.index));
             (self.frontier, self.next_index) = (end, next.index + 1);
         }
-        let length = end - next.start;
-        let mut missing = length;
+        let mut missing = end - next.start;
         while let Some((&from, &until)) = self.ready.range(next.start..end).next() {
             self.ready.remove(&from);
             if until > end {
@@ -354,10 +334,9 @@ impl Growing {
                 (self.ready_bytes - (until - from), missing - (until - from));
             there(from..until);
         }
-        if missing > 0 {
-            self.partial.insert(next.start, Partial { end, index: next.index, missing });
+        if let Some(piece) = self.piece_mut(next.index) {
+            (piece.is_cut, piece.missing) = (true, missing);
         }
-        self.out.insert(next.index, Out { start: next.start, length, posted: 0 });
     }
 
     /// Gives indices to the pieces of the gap before `until`.
@@ -365,29 +344,40 @@ impl Growing {
         let (end, _) = self.gap(until);
         while self.frontier < end {
             let piece_end = (self.frontier + self.sizes.longest).min(end);
-            self.reserved.insert(self.frontier, (piece_end, self.next_index));
+            self.pieces.push(Piece::new(self.frontier, piece_end, self.next_index));
             (self.frontier, self.next_index) = (piece_end, self.next_index + 1);
         }
     }
 
+    fn place_of(&self, index: u32) -> Option<usize> {
+        self.pieces.binary_search_by_key(&index, |piece| piece.index).ok()
+    }
+
+    fn piece_mut(&mut self, index: u32) -> Option<&mut Piece> {
+        let place = self.place_of(index)?;
+        self.pieces.get_mut(place)
+    }
+
     /// A work request with bytes of a piece is at the device.
     pub(crate) fn on_posted(&mut self, index: u32) {
-        if let Some(out) = self.out.get_mut(&index) {
-            out.posted += 1;
+        if let Some(piece) = self.piece_mut(index) {
+            piece.posted += 1;
         }
     }
 
     pub(crate) fn on_returned(&mut self, index: u32) {
-        if let Some(out) = self.out.get_mut(&index) {
-            out.posted = out.posted.saturating_sub(1);
+        if let Some(piece) = self.piece_mut(index) {
+            piece.posted = piece.posted.saturating_sub(1);
         }
     }
 
     /// A piece that is acknowledged and that the device does not hold: where it begins, and its
     /// length. Once.
     pub(crate) fn take_home(&mut self, index: u32) -> Option<(u32, u32)> {
-        self.out.get(&index).filter(|out| out.posted == 0)?;
-        self.out.remove(&index).map(|out| (out.start, out.length))
+        let place = self.place_of(index)?;
+        self.pieces.get(place).filter(|piece| piece.posted == 0)?;
+        let Piece { start, end, .. } = self.pieces.remove(place);
+        Some((start, end - start))
     }
 }
 

@@ -1,13 +1,12 @@
 //! A message being received.
 
 use super::parts::Parts;
-use super::runs::Runs;
+use super::runs::{Misfit, Runs};
 use crate::event::{BufToken, ChunkRef};
 use crate::limits::CHUNK_WINDOW;
 use crate::wire::Frame;
 use alloc::vec::Vec;
 use core::hint::cold_path;
-use towpath_base::WindowBitmap;
 
 /// How the application gets a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +20,20 @@ pub(crate) enum Reading {
     AsItComes,
 }
 
+/// Where a message being received is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It waits for more of it, or for its turn.
+    #[default]
+    Open,
+    /// The same, and pieces wait to be handed to a reader that takes them as they come.
+    Listed,
+    /// Two of its pieces contradict each other: it is to be dropped.
+    Broken,
+    /// Handed to the application whole; waits to be taken.
+    Delivered,
+}
+
 /// A message being received. Lives in a slot that keeps its memory for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
@@ -28,25 +41,16 @@ pub(crate) struct Incoming {
     pub(crate) id: u64,
     pub(crate) message_len: u32,
     pub(crate) reading: Reading,
-    /// Pieces of it wait to be handed to a reader that takes them as they come.
-    pub(crate) is_listed: bool,
-    /// Handed to the application whole; waits to be taken.
-    pub(crate) delivered: bool,
+    pub(crate) stage: Stage,
     /// Pieces that are held, in order of arrival.
     pub(crate) chunks: Vec<ChunkRef>,
     /// Pieces of which parts are held.
     partials: Vec<Partial>,
-    /// Each so far has followed the one before.
-    came_in_order: bool,
-    /// Which came, once one did not follow.
-    received: Option<WindowBitmap>,
-    pieces_received: u32,
+    /// Which pieces came whole, and how many bytes they have.
+    came: Runs,
     bytes_received: u32,
-    /// What a streaming reader was given: how many pieces, and in order so many bytes.
-    next_index: u32,
-    next_offset: u32,
-    /// Which pieces a reader was given that takes them as they come.
-    runs: Runs,
+    /// How many pieces a streaming reader was given.
+    handed_out: u32,
 }
 
 /// A piece that comes in parts, which are put together in a buffer of its own.
@@ -59,46 +63,35 @@ pub(crate) struct Partial {
     pub(crate) buf: BufToken,
 }
 
-/// A piece or a part does not fit those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Misfit;
-
 impl Incoming {
     /// Begins a new life of the slot.
     pub(crate) fn start(&mut self, channel: u32, id: u64, message_len: u32, reading: Reading) {
         // Field by field: a whole new value would be built aside and then copied.
         (self.channel, self.id, self.message_len) = (channel, id, message_len);
-        (self.reading, self.is_listed, self.delivered) = (reading, false, false);
+        (self.reading, self.stage) = (reading, Stage::Open);
         self.chunks.clear();
         self.partials.clear();
-        self.came_in_order = true;
-        (self.pieces_received, self.bytes_received) = (0, 0);
-        (self.next_index, self.next_offset) = (0, 0);
-        self.runs.clear();
+        self.came.clear();
+        (self.bytes_received, self.handed_out) = (0, 0);
     }
 
     /// Whether all of the piece came before. One that is too far ahead is a misfit.
     #[inline(always)]
     pub(crate) fn has(&self, index: u32) -> Result<bool, Misfit> {
-        let (index, count) = (u64::from(index), u64::from(self.pieces_received));
-        if self.came_in_order {
-            return if index < count + CHUNK_WINDOW { Ok(index < count) } else { Err(Misfit) };
-        }
-        let received = self.received.as_ref().ok_or(Misfit)?;
-        if received.reaches(index) { Ok(received.contains(index)) } else { Err(Misfit) }
+        let end = u64::from(self.came.first_missing()) + CHUNK_WINDOW;
+        if u64::from(index) < end { Ok(self.came.has(index)) } else { Err(Misfit) }
     }
 
-    /// Takes in a piece that [`has`](Self::has) said is new.
+    /// Takes in a piece that [`has`](Self::has) said is new. One for which there is no room is a
+    /// misfit and changes nothing; one that contradicts others breaks the message.
     #[inline(always)]
     pub(crate) fn accept(&mut self, chunk: ChunkRef) -> Result<(), Misfit> {
         self.check_room(chunk.index, chunk.length)?;
-        let bytes = self.bytes_received + chunk.length;
-        let follows = chunk.index == self.pieces_received && chunk.offset == self.bytes_received;
-        if !(self.came_in_order && follows) {
-            self.note_out_of_order(chunk.index);
+        if self.came.insert(chunk.index, chunk.offset, chunk.length).is_err() {
+            cold_path();
+            self.stage = Stage::Broken;
         }
-        self.bytes_received = bytes;
-        self.pieces_received += 1;
+        self.bytes_received += chunk.length;
         self.chunks.push(chunk);
         Ok(())
     }
@@ -184,78 +177,42 @@ impl Incoming {
         self.partials.drain(..).map(|partial| partial.buf)
     }
 
-    /// A bitmap takes over where the count alone does not tell which pieces came.
-    #[inline(never)]
-    fn note_out_of_order(&mut self, index: u32) {
-        let count = u64::from(self.pieces_received);
-        let empty = || WindowBitmap::new(count, CHUNK_WINDOW as usize);
-        let received = self.received.get_or_insert_with(empty);
-        if core::mem::take(&mut self.came_in_order) {
-            received.reset(count);
-        }
-        received.insert(u64::from(index));
-    }
-
     /// How many pieces of it came, whole or in part, each of which used a credit.
     pub(crate) fn pieces_begun(&self) -> u32 {
-        self.pieces_received + self.partials.len() as u32
+        self.handed_out + (self.chunks.len() + self.partials.len()) as u32
     }
 
+    #[inline]
     pub(crate) fn is_complete(&self) -> bool {
         self.bytes_received == self.message_len
     }
 
-    /// Puts the pieces of a complete message in order; they must follow each other.
+    /// Puts the pieces of a complete message in order.
     #[inline]
-    pub(crate) fn arrange(&mut self) -> Result<(), Misfit> {
-        if self.came_in_order { Ok(()) } else { self.sort() }
-    }
-
-    #[inline(never)]
-    fn sort(&mut self) -> Result<(), Misfit> {
-        self.chunks.sort_unstable_by_key(|chunk| chunk.index);
-        let mut end = 0;
-        for (chunk, index) in self.chunks.iter().zip(0..) {
-            if chunk.index != index || chunk.offset != end {
-                return Err(Misfit);
-            }
-            end += chunk.length;
+    pub(crate) fn arrange(&mut self) {
+        if !self.chunks.is_sorted_by_key(|chunk| chunk.index) {
+            cold_path();
+            self.chunks.sort_unstable_by_key(|chunk| chunk.index);
         }
-        Ok(())
     }
 
     /// The next piece for a streaming reader, if it is there; true beside it when it is the last.
-    pub(crate) fn next_in_stream(&mut self) -> Result<Option<(ChunkRef, bool)>, Misfit> {
-        let mut chunks = self.chunks.iter();
-        let Some(at) = chunks.position(|chunk| chunk.index == self.next_index) else {
-            // With every byte here, the next piece can only be missing because none has its index.
-            let whole = self.is_complete() && self.next_offset < self.message_len;
-            return if whole { Err(Misfit) } else { Ok(None) };
-        };
-        let chunk = self.chunks[at];
-        if chunk.offset != self.next_offset {
-            return Err(Misfit);
-        }
-        self.chunks.swap_remove(at);
-        self.next_index += 1;
-        self.next_offset += chunk.length;
-        Ok(Some((chunk, self.next_offset == self.message_len)))
+    pub(crate) fn next_in_stream(&mut self) -> Option<(ChunkRef, bool)> {
+        let at = self.chunks.iter().position(|chunk| chunk.index == self.handed_out)?;
+        let chunk = self.chunks.swap_remove(at);
+        self.handed_out += 1;
+        Some((chunk, chunk.offset + chunk.length == self.message_len))
     }
 
-    /// Notes that the pieces which are held go to a reader that takes them as they come. They must
-    /// fit those before, and make the message when they are the last.
-    pub(crate) fn note_handed_out(&mut self) -> Result<(), Misfit> {
-        for chunk in &self.chunks {
-            self.runs.insert(chunk.index, chunk.offset, chunk.length)?;
-        }
-        self.next_index += self.chunks.len() as u32;
-        let fits = !self.is_complete() || self.runs.are_whole(self.message_len);
-        if fits { Ok(()) } else { Err(Misfit) }
+    /// The pieces that are held, for a reader that takes them as they come.
+    pub(crate) fn hand_out(&mut self) -> impl ExactSizeIterator<Item = ChunkRef> {
+        self.handed_out += self.chunks.len() as u32;
+        self.chunks.drain(..)
     }
 
     /// Whether a streaming reader was given some of it.
     pub(crate) fn stream_begun(&self) -> bool {
-        self.next_index > 0
+        self.handed_out > 0
     }
 }
 
@@ -282,7 +239,7 @@ mod tests {
             assert_eq!(message.has(index), Ok(true));
         }
         assert!(message.is_complete());
-        message.arrange().unwrap();
+        message.arrange();
         assert!(message.chunks.iter().map(|c| c.index).eq(0..3));
     }
 
@@ -307,7 +264,7 @@ mod tests {
             assert_eq!(message.has(window + 2), Err(Misfit));
             message.accept(chunk(2, 20, 10)).unwrap();
             message.accept(chunk(4, 40, len - 40)).unwrap();
-            message.arrange().unwrap();
+            message.arrange();
             assert!(message.chunks.iter().map(|c| c.index).eq(0..5));
         }
     }
@@ -319,7 +276,7 @@ mod tests {
             overlapping.accept(chunk(index, offset, 10)).unwrap();
         }
         assert!(overlapping.is_complete());
-        assert_eq!(overlapping.arrange(), Err(Misfit));
+        assert_eq!(overlapping.stage, Stage::Broken);
         let mut too_many = message(15, Reading::Whole);
         too_many.accept(chunk(0, 0, 10)).unwrap();
         assert_eq!(too_many.accept(chunk(1, 10, 10)), Err(Misfit));
@@ -329,13 +286,13 @@ mod tests {
     fn a_stream_is_read_in_order_as_far_as_it_came() {
         let mut message = message(30, Reading::InOrder);
         message.accept(chunk(1, 10, 10)).unwrap();
-        assert_eq!(message.next_in_stream(), Ok(None));
+        assert_eq!(message.next_in_stream(), None);
         message.accept(chunk(0, 0, 10)).unwrap();
-        assert_eq!(message.next_in_stream(), Ok(Some((chunk(0, 0, 10), false))));
-        assert_eq!(message.next_in_stream(), Ok(Some((chunk(1, 10, 10), false))));
-        assert_eq!(message.next_in_stream(), Ok(None));
+        assert_eq!(message.next_in_stream(), Some((chunk(0, 0, 10), false)));
+        assert_eq!(message.next_in_stream(), Some((chunk(1, 10, 10), false)));
+        assert_eq!(message.next_in_stream(), None);
         message.accept(chunk(2, 20, 10)).unwrap();
-        assert_eq!(message.next_in_stream(), Ok(Some((chunk(2, 20, 10), true))));
+        assert_eq!(message.next_in_stream(), Some((chunk(2, 20, 10), true)));
     }
 
     #[test]
@@ -343,8 +300,7 @@ mod tests {
         let mut message = message(30, Reading::InOrder);
         message.accept(chunk(0, 0, 10)).unwrap();
         message.accept(chunk(2, 10, 20)).unwrap();
-        assert_eq!(message.next_in_stream(), Ok(Some((chunk(0, 0, 10), false))));
-        assert_eq!(message.next_in_stream(), Err(Misfit));
+        assert_eq!(message.stage, Stage::Broken);
     }
 
     #[test]
@@ -353,15 +309,14 @@ mod tests {
         for (index, offset) in [(2, 20), (0, 0), (1, 10)] {
             assert!(!good.stream_begun() || index < 2);
             good.accept(chunk(index, offset, 10)).unwrap();
-            good.note_handed_out().unwrap();
-            good.chunks.clear();
+            assert_eq!(good.hand_out().collect::<Vec<_>>(), [chunk(index, offset, 10)]);
         }
-        assert!(good.is_complete() && good.stream_begun());
+        assert!(good.is_complete() && good.stream_begun() && good.stage == Stage::Open);
         let mut overlapping = message(30, Reading::AsItComes);
         for (index, offset) in [(2, 20), (1, 5)] {
             overlapping.accept(chunk(index, offset, 10)).unwrap();
         }
-        assert_eq!(overlapping.note_handed_out(), Err(Misfit));
+        assert_eq!(overlapping.stage, Stage::Broken);
     }
 
     #[test]

@@ -5,15 +5,18 @@ mod incoming;
 mod outgoing;
 mod parts;
 mod queue;
+mod request;
 mod runs;
 mod rx;
 mod tx;
 
+pub(crate) use growing::PieceSizes;
 pub use growing::SupplyError;
-pub(crate) use growing::{Line, PieceSizes};
-pub(crate) use incoming::{Incoming, Misfit, Reading};
-pub(crate) use outgoing::{Outgoing, SendState};
-pub(crate) use rx::{ChannelRx, Closed, Place};
+pub(crate) use incoming::{Incoming, Reading, Stage};
+pub(crate) use outgoing::{Line, Outgoing, SendState};
+pub use request::{CancelError, SendError, SendRequest};
+pub(crate) use runs::Misfit;
+pub(crate) use rx::{ChannelRx, Closed, Place, RxViolation};
 pub(crate) use tx::ChannelTx;
 
 /// Where a channel is in its life.

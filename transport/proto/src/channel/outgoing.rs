@@ -1,15 +1,16 @@
 //! A message being sent: how it is cut, what of it is acknowledged, and how it ended.
 
-use super::growing::{Growing, Line, Next, PieceSizes, SupplyError};
+use super::growing::{Growing, Next, PieceSizes, SupplyError};
 use super::parts::Parts;
+use super::request::SendRequest;
+use super::runs::Runs;
 use crate::event::{Outcome, PayloadRef, SendFrame, SendKey};
 use crate::limits::{CHUNK_WINDOW, FRAME_ALIGN_BYTES, PAGE_BYTES, SEGMENTS_MAX};
-use crate::link::SendRequest;
 use crate::wire::Frame;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
-use towpath_base::{Time, WindowBitmap};
+use towpath_base::Time;
 
 /// Where a message is in its life (docs/protocol.md section 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,10 +26,23 @@ pub(crate) enum SendState {
     Ended(Outcome),
 }
 
-/// A message being sent. Lives in a slot that keeps its bitmap for the next one.
+/// Where a message with bytes to cut stands beside the queue of its channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// In the queue.
+    #[default]
+    Queued,
+    /// Out of it, with bytes at hand that it may not send yet.
+    Aside,
+    /// Out of it, with nothing at hand.
+    Out,
+}
+
+/// A message being sent. Lives in a slot that keeps its memory for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     pub(crate) state: SendState,
+    pub(crate) line: Line,
     pub(crate) channel: u32,
     pub(crate) token: u64,
     pub(crate) deadline: Time,
@@ -42,11 +56,8 @@ pub(crate) struct Outgoing {
     segment_offset: u32,
     offset: u32,
     pieces_cut: u32,
-    pieces_acked: u32,
-    /// Each so far was acknowledged after the one before.
-    acked_in_order: bool,
-    /// Which pieces are acknowledged, once one was out of turn.
-    acked: Option<WindowBitmap>,
+    /// Which pieces are acknowledged.
+    acked: Runs,
     /// Which parts are, of pieces that travel in several frames, by index.
     parts: Vec<(u32, Parts)>,
     /// Work requests that the device has not returned.
@@ -62,7 +73,7 @@ impl Outgoing {
     pub(crate) fn start(&mut self, request: &SendRequest<'_>) {
         let lens = request.segments;
         // Field by field: a whole new value would be built aside and then copied.
-        self.state = SendState::Queued;
+        (self.state, self.line) = (SendState::Queued, Line::Queued);
         self.channel = request.channel.0;
         self.token = request.token;
         self.deadline = request.deadline;
@@ -74,8 +85,8 @@ impl Outgoing {
             *place = *len;
         }
         (self.segment, self.segment_offset, self.offset) = (0, 0, 0);
-        (self.pieces_cut, self.pieces_acked, self.posted) = (0, 0, 0);
-        self.acked_in_order = true;
+        (self.pieces_cut, self.posted) = (0, 0);
+        self.acked.clear();
         self.parts.clear();
         self.path = None;
         self.growing = None;
@@ -116,14 +127,6 @@ impl Outgoing {
         matches!(self.state, SendState::Queued | SendState::Sending)
     }
 
-    /// Whether it stands in the queue of its channel.
-    pub(crate) fn is_in_queue(&self) -> bool {
-        match &self.growing {
-            None => !self.is_fully_cut(),
-            Some(growing) => growing.line == Line::Queued,
-        }
-    }
-
     /// What of it is there and in no piece yet.
     #[inline]
     pub(crate) fn bytes_at_hand(&self) -> u32 {
@@ -147,11 +150,7 @@ impl Outgoing {
 
     /// Whether the receiver's bitmap reaches a piece.
     fn may_use(&self, index: u32) -> bool {
-        let oldest = match &self.acked {
-            Some(acked) if !self.acked_in_order => acked.base(),
-            _ => u64::from(self.pieces_acked),
-        };
-        u64::from(index) < oldest + CHUNK_WINDOW
+        u64::from(index) < u64::from(self.acked.first_missing()) + CHUNK_WINDOW
     }
 
     /// Bytes of the segment that grows behind all pieces that have an index or get one with what
@@ -213,6 +212,9 @@ impl Outgoing {
         self.offset += length;
         self.segment_offset += length;
         self.pieces_cut += 1;
+        if self.is_fully_cut() {
+            self.line = Line::Out;
+        }
         if self.segment_offset == self.segments[usize::from(self.segment)] {
             (self.segment, self.segment_offset) = (self.segment + 1, 0);
         }
@@ -237,6 +239,9 @@ impl Outgoing {
         self.growing = Some(growing);
         self.offset += piece_len;
         self.pieces_cut += 1;
+        if self.is_fully_cut() {
+            self.line = Line::Out;
+        }
     }
 
     /// Takes bytes of the segment that grows. Frames of pieces that are cut already go to `late`.
@@ -300,7 +305,7 @@ impl Outgoing {
     /// What the supplier has back with a frame that is acknowledged or returned: where it begins in
     /// the segment that grows, and how many bytes it has.
     pub(crate) fn take_home(&mut self, frame: &Frame) -> Option<(u32, u32)> {
-        if self.state != SendState::Sending || !self.is_piece_acked(frame.index) {
+        if self.state != SendState::Sending || !self.acked.has(frame.index) {
             return None;
         }
         self.growing.as_mut()?.take_home(frame.index)
@@ -308,17 +313,10 @@ impl Outgoing {
 
     /// Whether all that a frame carries is acknowledged.
     pub(crate) fn is_acked(&self, frame: &Frame) -> bool {
-        self.is_piece_acked(frame.index)
+        self.acked.has(frame.index)
             || self.parts.iter().any(|(index, parts)| {
                 *index == frame.index && parts.has(frame.part_start, frame.length)
             })
-    }
-
-    fn is_piece_acked(&self, index: u32) -> bool {
-        match &self.acked {
-            Some(acked) if !self.acked_in_order => acked.contains(u64::from(index)),
-            _ => index < self.pieces_acked,
-        }
     }
 
     /// Takes in that a frame is acknowledged; true when now all of the message is.
@@ -327,21 +325,18 @@ impl Outgoing {
         if (frame.is_part() || !self.parts.is_empty()) && !self.completes_piece(frame) {
             return false;
         }
-        let index = frame.index;
-        let new = if self.acked_in_order && index <= self.pieces_acked {
-            index == self.pieces_acked
-        } else {
-            self.note_out_of_order(index)
-        };
-        self.pieces_acked += u32::from(new);
-        self.is_fully_cut() && self.pieces_acked == self.pieces_cut
+        if !self.acked.has(frame.index) {
+            let fits = self.acked.insert(frame.index, frame.piece_offset(), frame.piece_len);
+            debug_assert!(fits.is_ok(), "pieces are cut one behind the other");
+        }
+        self.acked.are_whole(self.message_len)
     }
 
     /// Whether with this frame all of a piece is acknowledged that travels in several.
     #[inline(never)]
     fn completes_piece(&mut self, frame: &Frame) -> bool {
         let at = self.parts.iter().position(|(index, _)| *index == frame.index);
-        if !frame.is_part() || self.is_piece_acked(frame.index) {
+        if !frame.is_part() || self.acked.has(frame.index) {
             at.map(|at| self.parts.swap_remove(at));
             return true;
         }
@@ -356,19 +351,6 @@ impl Outgoing {
             self.parts.swap_remove(at);
         }
         is_complete
-    }
-
-    /// A bitmap takes over where the count alone does not tell what is acknowledged. True when
-    /// this was not before.
-    #[inline(never)]
-    fn note_out_of_order(&mut self, index: u32) -> bool {
-        let count = u64::from(self.pieces_acked);
-        let empty = || WindowBitmap::new(count, CHUNK_WINDOW as usize);
-        let acked = self.acked.get_or_insert_with(empty);
-        if core::mem::take(&mut self.acked_in_order) {
-            acked.reset(count);
-        }
-        acked.insert(u64::from(index))
     }
 }
 

@@ -1,7 +1,10 @@
-//! Which pieces of a message were handed out, whatever their order: runs that follow each other.
+//! Which pieces of a message are there, whatever their order: runs that follow each other.
 
-use super::incoming::Misfit;
 use alloc::vec::Vec;
+
+/// A piece that does not fit those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit;
 
 /// Pieces that follow each other without a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +17,7 @@ struct Run {
     end: u32,
 }
 
-/// The pieces of a message that were handed out.
+/// The pieces of a message that are there: received, or acknowledged.
 ///
 /// A piece is new and within [`CHUNK_WINDOW`](crate::limits::CHUNK_WINDOW) of the oldest that is
 /// missing, so there are no more runs than half of that.
@@ -26,9 +29,47 @@ impl Runs {
         self.0.clear();
     }
 
+    /// Whether a piece is there.
+    #[inline]
+    pub(crate) fn has(&self, index: u32) -> bool {
+        let Some(last) = self.0.last() else { return false };
+        if index >= last.index {
+            return index < last.index_end;
+        }
+        self.has_among(index)
+    }
+
+    #[inline(never)]
+    fn has_among(&self, index: u32) -> bool {
+        let place = self.0.partition_point(|run| run.index_end <= index);
+        self.0.get(place).is_some_and(|run| run.index <= index)
+    }
+
+    /// The lowest index that is missing.
+    #[inline]
+    pub(crate) fn first_missing(&self) -> u32 {
+        self.0.first().filter(|run| run.index == 0).map_or(0, |run| run.index_end)
+    }
+
     /// Takes in a new piece, which must fit those before and behind it.
+    #[inline]
     pub(crate) fn insert(&mut self, index: u32, start: u32, length: u32) -> Result<(), Misfit> {
         let end = start.checked_add(length).ok_or(Misfit)?;
+        match self.0.last_mut() {
+            Some(last) if (last.index_end, last.end) == (index, start) => {
+                (last.index_end, last.end) = (index + 1, end);
+                Ok(())
+            }
+            None if (index, start) == (0, 0) => {
+                self.0.push(Run { index, index_end: 1, start, end });
+                Ok(())
+            }
+            _ => self.insert_among(index, (start, end)),
+        }
+    }
+
+    #[inline(never)]
+    fn insert_among(&mut self, index: u32, (start, end): (u32, u32)) -> Result<(), Misfit> {
         let place = self.0.partition_point(|run| run.index_end <= index);
         let before = place.checked_sub(1).and_then(|before| self.0.get(before)).copied();
         // The message begins where a piece before the first would end.
@@ -63,6 +104,7 @@ impl Runs {
     }
 
     /// Whether they are all pieces of a message of so many bytes.
+    #[inline]
     pub(crate) fn are_whole(&self, message_len: u32) -> bool {
         matches!(self.0[..], [Run { index: 0, start: 0, end, .. }] if end == message_len)
     }

@@ -33,9 +33,7 @@ pub(crate) struct ChannelTx {
     pub(crate) is_ready: bool,
     /// Its share of the link's bytes beside other channels.
     pub(crate) weight: u16,
-    /// Has something to send and no credit for it.
-    pub(crate) is_starved: bool,
-    /// In the link's list of starved channels; it may have been fed since.
+    /// In the link's list of channels that [are starved](Self::is_starved), or were.
     pub(crate) is_listed_starved: bool,
 }
 
@@ -56,13 +54,17 @@ impl ChannelTx {
             growing_held: 0,
             is_ready: false,
             weight: WEIGHT_DEFAULT,
-            is_starved: false,
             is_listed_starved: false,
         }
     }
 
     pub(crate) fn has_credit(&self) -> bool {
         self.used < self.granted
+    }
+
+    /// Whether it has something to send and no credit for it.
+    pub(crate) fn is_starved(&self) -> bool {
+        !self.has_credit() && !self.queue.is_empty()
     }
 
     pub(crate) fn use_credit(&mut self) {

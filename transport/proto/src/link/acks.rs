@@ -1,15 +1,12 @@
 //! Acks: taking them in, and giving them out after the application's turn.
 
-use super::{Channels, Controls, Link, LinkState, Sends};
-use crate::channel::{Outgoing, SendState};
+use super::{Controls, Link, LinkState};
 use crate::chunk_size::ChunkSize;
-use crate::event::{AckTransmit, DownReason, Event, Outcome, PathId, SendFrame};
+use crate::event::{AckTransmit, DownReason, Outcome, PathId};
 use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES};
 use crate::path::{AckDigest, Path, What, bit};
-use crate::slots::Slots;
 use crate::stats::LinkStats;
 use crate::wire::{Ack, AckFrame};
-use alloc::collections::VecDeque;
 use core::hint::cold_path;
 use towpath_base::serial::expand_u32;
 use towpath_base::{Nanos, Time};
@@ -92,9 +89,8 @@ impl Link {
             flow,
             events,
             stats,
-            sends: Sends { messages: sends, ended_scratch, .. },
+            sends,
             control: Controls { scratch: control_scratch, .. },
-            channels: Channels { wake_scratch, .. },
             ..
         } = self;
         let is_in_use = paths.is_in_use(index);
@@ -110,19 +106,7 @@ impl Link {
             What::Data | What::Nothing | What::Probe => {}
         };
         let digest = path.tx.on_ack(now, (largest, base), words, on_number, |frame| {
-            // What is given up ends with the answer to ABANDON.
-            let message = sends.get_mut(frame.source.send.0);
-            let live = message.filter(|message| message.state == SendState::Sending);
-            let Some(message) = live else { return };
-            let is_whole = message.on_acked(&frame.frame);
-            if message.growing.is_some() {
-                bring_home(message, events, frame);
-            }
-            if is_whole {
-                ended_scratch.push(frame.source.send);
-            } else if !message.is_fully_cut() && wake_scratch.last() != Some(&message.channel) {
-                wake_scratch.push(message.channel);
-            }
+            sends.on_acked(frame, events);
         });
         if passed_charge > 0 {
             path.mtu.on_passed(passed_charge - flow.charge(0) + HEADER_BYTES as u32);
@@ -151,18 +135,12 @@ impl Link {
 
     /// Ends what the ack just taken in has completed.
     fn settle_acked(&mut self) {
-        let mut ended = core::mem::take(&mut self.sends.ended_scratch);
-        for send in ended.drain(..) {
+        let mut whole = self.sends.take_whole();
+        for send in whole.drain(..) {
             self.end_send(send, Outcome::Delivered);
         }
-        self.sends.ended_scratch = ended;
-        // The chunk window of these messages may have moved.
-        let mut woken = core::mem::take(&mut self.channels.wake_scratch);
-        for id in woken.drain(..) {
-            self.bring_in(id);
-            self.make_ready(id);
-        }
-        self.channels.wake_scratch = woken;
+        self.sends.put_whole(whole);
+        self.sends.wake(&mut self.channels);
         let mut controls = core::mem::take(&mut self.control.scratch);
         for key in controls.drain(..) {
             self.on_control_acked(key);
@@ -173,18 +151,18 @@ impl Link {
 
     /// The device has returned the work request that carried `number` on `path`.
     pub fn handle_sent(&mut self, path: PathId, number: u64, timestamp: Option<Time>) {
-        let Self { paths, events, sends: Sends { messages: sends, .. }, .. } = self;
+        let Self { paths, events, sends, .. } = self;
         let Some(path) = paths.get_mut(usize::from(path.0)) else { return };
-        path.tx.returned(number, timestamp, |frame| on_returned(sends, events, frame));
+        path.tx.returned(number, timestamp, |frame| sends.on_returned(frame, events));
         self.leave_when_done();
     }
 
     /// The device has returned the work requests of all numbers up to `number` on `path`, in the
     /// order in which they were posted; the last of them at `timestamp`.
     pub fn handle_sent_upto(&mut self, path: PathId, number: u64, timestamp: Option<Time>) {
-        let Self { paths, events, sends: Sends { messages: sends, .. }, .. } = self;
+        let Self { paths, events, sends, .. } = self;
         let Some(path) = paths.get_mut(usize::from(path.0)) else { return };
-        path.tx.returned_upto(number, timestamp, |frame| on_returned(sends, events, frame));
+        path.tx.returned_upto(number, timestamp, |frame| sends.on_returned(frame, events));
         self.leave_when_done();
     }
 
@@ -298,28 +276,6 @@ impl Link {
             disordered: path.rx.disordered(),
         };
         ack.emit(out, |number| path.rx.word_at(number), credits[..count].iter().copied())
-    }
-}
-
-/// Tells of a piece of a growing message that is acknowledged and that the device does not hold.
-#[cold]
-fn bring_home(message: &mut Outgoing, events: &mut VecDeque<Event>, frame: &SendFrame) {
-    if let Some((offset, length)) = message.take_home(&frame.frame) {
-        events.push_back(Event::PieceSent { send: frame.source.send, offset, length });
-    }
-}
-
-/// The device holds the bytes of a frame no more.
-#[inline]
-fn on_returned(sends: &mut Slots<Outgoing>, events: &mut VecDeque<Event>, frame: &SendFrame) {
-    let send = frame.source.send;
-    let Some(message) = sends.get_mut(send.0) else { return };
-    message.on_returned(&frame.frame);
-    if message.growing.is_some() {
-        bring_home(message, events, frame);
-    }
-    if let (SendState::Ended(outcome), 0) = (message.state, message.posted) {
-        events.push_back(Event::Sent { send, token: message.token, outcome });
     }
 }
 

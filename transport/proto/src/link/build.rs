@@ -215,11 +215,8 @@ impl Builder {
         }
         // A path that bears little: the piece is as long as the peer takes, and goes in parts.
         let piece = rest.min(message.whole_units(piece_max));
-        let is_short = if self.is_empty() {
-            piece <= body_max
-        } else {
-            self.fits_of(message, piece)
-        };
+        let is_short =
+            if self.is_empty() { piece <= body_max } else { self.fits_of(message, piece) };
         if is_short {
             return Some(Take::Piece(piece as u32));
         }

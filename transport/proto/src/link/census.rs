@@ -58,9 +58,9 @@ impl Link {
     #[must_use]
     pub fn census(&self) -> LinkCensus {
         let mut census = LinkCensus {
-            sends: self.sends.messages.len(),
-            incoming: self.receives.messages.len(),
-            control: self.control.queue.len() + self.control.sent.len(),
+            sends: self.sends.len(),
+            incoming: self.receives.len(),
+            control: self.control.len(),
             lost: self.sends.lost.len(),
             in_flight_bytes: self.paths.iter().map(|path| path.tx.in_flight_bytes()).sum(),
             events: self.events.len(),

@@ -1,7 +1,7 @@
 //! OPEN, OPENED, CLOSE: channels and their grants.
 
 use super::control::Control;
-use super::{Link, LinkState};
+use super::{Link, LinkState, find_mut};
 use crate::channel::{Channel, ChannelRx, ChannelState, ChannelTx};
 use crate::config::{LinkConfig, Side};
 use crate::event::{ChannelId, CloseReason, Event};
@@ -110,8 +110,6 @@ pub(super) struct Channels {
     pub(super) starved: VecDeque<u32>,
     /// Channels whose credit is to be told.
     pub(super) credit_due: VecDeque<u32>,
-    /// Kept between calls for its memory.
-    pub(super) wake_scratch: Vec<u32>,
 }
 
 impl Channels {
@@ -125,7 +123,15 @@ impl Channels {
             schedule: FairQueue::default(),
             starved: VecDeque::new(),
             credit_due: VecDeque::new(),
-            wake_scratch: Vec::new(),
+        }
+    }
+
+    /// Puts a channel in the line of those with something to send.
+    #[inline]
+    pub(super) fn make_ready(&mut self, id: u32) {
+        let Self { all, schedule, .. } = self;
+        if let Some(channel) = find_mut(all, id) {
+            line_up(channel, schedule);
         }
     }
 }
@@ -164,7 +170,7 @@ impl Link {
         self.channels.cursor = place / 2 + 1;
         let id = self.next_life(place);
         self.place_channel(id, purpose, ChannelState::Opening, 0, 0);
-        self.control.queue.push_back(Control {
+        self.control.push(Control {
             index: purpose.bits(),
             message_len: self.config.limits.message_bytes_max,
             ..Control::of(Kind::Open, id)
@@ -197,21 +203,13 @@ impl Link {
     /// The application is done with this many received pieces of a channel: their credit goes
     /// back to the peer.
     pub fn release(&mut self, channel: ChannelId, chunks: u32) {
-        let Some(found) = self.channel_mut(channel.0) else { return };
+        let Channels { all, credit_due, .. } = &mut self.channels;
+        let Some(found) = find_mut(all, channel.0) else { return };
         found.rx.release(u64::from(chunks));
         if found.state == ChannelState::Drained {
             self.free_channel_when_drained(channel.0);
         } else if found.rx.should_tell_credit() {
-            self.tell_credit_when_due(channel.0);
-        }
-    }
-
-    #[inline(never)]
-    pub(super) fn tell_credit_when_due(&mut self, id: u32) {
-        let Some(channel) = self.channel_mut(id) else { return };
-        if channel.rx.should_tell_credit() && !channel.rx.credit_due {
-            channel.rx.credit_due = true;
-            self.channels.credit_due.push_back(id);
+            note_credit(found, credit_due);
         }
     }
 
@@ -337,6 +335,22 @@ impl Link {
         channel.tx.open(peer_quota(header));
         let (channel, Purpose { ordered, for_lane }) = (ChannelId(id), purpose);
         self.events.push_back(Event::Opened { channel, ordered, for_lane, by_peer: false });
+    }
+}
+
+/// Puts a channel in line, if it is not there.
+#[inline]
+pub(super) fn line_up(channel: &mut Channel, schedule: &mut FairQueue) {
+    if !core::mem::replace(&mut channel.tx.is_ready, true) {
+        schedule.enter(ChannelId(channel.id), channel.tx.weight);
+    }
+}
+
+/// Notes that the credit of a channel is to be told, where that is news enough.
+#[inline(never)]
+pub(super) fn note_credit(channel: &mut Channel, credit_due: &mut VecDeque<u32>) {
+    if channel.rx.should_tell_credit() && !core::mem::replace(&mut channel.rx.credit_due, true) {
+        credit_due.push_back(channel.id);
     }
 }
 

@@ -1,18 +1,13 @@
-//! Control chunks: OPEN, CLOSE, ABANDON and their like, sent reliably beside the data.
+//! The window of control chunks: each has a sequence number and is taken in once.
 
 use super::presence::greeting;
-use super::{Link, LinkState};
-use crate::channel::{ChannelState, Closed, Place};
 use crate::config::LinkConfig;
-use crate::event::{CloseReason, DownReason, Outcome};
-use crate::limits::CONTROL_QUEUE_MAX;
-use crate::limits::{CONTROL_OUTSTANDING_MAX, CONTROL_WINDOW};
-use crate::slots::Key;
-use crate::slots::Slots;
-use crate::wire::{ChunkHeader, Kind};
+use crate::limits::{CONTROL_OUTSTANDING_MAX, CONTROL_QUEUE_MAX, CONTROL_WINDOW};
+use crate::path::bit;
+use crate::slots::{Key, Slots};
+use crate::wire::Kind;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use towpath_base::Time;
 use towpath_base::WindowBitmap;
 use towpath_base::serial::expand_u32;
 
@@ -40,17 +35,29 @@ impl Control {
     }
 }
 
+/// What is known of a control chunk that came.
+pub(super) enum Arrived {
+    /// It was taken in before.
+    Known,
+    /// It has this sequence number and was not taken in.
+    New(u64),
+    /// No correct peer is so far ahead.
+    Beyond,
+}
+
 /// Control chunks that wait, are under way, or have come.
 #[derive(Debug)]
 pub(super) struct Controls {
-    /// Those that wait; see [`CONTROL_QUEUE_MAX`].
-    pub(super) queue: VecDeque<Control>,
-    pub(super) sent: Slots<Control>,
-    pub(super) lost: VecDeque<(Key, u8)>,
-    pub(super) next: u64,
+    /// Those that wait to be sent for the first time.
+    queue: VecDeque<Control>,
+    sent: Slots<Control>,
+    /// Those that were lost, and on which path.
+    lost: VecDeque<(Key, u8)>,
+    /// The next sequence number.
+    next: u64,
     /// Sequences of ours that were acknowledged, and of the peer's that were taken.
-    pub(super) acked: WindowBitmap,
-    pub(super) seen: WindowBitmap,
+    acked: WindowBitmap,
+    seen: WindowBitmap,
     /// The control queue pair is in error, or on a port that the first path has left: acks leave on
     /// those of paths.
     pub(super) has_left: bool,
@@ -77,134 +84,89 @@ impl Controls {
             scratch: Vec::new(),
         }
     }
-}
 
-/// Verdicts of ABANDONED on the wire (docs/protocol.md section 3).
-const VERDICT_ABANDONED: u32 = 0;
-const VERDICT_DELIVERED: u32 = 1;
-
-impl Link {
-    /// Takes in a control chunk once; false when it cannot be taken now and must come again. The
-    /// sequence number tells a copy: one that comes late must not open a closed channel again.
-    pub(super) fn on_control(&mut self, now: Time, header: ChunkHeader) -> bool {
-        let sequence = expand_u32(header.offset, self.control.seen.base());
-        if self.control.seen.contains(sequence) {
-            return true;
-        }
-        if !self.control.seen.reaches(sequence) {
-            self.stats.violations += 1;
-            return false;
-        }
-        let taken = self.obey_control(now, &header);
-        if taken {
-            self.control.seen.insert(sequence);
-        }
-        taken
+    /// Queues a control chunk.
+    pub(super) fn push(&mut self, control: Control) {
+        self.queue.push_back(control);
     }
 
-    fn obey_control(&mut self, now: Time, header: &ChunkHeader) -> bool {
-        match header.kind {
-            Kind::Data | Kind::Ping | Kind::Probe => {}
-            Kind::Open => return self.on_open(header),
-            Kind::Opened => self.on_opened(header),
-            Kind::Close => self.end_channel(header.channel, CloseReason::Peer),
-            Kind::Abandon => return self.on_abandon(header),
-            Kind::Abandoned => self.on_abandoned(header),
-            Kind::CreditProbe => {
-                if let Some(channel) = self.channel_mut(header.channel) {
-                    channel.rx.credit_asked = true;
-                }
-                self.tell_credit_when_due(header.channel);
+    /// Whether a flood has filled the queue: answers that a peer causes must wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.len() >= CONTROL_QUEUE_MAX
+    }
+
+    /// Whether one waits to be sent, for the first time or again.
+    pub(super) fn waits(&self) -> bool {
+        !self.queue.is_empty() || !self.lost.is_empty()
+    }
+
+    /// Those that wait, and those that are not acknowledged.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len() + self.sent.len()
+    }
+
+    /// Whether one may leave now, and the paths that it had better not take.
+    pub(super) fn next(&mut self) -> Option<u16> {
+        while let Some(&(key, lost_on)) = self.lost.front() {
+            if self.sent.get(key).is_some() {
+                return Some(bit(usize::from(lost_on)));
             }
-            Kind::Renew => self.on_renew(now, header),
-            Kind::Lane => self.on_lane(now, header),
-            Kind::Grant => self.on_grant(header),
-            Kind::Revoke => self.on_revoke(header),
-            Kind::Goodbye => {
-                self.end.state = match self.end.state {
-                    down @ LinkState::Down(_) => down,
-                    _ => LinkState::GoodbyeSeen,
-                };
-            }
+            self.lost.pop_front();
         }
-        true
+        let has_room = self.sent.len() < CONTROL_OUTSTANDING_MAX && self.acked.reaches(self.next);
+        (has_room && !self.queue.is_empty()).then_some(0)
     }
 
-    /// Queues an answer that a peer caused; false when a flood of them has filled the queue.
-    pub(super) fn answer(&mut self, control: Control) -> bool {
-        let room = self.control.queue.len() < CONTROL_QUEUE_MAX;
-        if room {
-            self.control.queue.push_back(control);
+    /// The one that [`next`](Self::next) told of leaves.
+    pub(super) fn take(&mut self) -> Option<(Key, Control)> {
+        if let Some((key, _)) = self.lost.pop_front() {
+            return self.get(key).map(|control| (key, control));
         }
-        room
+        let mut control = self.queue.pop_front()?;
+        let (key, sent) = self.sent.take()?;
+        control.sequence = self.next;
+        self.next += 1;
+        *sent = control;
+        Some((key, control))
     }
 
-    /// ABANDON (docs/protocol.md section 7).
-    fn on_abandon(&mut self, header: &ChunkHeader) -> bool {
-        let id = header.message;
-        let Some(channel) = self.channel_mut(header.channel) else { return true };
-        let Ok(place) = channel.rx.place(id) else {
-            self.stats.violations += 1;
-            return false;
-        };
-        let verdict = match place {
-            Place::Closed(Closed::Delivered) => VERDICT_DELIVERED,
-            _ => VERDICT_ABANDONED,
-        };
-        let answer =
-            Control { message: id, index: verdict, ..Control::of(Kind::Abandoned, header.channel) };
-        if !self.answer(answer) {
-            return false;
-        }
-        // Pieces that were cut and never came used credit all the same.
-        let received = match place {
-            Place::Closed(_) => header.index,
-            Place::Open(key) => self.receives.messages.get(key.0).map_or(0, |m| m.pieces_begun()),
-            Place::New => 0,
-        };
-        let channel = self.channel_mut(header.channel).expect("found above");
-        channel.rx.forgo(header.index.saturating_sub(received));
-        match place {
-            Place::Closed(_) => {}
-            Place::Open(incoming) => self.drop_incoming(incoming.0, Closed::Abandoned),
-            Place::New => channel.rx.close(id, Closed::Abandoned),
-        }
-        self.tell_credit_when_due(header.channel);
-        self.take_turns(header.channel);
-        true
+    /// One that is under way.
+    pub(super) fn get(&self, key: Key) -> Option<Control> {
+        self.sent.get(key).copied()
     }
 
-    fn on_abandoned(&mut self, header: &ChunkHeader) {
-        let channel = self.channel(header.channel);
-        let meant = channel.and_then(|found| found.tx.abandoning.get(&header.message).copied());
-        let outcome = match header.index {
-            VERDICT_DELIVERED => Outcome::Delivered,
-            _ => Outcome::Abandoned,
-        };
-        if let Some(send) = meant {
-            self.end_send(send, outcome);
+    /// One was lost on a path.
+    pub(super) fn on_lost(&mut self, key: Key, path: u8) {
+        self.lost.push_back((key, path));
+    }
+
+    /// One was acknowledged; none when it was before.
+    pub(super) fn on_acked(&mut self, key: Key) -> Option<Control> {
+        let control = self.get(key)?;
+        self.sent.free(key);
+        self.acked.insert(control.sequence);
+        Some(control)
+    }
+
+    /// What is known of one that came with these low bits of its sequence number. The number tells a
+    /// copy: one that comes late must not open a closed channel again.
+    pub(super) fn arrived(&self, low: u32) -> Arrived {
+        let sequence = expand_u32(low, self.seen.base());
+        match () {
+            () if self.seen.contains(sequence) => Arrived::Known,
+            () if self.seen.reaches(sequence) => Arrived::New(sequence),
+            () => Arrived::Beyond,
         }
     }
 
-    /// One of our control chunks was acknowledged, for the first time or again.
-    pub(super) fn on_control_acked(&mut self, key: Key) {
-        let Some(&control) = self.control.sent.get(key) else { return };
-        self.control.sent.free(key);
-        self.control.acked.insert(control.sequence);
-        match control.kind {
-            Kind::Close => {
-                let sent = |state| state == ChannelState::CloseSent;
-                if self.channel(control.channel).is_some_and(|c| sent(c.state)) {
-                    self.end_channel(control.channel, CloseReason::Local);
-                }
-            }
-            Kind::Goodbye => self.go_down(DownReason::Local),
-            Kind::Lane => {
-                if let Some(lane) = &mut self.lane {
-                    lane.life.on_told_acked(control.channel);
-                }
-            }
-            _ => {}
-        }
+    /// One of the peer's was taken in.
+    pub(super) fn on_taken(&mut self, sequence: u64) {
+        self.seen.insert(sequence);
+    }
+
+    /// Nothing is sent any more.
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.lost.clear();
     }
 }

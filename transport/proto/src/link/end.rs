@@ -1,13 +1,12 @@
 //! How messages, channels and the link end.
 
+use super::Link;
 use super::control::Control;
-use super::{Link, Receives};
 use crate::carrier::Carrier;
-use crate::channel::{ChannelState, Closed, SendState};
-use crate::event::{ChannelId, CloseReason, DownReason, Event, Outcome, PathId, SendKey};
+use crate::channel::ChannelState;
+use crate::event::{ChannelId, CloseReason, DownReason, Event, PathId};
 use crate::limits::CONTROL_PATH;
 use crate::path::{PathSignal, bit};
-use crate::slots::Key;
 use crate::wire::Kind;
 use towpath_base::Time;
 
@@ -34,57 +33,12 @@ pub(super) struct End {
 }
 
 impl Link {
-    /// Gives a message its outcome; it is reported when the device holds none of its buffers.
-    #[inline]
-    pub(super) fn end_send(&mut self, send: SendKey, outcome: Outcome) {
-        let Some(message) = self.sends.messages.get_mut(send.0) else { return };
-        let (state, channel_id, id) = (message.state, message.channel, message.id);
-        if matches!(state, SendState::Ended(_)) {
-            return;
-        }
-        message.state = SendState::Ended(outcome);
-        let queued = message.is_in_queue() && state != SendState::Abandoning;
-        let (token, grows) = (message.token, message.growing.is_some());
-        let posted = message.posted;
-        if queued {
-            self.leave_queue(channel_id);
-        }
-        if grows {
-            self.leave_growing(send);
-        }
-        match outcome {
-            Outcome::Delivered => self.stats.messages_delivered += 1,
-            Outcome::Abandoned => self.stats.messages_abandoned += 1,
-            Outcome::Unknown => {}
-        }
-        if let Some(channel) = self.channel_mut(channel_id) {
-            channel.tx.live -= 1;
-            let is_closing = channel.state == ChannelState::Closing;
-            if state == SendState::Abandoning {
-                channel.tx.abandoning.remove(&id);
-            }
-            if state != SendState::Queued {
-                channel.tx.end_id(id);
-                // A new id may have come within reach.
-                if !channel.tx.queue.is_empty() && !channel.tx.is_ready {
-                    self.make_ready(channel_id);
-                }
-            }
-            if is_closing {
-                self.close_when_done(channel_id);
-            }
-        }
-        if posted == 0 {
-            self.events.push_back(Event::Sent { send, token, outcome });
-        }
-    }
-
     /// Sends CLOSE for a channel that wants to close and has nothing left to send.
     pub(super) fn close_when_done(&mut self, id: u32) {
         let Some(channel) = self.channel_mut(id) else { return };
         if channel.state == ChannelState::Closing && channel.tx.live == 0 {
             channel.state = ChannelState::CloseSent;
-            self.control.queue.push_back(Control::of(Kind::Close, id));
+            self.control.push(Control::of(Kind::Close, id));
         }
     }
 
@@ -95,10 +49,18 @@ impl Link {
             return;
         }
         channel.state = ChannelState::Drained;
-        self.end_sends_of(Some(id));
-        self.drop_incoming_of(Some(id));
+        self.end_messages(Some(id));
         self.events.push_back(Event::Closed { channel: ChannelId(id), reason });
         self.free_channel_when_drained(id);
+    }
+
+    /// Ends all messages, or those of a channel, without asking the peer. Whole ones that were
+    /// received stay for the application.
+    fn end_messages(&mut self, of: Option<u32>) {
+        let Self { sends, channels, events, stats, .. } = self;
+        sends.end_all(channels, of, (events, stats));
+        let (receives, channels, mut report) = self.receiving();
+        receives.drop_all(of, channels, &mut report);
     }
 
     /// Frees the place of an ended channel once no buffer of it is out.
@@ -117,67 +79,6 @@ impl Link {
         self.channels.credit_due.retain(|&other| other != id);
     }
 
-    /// Ends all messages being sent, or those of one channel, without asking the peer.
-    fn end_sends_of(&mut self, channel: Option<u32>) {
-        let mut keys = core::mem::take(&mut self.sends.ended_scratch);
-        keys.extend(self.sends.messages.keys().map(SendKey));
-        for send in keys.drain(..) {
-            let Some(message) = self.sends.messages.get(send.0) else { continue };
-            if channel.is_some_and(|id| message.channel != id) {
-                continue;
-            }
-            let outcome = match message.state {
-                SendState::Queued => Outcome::Abandoned,
-                _ => Outcome::Unknown,
-            };
-            self.end_send(send, outcome);
-        }
-        self.sends.ended_scratch = keys;
-    }
-
-    /// Drops all half-received messages, or those of one channel; whole ones stay for the
-    /// application.
-    fn drop_incoming_of(&mut self, channel: Option<u32>) {
-        let mut keys = core::mem::take(&mut self.control.scratch);
-        keys.extend(self.receives.messages.keys());
-        for key in keys.drain(..) {
-            let Some(message) = self.receives.messages.get(key) else { continue };
-            let is_meant = channel.is_none_or(|id| message.channel == id);
-            if is_meant && !message.delivered {
-                self.drop_incoming(key, Closed::Abandoned);
-            }
-        }
-        self.control.scratch = keys;
-    }
-
-    /// Drops one message: gives its buffers back, and calls the cleanup of a streaming reader.
-    pub(super) fn drop_incoming(&mut self, key: Key, verdict: Closed) {
-        let Self { events, receives: Receives { messages: incoming, .. }, .. } = self;
-        let Some(message) = incoming.get_mut(key) else { return };
-        let (channel_id, id, begun) = (message.channel, message.id, message.stream_begun());
-        let mut held = 0;
-        for buf in message.drain_partials() {
-            events.push_back(Event::Recycled { buf });
-            held += 1;
-        }
-        for chunk in message.chunks.drain(..) {
-            events.push_back(Event::Recycled { buf: chunk.buf });
-            held += 1;
-        }
-        self.receives.messages.free(key);
-        if begun {
-            let incoming = crate::event::IncomingKey(key);
-            let channel = ChannelId(channel_id);
-            self.events.push_back(Event::StreamAborted { channel, incoming });
-        }
-        if let Some(channel) = self.channel_mut(channel_id) {
-            channel.rx.close(id, verdict);
-            channel.rx.forget(id);
-            channel.rx.release(held);
-            self.tell_credit_when_due(channel_id);
-        }
-    }
-
     /// Leaves in order: what is queued is still sent, then GOODBYE. Nothing new is taken.
     /// [`Event::Down`] follows when the peer has acknowledged it.
     pub fn goodbye(&mut self) {
@@ -191,11 +92,10 @@ impl Link {
         if self.end.state != LinkState::Leaving {
             return;
         }
-        let no_work = self.sends.messages.len() == 0 && self.ops_live() == 0;
-        let done = no_work && self.control.queue.is_empty();
-        if done && self.control.sent.len() == 0 {
+        let no_work = self.sends.len() == 0 && self.ops_live() == 0;
+        if no_work && self.control.len() == 0 {
             self.end.state = LinkState::GoodbyeSent;
-            self.control.queue.push_back(Control::of(Kind::Goodbye, 0));
+            self.control.push(Control::of(Kind::Goodbye, 0));
         }
     }
 
@@ -256,7 +156,7 @@ impl Link {
             return;
         }
         self.leave_control();
-        self.control.queue.push_back(Control::of(Kind::Renew, CONTROL_PATH));
+        self.control.push(Control::of(Kind::Renew, CONTROL_PATH));
     }
 
     /// Acks leave on the queue pairs of paths; the last ones may be lost.
@@ -277,13 +177,11 @@ impl Link {
             return;
         }
         self.end.state = LinkState::Down(reason);
-        self.end_sends_of(None);
+        self.end_messages(None);
         if let Some(lane) = &mut self.lane {
             lane.end_all();
         }
-        self.drop_incoming_of(None);
-        self.control.queue.clear();
-        self.control.lost.clear();
+        self.control.clear();
         self.channels.schedule.clear();
         self.channels.starved.clear();
         self.channels.credit_due.clear();

@@ -28,7 +28,7 @@ impl Link {
         rkey: u32,
         rights: Rights,
     ) -> Result<GrantId, OpError> {
-        if self.control.queue.len() >= CONTROL_QUEUE_MAX {
+        if self.control.is_full() {
             return Err(OpError::Full { max: CONTROL_QUEUE_MAX });
         }
         let lane = self.lane()?;
@@ -36,7 +36,7 @@ impl Link {
         let (id, GrantMessage { channel, message, index, message_len }) = granted?;
         lane.life.want(now);
         let told = Control::of(Kind::Grant, channel);
-        self.control.queue.push_back(Control { message, index, message_len, ..told });
+        self.control.push(Control { message, index, message_len, ..told });
         Ok(id)
     }
 
@@ -45,7 +45,7 @@ impl Link {
     pub fn revoke(&mut self, id: GrantId) -> bool {
         let known = self.lane.as_mut().is_some_and(|lane| lane.grants.revoke(id));
         if known && self.end.state == LinkState::Up {
-            self.control.queue.push_back(Control::of(Kind::Revoke, id.0));
+            self.control.push(Control::of(Kind::Revoke, id.0));
         }
         known
     }
@@ -102,7 +102,7 @@ impl Link {
             LaneWay::Messages => (0, 0),
         };
         let told = Control::of(Kind::Lane, number);
-        self.control.queue.push_back(Control { message, index, ..told });
+        self.control.push(Control { message, index, ..told });
     }
 
     /// Whether operations go by messages now: carry out what [`poll_op`](Self::poll_op) tells on

@@ -1,6 +1,6 @@
 //! What is lost on a path goes in line to be sent again.
 
-use super::{Controls, Link, Pending, Sends};
+use super::Link;
 use crate::limits::HEADER_BYTES;
 use crate::path::{Lost, TailProbe, What};
 use towpath_base::Time;
@@ -53,13 +53,7 @@ impl Link {
     /// is outstanding.
     #[inline]
     fn lose(&mut self, index: usize, gap_at: Option<Time>) -> Losses {
-        let Self {
-            paths,
-            flow,
-            sends: Sends { lost, .. },
-            control: Controls { lost: control_lost, .. },
-            ..
-        } = self;
+        let Self { paths, flow, sends, control, .. } = self;
         let is_in_use = paths.is_in_use(index);
         let header_charge = flow.charge(0);
         let (path, from) = (&mut paths[index], index as u8);
@@ -80,10 +74,8 @@ impl Link {
             match *what {
                 _ if gone.is_copy => {}
                 What::Nothing | What::Probe | What::LongProbe(_) => {}
-                What::Data => lost.extend(
-                    gone.frames().map(|frame| Pending { frame: *frame, lost_on: Some(from) }),
-                ),
-                What::Control(key) => control_lost.push_back((key, from)),
+                What::Data => sends.on_lost(gone.frames(), from),
+                What::Control(key) => control.on_lost(key, from),
             }
         };
         match gap_at {

@@ -7,35 +7,35 @@ mod carriers;
 mod census;
 mod channels;
 mod control;
-mod deliver;
 mod end;
-mod fresh;
-mod grow;
 mod hold;
 mod intact;
 mod lane;
 mod loss;
 mod mtu;
+mod pack;
 mod paths;
 mod presence;
 mod receive;
+mod receives;
 mod renew;
 mod send;
+mod sends;
 mod timers;
 mod transmit;
 mod usage;
+mod verbs;
 
 #[cfg(test)]
 mod tests;
 
 pub use census::LinkCensus;
 pub use channels::OpenError;
-pub use send::{CancelError, SendError, SendRequest};
 pub use usage::LinkUsage;
 
 use crate::channel::Channel;
 use crate::config::{LinkConfig, PeerParams};
-use crate::event::{ChannelId, Event, PathId};
+use crate::event::{ChannelId, ChunkRef, Event, IncomingKey, PathId};
 use crate::flow::Flow;
 use crate::lane::Lane;
 use crate::limits::{FRAME_ALIGN_BYTES, PAGE_BYTES, PIECE_BYTES_MIN};
@@ -48,8 +48,8 @@ use control::Controls;
 use end::{End, LinkState};
 use paths::Doubts;
 use presence::Presence;
-use receive::Receives;
-use send::{Pending, Sends};
+use receives::{Receives, Report};
+use sends::Sends;
 use towpath_base::{Nanos, Time};
 
 /// One link: everything that is kept about one peer in one traffic class.
@@ -128,15 +128,16 @@ impl Link {
     pub fn poll_event(&mut self) -> Option<Event> {
         let Some(event) = self.events.pop_front() else { return self.poll_rare() };
         if let Event::Sent { send, .. } = event {
-            self.sends.messages.free(send.0);
+            self.sends.free(send);
             self.leave_when_done();
         }
         Some(event)
     }
 
     fn poll_rare(&mut self) -> Option<Event> {
-        if !self.receives.begun.is_empty() {
-            self.hand_out_begun();
+        if self.receives.has_begun() {
+            let (receives, channels, mut report) = self.receiving();
+            receives.hand_out_begun(channels, &mut report);
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
@@ -146,7 +147,7 @@ impl Link {
         {
             return Some(event);
         }
-        let is_done = self.sends.messages.len() == 0 && self.ops_live() == 0;
+        let is_done = self.sends.len() == 0 && self.ops_live() == 0;
         match self.end.state {
             LinkState::Down(reason) if !self.end.down_told && is_done => {
                 self.end.down_told = true;
@@ -192,11 +193,10 @@ impl Link {
     pub fn is_idle(&self) -> bool {
         // Probes are no work: a dead path is asked for as long as the link lives.
         let quiet = self.flow.in_flight_bytes == 0 && self.sends.lost.is_empty();
-        self.sends.messages.len() == 0
+        self.sends.len() == 0
             && self.ops_live() == 0
-            && self.receives.messages.len() == 0
-            && self.control.queue.is_empty()
-            && self.control.sent.len() == 0
+            && self.receives.len() == 0
+            && self.control.len() == 0
             && self.events.is_empty()
             && quiet
             && self.receives.piggyback.is_none()
@@ -207,13 +207,13 @@ impl Link {
     /// [`LinkConfig::sends_max`].
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.end.state == LinkState::Up && self.sends.messages.len() < self.config.limits.sends_max
+        self.end.state == LinkState::Up && self.sends.len() < self.config.limits.sends_max
     }
 
     /// Messages being sent whose [`Event::Sent`] was not taken.
     #[must_use]
     pub fn sends_live(&self) -> usize {
-        self.sends.messages.len()
+        self.sends.len()
     }
 
     /// The smoothed round-trip time of a path, once there is a sample.
@@ -245,7 +245,22 @@ impl Link {
     /// [`LinkConfig::whole_bytes_max`] says if that is less.
     #[must_use]
     pub fn whole_bytes_max(&self) -> u32 {
-        self.receives.whole_bytes_max
+        self.receives.whole_bytes_max()
+    }
+
+    /// What receives, the channels, and where it is told what comes of it.
+    #[inline]
+    fn receiving(&mut self) -> (&mut Receives, &mut [Option<Box<Channel>>], Report<'_>) {
+        let Self { channels, receives, events, stats, .. } = self;
+        let Channels { all, credit_due, .. } = channels;
+        (receives, &mut all[..], Report { events, stats, credit_due })
+    }
+
+    /// Hands the chunks of a whole message to `take`, in order, and ends the message here. Their
+    /// buffers are the application's until it calls [`release`](Self::release).
+    #[inline]
+    pub fn take_message(&mut self, incoming: IncomingKey, take: impl FnOnce(&[ChunkRef])) {
+        self.receives.take(incoming, take);
     }
 
     fn channel(&self, id: u32) -> Option<&Channel> {

@@ -1,36 +1,19 @@
 //! Receiving a chunk: header, generation, control or data.
 
-use super::deliver::hand_over;
-use super::hold::{NotHeld, hold, hold_part, look_up};
+use super::hold::{Landing, Taken};
 use super::intact::body_is_intact;
 use super::paths::PROBE_SILENCE;
+use super::receives::Report;
 use super::{Channels, Link, LinkState, find_mut};
-use crate::channel::Incoming;
-use crate::channel::{ChannelState, Closed, Place, Reading};
-use crate::config::LinkConfig;
-use crate::event::{Arrival, ChunkRef, IncomingKey, PathId, PieceBuffers, Verdict};
-use crate::limits::{ACK_BYTES_MAX, HEADER_BYTES, LANE_MESSAGE_BYTES_MAX};
+use crate::channel::ChannelState;
+use crate::event::{Arrival, PathId, PieceBuffers, Verdict};
+use crate::limits::{ACK_BYTES_MAX, HEADER_BYTES};
 use crate::path::bit;
-use crate::slots::Slots;
-use crate::stats::LinkStats;
 use crate::wire::{ChunkFlags, ChunkHeader, Frame, FrameTable, KIND_ACK, Kind};
-use alloc::vec::Vec;
 use core::hint::cold_path;
 use core::ops::Range;
 use towpath_base::serial::{expand_u16, expand_u32};
 use towpath_base::{Nanos, Time};
-
-/// What became of a chunk or a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
-    /// Held, in so many pieces of its buffer; its number is acknowledged.
-    Held(u16),
-    /// Not needed (any more), and acknowledged so that the sender stops.
-    Known,
-    /// Not taken: it must come again, or never should have come. So many pieces are held all the
-    /// same.
-    Refused(u16),
-}
 
 /// An ack that rode on a chunk: all up to `largest` on `path`.
 #[derive(Clone, Copy, Debug)]
@@ -39,33 +22,6 @@ pub(super) struct Piggyback {
     largest: u64,
     /// Now, when it was received, and how long the peer had held it.
     times: (Time, Time, Nanos),
-}
-
-/// Messages being received.
-#[derive(Debug)]
-pub(super) struct Receives {
-    pub(super) messages: Slots<Incoming>,
-    /// Those whose reader takes pieces as they come, and has not been given all that came.
-    pub(super) begun: Vec<IncomingKey>,
-    /// An ack that waits for what is more urgent.
-    pub(super) piggyback: Option<Piggyback>,
-    pub(super) whole_bytes_max: u32,
-    pub(super) window_bytes: u64,
-    /// The window that the peer was last told in an ack.
-    pub(super) window_told_bytes: u64,
-}
-
-impl Receives {
-    pub(super) fn new(incoming_max: usize, whole_bytes_max: u32) -> Self {
-        Self {
-            messages: Slots::new(incoming_max),
-            begun: Vec::new(),
-            piggyback: None,
-            whole_bytes_max,
-            window_bytes: u64::MAX,
-            window_told_bytes: u64::MAX,
-        }
-    }
 }
 
 impl Link {
@@ -280,9 +236,8 @@ impl Link {
         if !channel.tx.grant(granted) {
             return;
         }
-        channel.tx.is_starved = false;
         self.presence.probes_unanswered = 0;
-        self.make_ready(id);
+        self.channels.make_ready(id);
     }
 
     /// DATA (docs/protocol.md sections 2 and 6): the frames of a chunk. Its number is acknowledged
@@ -362,134 +317,19 @@ impl Link {
         place: Range<usize>,
         (arrival, buffers): (&Arrival<'_>, &mut dyn PieceBuffers),
     ) -> Taken {
-        let Self {
-            config,
-            stats,
-            channels: Channels { all: channels, .. },
-            receives: Receives { messages: incoming, whole_bytes_max, .. },
-            ..
-        } = self;
+        let Self { config, channels, receives, events, stats, .. } = self;
+        let Channels { all, credit_due, .. } = channels;
         // Data of a channel whose OPENED is still on its way comes again.
-        let channel = find_mut(channels, frame.channel).filter(|channel| channel.takes_data());
+        let channel = find_mut(all, frame.channel).filter(|channel| channel.takes_data());
         let Some(channel) = channel else {
             cold_path();
             return Taken::Refused(0);
         };
-        let narrow = || expand_u32(frame.message as u32, channel.rx.ended_ids());
-        let id = id.unwrap_or_else(narrow);
-        let Ok((found, is_known)) = look_up(channel, incoming, frame, id) else {
-            cold_path();
-            return violation(stats);
-        };
-        // What was given up is acknowledged, too: its sender waits for the answer to ABANDON.
-        if is_known && (found == Place::Closed(Closed::Abandoned) || !takes_duplicates(config)) {
-            cold_path();
-            return Taken::Known;
-        }
-        let max =
-            if channel.for_lane { LANE_MESSAGE_BYTES_MAX } else { config.limits.message_bytes_max };
-        if frame.message_len > max {
-            cold_path();
-            return violation(stats);
-        }
-        let reading = match () {
-            // What a lane says is short, and never streamed.
-            () if channel.for_lane => Reading::Whole,
-            () if config.pieces_as_they_come && !channel.ordered => Reading::AsItComes,
-            () if frame.message_len > *whole_bytes_max => Reading::InOrder,
-            () => Reading::Whole,
-        };
-        let at = (id, found, reading);
-        let held = if frame.is_part() {
-            cold_path();
-            hold_part(channel, incoming, frame, at, (&arrival.body[place], buffers))
-        } else if !arrival.may_keep {
-            cold_path();
-            return Taken::Refused(0);
-        } else {
-            let (buf, start) = (arrival.buf, place.start as u32);
-            let Frame { index, offset, length, .. } = *frame;
-            let chunk = ChunkRef { buf, start, index, offset, length };
-            hold(channel, incoming, frame, at, (chunk, buffers))
-        };
-        let (key, message, pieces) = match held {
-            Ok(held) => held,
-            Err(NotHeld::Violation) => return violation(stats),
-            Err(NotHeld::Full) => {
-                cold_path();
-                return Taken::Refused(0);
-            }
-        };
-        stats.frames_received += 1;
-        stats.bytes_received += u64::from(frame.length);
-        // Its sender may have no credit left now, and not know of what was released before.
-        let has_credit_to_tell = channel.rx.should_tell_credit();
-        let (is_complete, reading) = (message.is_complete(), message.reading);
-        if is_complete {
-            self.complete(frame.channel, key);
-        } else if reading != Reading::Whole {
-            self.advance_stream(frame.channel, key);
-        }
-        if has_credit_to_tell {
-            self.tell_credit_when_due(frame.channel);
-        }
-        Taken::Held(pieces)
+        let id = id.unwrap_or_else(|| expand_u32(frame.message as u32, channel.rx.ended_ids()));
+        let landing = Landing { arrival, place, buffers };
+        let mut report = Report { events, stats, credit_due };
+        receives.take_in(config, channel, (frame, id), landing, &mut report)
     }
-
-    /// Everything of a message is here: its id is closed from now on.
-    #[inline(always)]
-    fn complete(&mut self, id: u32, key: IncomingKey) {
-        let Self {
-            events,
-            stats,
-            channels: Channels { all: channels, .. },
-            receives: Receives { messages: incoming, .. },
-            ..
-        } = self;
-        let message = incoming.get_mut(key.0).expect("complete messages are live");
-        let channel = find_mut(channels, id).expect("messages belong to channels");
-        let is_sound = match message.reading {
-            Reading::InOrder => true,
-            Reading::AsItComes if message.stream_begun() => message.note_handed_out().is_ok(),
-            Reading::AsItComes | Reading::Whole => message.arrange().is_ok(),
-        };
-        if !is_sound {
-            cold_path();
-            stats.violations += 1;
-            self.drop_incoming(key.0, Closed::Abandoned);
-            self.take_turns(id);
-            return;
-        }
-        channel.rx.close(message.id, Closed::Delivered);
-        if channel.ordered {
-            self.take_turns(id);
-        } else {
-            match message.reading {
-                Reading::InOrder => self.advance_stream(id, key),
-                Reading::AsItComes if message.stream_begun() => self.hand_out(key),
-                Reading::AsItComes | Reading::Whole => {
-                    events.push_back(hand_over(channel, message, key));
-                    stats.messages_received += 1;
-                }
-            }
-        }
-    }
-}
-
-#[cfg(not(feature = "sabotage"))]
-fn takes_duplicates(_: &LinkConfig) -> bool {
-    false
-}
-
-#[cfg(feature = "sabotage")]
-fn takes_duplicates(config: &LinkConfig) -> bool {
-    config.sabotage.accept_duplicates
-}
-
-#[cold]
-fn violation(stats: &mut LinkStats) -> Taken {
-    stats.violations += 1;
-    Taken::Refused(0)
 }
 
 /// What became of the frames of a chunk.

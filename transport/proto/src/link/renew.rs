@@ -53,7 +53,7 @@ impl Link {
         let message = u64::from(ours.qp_num.0) | u64::from(ours.psn.value()) << 32;
         let told = Control::of(Kind::Renew, u32::from(path.0));
         let (index, message_len) = (life, ours.generation);
-        self.control.queue.push_back(Control { message, index, message_len, ..told });
+        self.control.push(Control { message, index, message_len, ..told });
     }
 
     /// The driver could not make our half: it is asked again, later.

@@ -113,7 +113,7 @@ impl Link {
             Timer::Condition => self.paths[index].condition.due(),
             Timer::Mtu => self.paths[index].mtu.due(),
             Timer::Remake => self.paths[index].remake.due(),
-            Timer::Deadline => self.sends.next_deadline,
+            Timer::Deadline => self.sends.next_deadline(),
             Timer::Lane => self.lane.as_ref().map_or(Time::NEVER, |lane| lane.due()),
             Timer::Credit => self.presence.probe_at,
             Timer::Peer => self.sign_of_life_due(),
@@ -197,10 +197,7 @@ impl Link {
 
     fn awaits_answer(&self) -> bool {
         // A probe of a path may stay without an answer while the peer is well.
-        self.flow.in_flight_bytes > 0
-            || !self.sends.lost.is_empty()
-            || !self.control.queue.is_empty()
-            || !self.control.lost.is_empty()
+        self.flow.in_flight_bytes > 0 || !self.sends.lost.is_empty() || self.control.waits()
     }
 
     fn on_path_timer(&mut self, now: Time, index: usize) {
@@ -286,11 +283,10 @@ impl Link {
         for _ in 0..self.channels.starved.len().min(CONTROL_OUTSTANDING_MAX) {
             let Some(id) = self.channels.starved.pop_front() else { break };
             let Some(channel) = self.channel_mut(id) else { continue };
-            channel.tx.is_starved &= !channel.tx.queue.is_empty();
-            channel.tx.is_listed_starved = channel.tx.is_starved;
-            if channel.tx.is_starved {
+            channel.tx.is_listed_starved = channel.tx.is_starved();
+            if channel.tx.is_listed_starved {
                 self.channels.starved.push_back(id);
-                self.control.queue.push_back(Control::of(Kind::CreditProbe, id));
+                self.control.push(Control::of(Kind::CreditProbe, id));
                 self.stats.credit_probes += 1;
             }
         }
@@ -330,7 +326,7 @@ impl Link {
             };
             self.go_down(reason);
         } else if now >= self.presence.last_heard + self.config.times.ping_interval {
-            self.control.queue.push_back(Control::of(Kind::Ping, 0));
+            self.control.push(Control::of(Kind::Ping, 0));
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Transmitting: which chunk goes next, on which path, with what riding on it.
 
-use super::build::{Bounds, Builder};
+use super::Link;
+use super::build::Builder;
 use super::control::Control;
-use super::{Link, Pending};
-use crate::channel::SendState;
-use crate::event::{PathId, SendFrame, Transmit};
-use crate::limits::{CONTROL_OUTSTANDING_MAX, HEADER_BYTES};
-use crate::path::{TailProbe, What, bit};
+use super::sends::Pending;
+use crate::event::{PathId, SendKey, Transmit};
+use crate::limits::HEADER_BYTES;
+use crate::path::{Spreading, TailProbe, What, bit};
 use crate::slots::Key;
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
 use alloc::vec::Vec;
@@ -69,8 +69,7 @@ impl Link {
     /// Whether there may be something to send beside new data.
     fn has_urgent(&self) -> bool {
         self.paths.probes_due | self.paths.tails_due != 0
-            || !self.control.lost.is_empty()
-            || !self.control.queue.is_empty()
+            || self.control.waits()
             || !self.sends.lost.is_empty()
     }
 
@@ -96,27 +95,9 @@ impl Link {
     }
 
     fn next_control(&mut self, now: Time) -> Option<Transmit> {
-        while let Some(&(key, lost_on)) = self.control.lost.front() {
-            let Some(&control) = self.control.sent.get(key) else {
-                self.control.lost.pop_front();
-                continue;
-            };
-            let index = self.paths.choose(now, bit(usize::from(lost_on)))?;
-            self.control.lost.pop_front();
-            return Some(self.transmit_control(now, index, key, control));
-        }
-        if self.control.queue.is_empty()
-            || self.control.sent.len() >= CONTROL_OUTSTANDING_MAX
-            || !self.control.acked.reaches(self.control.next)
-        {
-            return None;
-        }
-        let index = self.paths.choose(now, 0)?;
-        let mut control = self.control.queue.pop_front()?;
-        let (key, sent) = self.control.sent.take()?;
-        control.sequence = self.control.next;
-        self.control.next += 1;
-        *sent = control;
+        let avoid = self.control.next()?;
+        let index = self.paths.choose(now, avoid)?;
+        let (key, control) = self.control.take()?;
         Some(self.transmit_control(now, index, key, control))
     }
 
@@ -134,6 +115,8 @@ impl Link {
     /// Sends the newest outstanding chunk of a path again there, under a new number
     /// (docs/protocol.md section 5): its ack tells what else is missing on that path.
     fn tail_probe(&mut self, now: Time, index: usize) -> Option<Transmit> {
+        let is_watched = self.paths.watched() & bit(index) != 0;
+        let is_worse = is_watched && self.paths.good() & !bit(index) != 0;
         let path = &mut self.paths[index];
         if path.timing.tail_probe != TailProbe::Due {
             return None;
@@ -142,100 +125,56 @@ impl Link {
         if !path.has_number_for_probe() {
             return None;
         }
-        let (what, frames) = path.tx.newest_outstanding()?;
-        let mut newest = core::mem::take(&mut self.sends.newest_scratch);
-        newest.clear();
-        newest.extend(frames);
-        self.stats.tail_probes += 1;
-        let transmit = self.tail_probe_of(now, index, what, &newest);
-        self.sends.newest_scratch = newest;
-        transmit
-    }
-
-    fn tail_probe_of(
-        &mut self,
-        now: Time,
-        index: usize,
-        what: What,
-        newest: &[SendFrame],
-    ) -> Option<Transmit> {
-        let is_worse =
-            self.paths.good() & !bit(index) != 0 && self.paths.watched() & bit(index) != 0;
-        if is_worse || self.paths[index].carrier.is_reliable() {
-            return Some(self.transmit_probe(now, index));
-        }
-        if let What::Control(key) = what
-            && let Some(&control) = self.control.sent.get(key)
-        {
-            let transmit = self.transmit_control(now, index, key, control);
-            self.paths[index].tx.note_copy();
-            return Some(transmit);
-        }
+        let repeats = !is_worse && !path.carrier.is_reliable();
         // A packet full of the frames: any of them draws the ack.
-        let mut builder = self.builder_of_packet();
-        for frame in newest {
-            if !self.is_wanted(frame) {
-                continue;
+        let mut builder = self.sends.builder(self.flow.one_packet(), self.config.flow.gather_max);
+        let what = {
+            let (what, frames) = path.tx.newest_outstanding()?;
+            if repeats {
+                self.sends.repeat(frames, &mut builder);
             }
-            if builder.takes(frame) {
-                builder.add(*frame);
-            } else if builder.is_empty()
-                && let Some(length) = builder.part_of(frame.frame.length)
-            {
-                builder.add(split(frame, length).0);
-            }
-        }
-        if builder.is_empty() {
-            self.sends.frames_scratch = builder.into_frames();
+            what
+        };
+        self.stats.tail_probes += 1;
+        let control = match what {
+            What::Control(key) if repeats => self.control.get(key).map(|control| (key, control)),
+            _ => None,
+        };
+        let transmit = if let Some((key, control)) = control {
+            self.sends.put_back(builder);
+            self.transmit_control(now, index, key, control)
+        } else if builder.is_empty() {
+            self.sends.put_back(builder);
             // What it carried has ended; any number will do to draw an ack.
             return Some(self.transmit_probe(now, index));
-        }
-        let transmit = self.transmit_again(now, index, builder);
+        } else {
+            self.transmit_again(now, index, builder)
+        };
         self.paths[index].tx.note_copy();
         Some(transmit)
     }
 
-    /// Whether what a frame carries still has to reach the peer.
-    fn is_wanted(&self, frame: &SendFrame) -> bool {
-        self.sends.messages.get(frame.source.send.0).is_some_and(|message| {
-            message.state == SendState::Sending && !message.is_acked(&frame.frame)
-        })
-    }
-
     /// An empty chunk, as long as loss and window suggest.
     #[inline]
-    pub(super) fn builder(&mut self) -> Builder {
-        let body_max = self.flow.body_max();
-        self.builder_of(body_max)
+    fn builder(&mut self) -> Builder {
+        self.sends.builder(self.flow.body_max(), self.config.flow.gather_max)
     }
 
     /// An empty chunk of one packet, which neither disorder nor the loss of another one spoils.
     fn builder_of_packet(&mut self) -> Builder {
-        let body_max = self.flow.one_packet();
-        self.builder_of(body_max)
-    }
-
-    #[inline]
-    fn builder_of(&mut self, body_max: u32) -> Builder {
-        let bounds = Bounds {
-            body_max: body_max as usize,
-            piece_max: self.sends.piece_max as usize,
-            gather_max: self.config.flow.gather_max,
-        };
-        Builder::new(bounds, core::mem::take(&mut self.sends.frames_scratch))
+        self.sends.builder(self.flow.one_packet(), self.config.flow.gather_max)
     }
 
     /// The next chunk of what was lost, for another path than the one that lost it, or of the rest
     /// of a piece that goes in parts. It breaks with nothing where that has to wait.
     fn next_lost(&mut self, now: Time) -> ControlFlow<Option<Transmit>> {
-        self.drop_unwanted();
-        let Some(&Pending { frame, lost_on }) = self.sends.lost.front() else {
+        let Some(Pending { frame, lost_on }) = self.sends.first_lost() else {
             return ControlFlow::Continue(());
         };
         // Where nothing at all was acknowledged, longer chunks may never get through.
         let is_silent =
             lost_on.is_some_and(|path| self.paths[usize::from(path)].timing.rto_count() > 0);
-        let builder = if is_silent { self.builder_of_packet() } else { self.builder() };
+        let mut builder = if is_silent { self.builder_of_packet() } else { self.builder() };
         let length = match builder.takes(&frame) {
             true => Some(frame.frame.length),
             false => builder.part_of(frame.frame.length),
@@ -248,11 +187,12 @@ impl Link {
         };
         let index = index.filter(|&index| self.paths[index].has_room_for_chunk());
         let Some(index) = index else {
-            self.sends.frames_scratch = builder.into_frames();
+            self.sends.put_back(builder);
             return ControlFlow::Break(None);
         };
-        let (mut builder, is_again) = self.fill_with_lost(builder);
-        ControlFlow::Break(Some(if is_again {
+        let (flow, room) = (&self.flow, self.flow.room());
+        let may_go = |body| u64::from(flow.charge(body)) <= room;
+        ControlFlow::Break(Some(if self.sends.fill_with_lost(&mut builder, may_go) {
             self.transmit_again(now, index, builder)
         } else {
             self.fill_with_new(&mut builder, index);
@@ -260,43 +200,82 @@ impl Link {
         }))
     }
 
-    /// Forgets what is in line to be sent and need not be any more.
-    fn drop_unwanted(&mut self) {
-        while let Some(Pending { frame, .. }) = self.sends.lost.front()
-            && !self.is_wanted(frame)
-        {
-            self.sends.lost.pop_front();
+    /// A chunk of new data, if any may go now: from the channel whose turn it is, and from those
+    /// whose turn is next as long as there is room.
+    #[inline]
+    fn next_of_new(&mut self, now: Time) -> Option<Transmit> {
+        let mut builder = self.builder();
+        let index = self.begin_chunk(now, &builder);
+        let Some(index) = index.filter(|&index| self.paths[index].has_room_for_chunk()) else {
+            self.sends.put_back(builder);
+            return None;
+        };
+        self.fill_with_new(&mut builder, index);
+        debug_assert!(!builder.is_empty(), "who has the turn can send");
+        Some(self.transmit_data(now, index, builder))
+    }
+
+    /// Fills a chunk that leaves on the path at `index` with what is ready.
+    #[inline]
+    fn fill_with_new(&mut self, builder: &mut Builder, index: usize) {
+        let room = self.flow.room();
+        while let Some(turn) = self.sends.turn(&mut self.channels, builder) {
+            if !builder.is_empty() {
+                let charge = self.flow.charge(builder.body_with(turn.take.length()));
+                if u64::from(charge) > room || !self.may_join(turn.send, index) {
+                    break;
+                }
+            }
+            self.sends.cut(&mut self.channels, turn, builder);
         }
     }
 
-    /// Takes from the line what finds room in a chunk; whether any of it was sent before.
-    fn fill_with_lost(&mut self, mut builder: Builder) -> (Builder, bool) {
-        let mut is_again = false;
-        let room = self.flow.room();
-        loop {
-            self.drop_unwanted();
-            let Some(pending) = self.sends.lost.front_mut() else { break };
-            let (frame, rest) = if builder.takes(&pending.frame) {
-                (pending.frame, None)
-            } else if let Some(length) = builder.part_of(pending.frame.frame.length) {
-                let (part, rest) = split(&pending.frame, length);
-                (part, Some(rest))
-            } else {
-                break;
-            };
-            let charge = self.flow.charge(builder.body() + frame.frame.length);
-            if !builder.is_empty() && u64::from(charge) > room {
-                break;
-            }
-            builder.add(frame);
-            is_again |= pending.lost_on.is_some();
-            if let Some(rest) = rest {
-                pending.frame = rest;
-            } else {
-                self.sends.lost.pop_front();
-            }
+    /// The path of the next chunk, if what has the turn may go now.
+    #[inline]
+    fn begin_chunk(&mut self, now: Time, builder: &Builder) -> Option<usize> {
+        let Some(turn) = self.sends.turn(&mut self.channels, builder) else {
+            self.flow.on_nothing_to_send();
+            self.arm_credit_probe(now);
+            return None;
+        };
+        let ready_bytes = self.sends.ready_behind(&mut self.channels, &turn);
+        let may_send = self.flow.may_send(now, turn.take.length(), ready_bytes);
+        let index = if may_send { self.choose_for(now, turn.send) } else { None };
+        if index.is_none() {
+            cold_path();
+            self.arm_credit_probe(now);
         }
-        (builder, is_again)
+        index
+    }
+
+    /// Whether messages keep to their paths.
+    #[inline]
+    fn keeps_paths(&self) -> bool {
+        self.paths.spreading == Spreading::Message && self.paths.has_choice()
+    }
+
+    /// The path for the next chunk, which begins with a frame of a message.
+    #[inline]
+    fn choose_for(&mut self, now: Time, send: SendKey) -> Option<usize> {
+        if self.keeps_paths() { self.choose_to_keep(now, send) } else { self.paths.choose(now, 0) }
+    }
+
+    #[inline(never)]
+    fn choose_to_keep(&mut self, now: Time, send: SendKey) -> Option<usize> {
+        let Self { sends, paths, .. } = self;
+        let keeps_to = sends.path_of(send)?;
+        let kept = keeps_to.map(usize::from).filter(|&index| paths.is_usable(index));
+        let index = kept.or_else(|| paths.choose(now, 0))?;
+        *keeps_to = Some(index as u8);
+        Some(index)
+    }
+
+    /// Whether a message may leave on the path of a chunk that others began.
+    #[inline]
+    fn may_join(&mut self, send: SendKey, index: usize) -> bool {
+        let index = index as u8;
+        !self.keeps_paths()
+            || self.sends.path_of(send).is_some_and(|path| *path.get_or_insert(index) == index)
     }
 
     /// Sends frames again, under a new number.
@@ -314,9 +293,7 @@ impl Link {
         let payload_bytes = builder.payload_bytes();
         let frames = builder.into_frames();
         for frame in &frames {
-            if let Some(message) = self.sends.messages.get_mut(frame.source.send.0) {
-                message.on_posted(&frame.frame);
-            }
+            self.sends.on_posted(frame);
         }
         let charge = self.flow.charge(body);
         let (number, floor) = self.paths[index].tx.send_frames(&frames, charge, now);
@@ -466,19 +443,4 @@ impl Ride {
         header.flags = self.flags(header.flags);
         (header.ack_largest, header.ack_hold) = (self.largest, self.hold);
     }
-}
-
-/// A frame in two: the first part of so many bytes, and the rest.
-pub(super) fn split(frame: &SendFrame, length: u32) -> (SendFrame, SendFrame) {
-    let (mut part, mut rest) = (*frame, *frame);
-    part.source.length = length;
-    part.frame.length = length;
-    rest.source.offset += length;
-    rest.source.length -= length;
-    rest.frame.offset += length;
-    rest.frame.part_start += length;
-    rest.frame.length -= length;
-    // Parts are copied by the receiver.
-    (part.frame.at_page, rest.frame.at_page) = (false, false);
-    (part, rest)
 }

@@ -40,7 +40,7 @@ impl Link {
             channels_max: self.config.limits.channels_max,
             credit_given: self.channels.quota_sum,
             credit_given_max: self.config.limits.credit_total,
-            sends: self.sends.messages.len(),
+            sends: self.sends.len(),
             sends_max: self.config.limits.sends_max,
             in_flight_bytes: self.flow.in_flight_bytes,
             window_bytes: self.window_bytes(),

@@ -94,7 +94,7 @@ fn whatever_the_order_pieces_have_indices_in_the_order_of_their_offsets_and_cove
         assert!(shortest_cut <= 1, "the last piece alone may be short");
         if growing.is_supplied() {
             assert!(sent.iter().all(|&times| times == 1) && runs.are_whole(head + len));
-            assert!(growing.partial.is_empty() && growing.reserved.is_empty());
+            assert!(growing.pieces.iter().all(|piece| piece.is_cut && piece.missing == 0));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Chunks that hold what they may, and lie as the receiver takes them to lie.
 
 use super::*;
+use crate::channel::SendRequest;
 use crate::event::{PathId, PayloadRef, SendKey, Transmit};
-use crate::link::SendRequest;
 use crate::slots::Slots;
 use crate::wire::{ChunkFlags, ChunkHeader, Frame, FrameTable, Kind};
 use alloc::{format, vec};
@@ -50,7 +50,7 @@ fn fill_with(body_max: usize, lens: impl Iterator<Item = (u32, bool)>) -> (Vec<T
         let frame = message.cut(key(), length);
         builder.add(match take {
             Take::Piece(_) => frame,
-            Take::Part(_, length) => super::super::transmit::split(&frame, length).0,
+            Take::Part(_, length) => super::super::pack::split(&frame, length).0,
         });
     }
     (taken, builder)
@@ -269,7 +269,7 @@ fn an_empty_chunk_takes_some_of_any_message_whatever_path_and_peer_bear() {
         let shortest = piece_max.min(PIECE_BYTES_MIN) & !(align - 1);
         assert!(piece == len || piece as usize >= shortest, "{say}: a piece of {piece}");
         let frame = message.cut(key(), piece);
-        builder.add(super::super::transmit::split(&frame, part).0);
+        builder.add(super::super::pack::split(&frame, part).0);
         assert!(part > 0 && builder.body() as usize <= body_max, "{say}: {part}");
     }
 }

@@ -126,8 +126,7 @@ fn a_chunk_that_comes_after_its_message_was_given_up_is_acknowledged_and_does_no
     let [sender, receiver] = &mut wire.ends;
     let segments = [4];
     let deadline = Time::NEVER;
-    let request =
-        SendRequest { channel, token: 0, segments: &segments, deadline, at_pages: false };
+    let request = SendRequest { channel, token: 0, segments: &segments, deadline, at_pages: false };
     let key = sender.link.send(&request).unwrap();
     let now = Time(1 << 30);
     let data = sender.link.poll_transmit(now).unwrap().header;
@@ -184,11 +183,11 @@ fn the_end_of_a_link_looks_once_at_each_message_of_which_a_part_is_there() {
         assert!(matches!(verdict, Verdict::Kept(_)), "{verdict:?}");
     }
     let count = u64::from(channels * each);
-    assert_eq!(end.link.receives.messages.len() as u64, count);
-    let before = end.link.receives.messages.steps.get();
+    assert_eq!(end.link.receives.len() as u64, count);
+    let before = end.link.receives.steps();
     end.link.peer_gone();
-    assert_eq!(end.link.receives.messages.len(), 0);
-    let steps = end.link.receives.messages.steps.get() - before;
+    assert_eq!(end.link.receives.len(), 0);
+    let steps = end.link.receives.steps() - before;
     assert!(steps <= 2 * count, "{steps} steps for {count} messages");
 }
 

@@ -24,6 +24,7 @@ mod stalls;
 mod wire;
 
 use super::*;
+use crate::channel::{SendError, SendRequest};
 use crate::event::Outcome;
 use crate::event::{DownReason, SendKey};
 use alloc::vec;

@@ -119,7 +119,7 @@ fn a_peer_that_tells_of_no_life_or_no_path_ends_no_queue_pair() {
     for _ in 0..100 {
         for path in [1, 2, 3, 9] {
             let told = Control::of(Kind::Renew, path);
-            rig.wire.ends[0].link.control.queue.push_back(told);
+            rig.wire.ends[0].link.control.push(told);
         }
         rig.run(MS.saturating_mul(20));
     }

@@ -402,7 +402,7 @@ impl Wire {
     pub(super) fn check_clean(&self) {
         for end in &self.ends {
             assert!(end.bufs.is_empty() && end.streams.is_empty());
-            assert_eq!((end.link.sends.messages.len(), end.link.receives.messages.len()), (0, 0));
+            assert_eq!((end.link.sends.messages.len(), end.link.receives.len()), (0, 0));
         }
     }
 }
