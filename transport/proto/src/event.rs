@@ -4,7 +4,8 @@ use crate::carrier::{Carrier, CarrierReason};
 use crate::lane::{Grant, GrantId, OpKey, OpOutcome};
 use crate::limits::{FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, HEADER_BYTES};
 use crate::path::{MtuPhase, MtuReason, PathSignal, PathState, QpHalf};
-use crate::wire::{ChunkHeader, Frame, body_bytes, emit_table, place};
+pub use crate::piece::{PayloadRef, SendFrame, SendKey};
+use crate::wire::{ChunkHeader, body_bytes, emit_table, place};
 use alloc::vec::Vec;
 use core::fmt;
 use towpath_base::{Nanos, Time};
@@ -121,21 +122,9 @@ pub enum Renew {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BufToken(pub u32);
 
-/// A message being sent. Never reused for another one while anyone could still name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SendKey(pub(crate) crate::slots::Key);
-
 /// A message being received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IncomingKey(pub(crate) crate::slots::Key);
-
-impl SendKey {
-    /// A small dense index, for the driver's own tables; unique among the live sends of a link.
-    #[must_use]
-    pub fn index(self) -> usize {
-        self.0.index as usize
-    }
-}
 
 /// What to do with the receive buffer of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,28 +166,6 @@ pub trait PieceBuffers {
     /// the link has just taken them to check the body, so nobody needs a second pass. They count
     /// only if the body is kept. A driver that has no use for them leaves this as it is.
     fn note_pages(&mut self, _crcs: &[u32]) {}
-}
-
-/// Which bytes of a message a frame carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PayloadRef {
-    /// The message.
-    pub send: SendKey,
-    /// The segment of its layout.
-    pub segment: u8,
-    /// Where in the segment.
-    pub offset: u32,
-    /// How many bytes.
-    pub length: u32,
-}
-
-/// A frame to send, and where its bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SendFrame {
-    /// Its bytes.
-    pub source: PayloadRef,
-    /// What the chunk says of it.
-    pub frame: Frame,
 }
 
 /// A chunk to send. The driver fills in `body_crc` (it has the bytes), emits the header and

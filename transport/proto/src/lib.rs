@@ -14,6 +14,7 @@
 //! | `class_order` | which class posts work to the device next, where a worker serves several |
 //! | `flow` | state that all paths share: congestion window, pacing, chunk size |
 //! | `path` | sent and received chunks of a path, its state; the choice of path and carrier |
+//! | `piece` | pieces of messages that are sent |
 //! | `channel` | messages of one channel: cutting into pieces, reassembly, credit, giving up |
 //! | `schedule` | which channel sends next |
 //! | `link` | the state machine over them, one file per protocol verb |
@@ -35,6 +36,7 @@ mod lane;
 pub mod limits;
 mod link;
 mod path;
+mod piece;
 mod schedule;
 mod slots;
 mod stats;

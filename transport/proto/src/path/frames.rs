@@ -1,7 +1,7 @@
 //! The frames of the chunks that are under way on a path, in the order in which they were sent.
 
-use crate::event::SendFrame;
 use crate::limits::{FRAMES_MAX, FRAMES_OUTSTANDING_MAX};
+use crate::piece::SendFrame;
 use alloc::vec::Vec;
 
 /// Frames that a fresh ring holds.
@@ -108,7 +108,7 @@ impl FrameRing {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::event::{PayloadRef, SendKey};
+    use crate::piece::{PayloadRef, SendKey};
     use crate::slots::Slots;
     use crate::wire::Frame;
     use alloc::collections::VecDeque;

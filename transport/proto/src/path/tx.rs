@@ -8,8 +8,8 @@ pub(crate) use lost::Lost;
 
 use super::frames::{FrameRing, Span};
 use super::order::Order;
-use crate::event::SendFrame;
 use crate::limits::NUMBER_WINDOW;
+use crate::piece::SendFrame;
 use crate::slots::Key;
 use alloc::boxed::Box;
 use alloc::vec;

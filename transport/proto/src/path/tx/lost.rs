@@ -1,8 +1,8 @@
 //! Declaring numbers lost: by gaps, by timeouts.
 
 use super::{NONE_TIMED_OUT, SendWindow, Span, State, What};
-use crate::event::SendFrame;
 use crate::path::frames::FrameRing;
+use crate::piece::SendFrame;
 use towpath_base::Time;
 
 impl SendWindow {
