@@ -79,13 +79,23 @@ impl Link {
         if self.is_down() {
             return Time::NEVER;
         }
-        let mut at = Time::NEVER;
-        for timer in Timer::ALL {
-            for index in places(self.paths_of(timer)) {
-                at = at.min(self.timer(timer, index));
-            }
-        }
+        // Kind by kind: every turn asks, and a loop over the table tells the kinds apart each time.
+        let at = self.earliest(Timer::Carriers).min(self.earliest(Timer::Loss));
+        let at = at.min(self.earliest(Timer::Tick)).min(self.earliest(Timer::Condition));
+        let at = at.min(self.earliest(Timer::Mtu)).min(self.earliest(Timer::Remake));
+        let at = at.min(self.earliest(Timer::Deadline)).min(self.earliest(Timer::Lane));
+        let at = at.min(self.earliest(Timer::Credit)).min(self.earliest(Timer::Peer));
+        let at = at.min(self.earliest(Timer::Pacer));
+        let all = || Timer::ALL.into_iter().map(|timer| self.earliest(timer)).min();
+        debug_assert_eq!(Some(at), all(), "no kind is left out");
         at
+    }
+
+    /// The earliest of all timers of a kind.
+    #[inline(always)]
+    fn earliest(&self, timer: Timer) -> Time {
+        let at = |earliest: Time, index| earliest.min(self.timer(timer, index));
+        places(self.paths_of(timer)).fold(Time::NEVER, at)
     }
 
     /// The paths that have a timer of a kind. One that belongs to no path is looked at once.
