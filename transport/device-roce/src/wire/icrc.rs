@@ -155,8 +155,8 @@ impl IcrcBase {
 pub(crate) struct Trailer(Option<Crc32>);
 
 impl Trailer {
-    /// Of a packet of `packet_bytes` from BTH to ICRC, up to the end of `bth`; without a base it has
-    /// no ICRC.
+    /// Of a packet of `packet_bytes` from BTH to ICRC, up to the end of `bth`. Without a base it
+    /// has no ICRC.
     #[inline]
     pub(crate) fn of(base: Option<&IcrcBase>, bth: &[u8; BTH_BYTES], packet_bytes: usize) -> Self {
         Self(base.map(|base| Crc32::resume(base.to_bth(bth, packet_bytes))))

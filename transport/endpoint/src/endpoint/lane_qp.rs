@@ -216,8 +216,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    /// Has operations carried out as far as there is room for them: by the queue pair, or by the peer
-    /// as messages.
+    /// Has operations carried out as far as there is room for them: by the queue pair, or by the
+    /// peer as messages.
     fn carry(&mut self, index: u16, now: Time) {
         let Self { links, device, tally, .. } = self;
         let Some(conn) = links.at(index) else { return };
@@ -316,8 +316,8 @@ impl LaneQp {
         }
     }
 
-    /// Makes the buffer of an operation ready: from here on it is the device's, or it stays here for
-    /// the answers of the peer.
+    /// Makes the buffer of an operation ready: from here on it is the device's, or it stays here
+    /// for the answers of the peer.
     fn prepare(&mut self, post: &OpPost, by_messages: bool) -> Option<Sge> {
         let landing = self.at(post.key.index()).filter(|landing| landing.key == post.key)?;
         let buf = landing.berth.buf_mut()?;
