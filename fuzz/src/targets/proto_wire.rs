@@ -259,9 +259,7 @@ mod tests {
             ack_hold: 0,
             body_crc: 0,
         };
-        let places = frames
-            .iter()
-            .fold(0, |end, frame| place(end, frame) + frame.length as usize);
+        let places = frames.iter().fold(0, |end, frame| place(end, frame) + frame.length as usize);
         let mut bytes = vec![0; HEADER_BYTES + body_bytes(places, units)];
         let (head, body) = bytes.split_first_chunk_mut().unwrap();
         header.emit(head);
