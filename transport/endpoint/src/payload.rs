@@ -48,9 +48,9 @@ impl Payload {
         Self { segments, page_crcs: PageCrcs::default(), at_pages: false }
     }
 
-    /// Each piece of 4 KiB or more is to begin at a page in the receiver's memory, and long segments
-    /// are cut at pages: for who writes them to a disk from there. Messages that are not made of
-    /// whole pages then need padding, and fewer fit into what is sent at once.
+    /// Each piece of 4 KiB or more is to begin at a page in the receiver's memory, and long
+    /// segments are cut at pages: for who writes them to a disk from there. Messages that are not
+    /// made of whole pages then need padding, and fewer fit into what is sent at once.
     #[must_use]
     pub fn page_aligned(mut self) -> Self {
         self.at_pages = true;

@@ -112,21 +112,21 @@ impl Desk {
         NewLink { id, peer, channels, is_closing: Arc::default(), down, changes, claim }
     }
 
+    /// Tells whoever asked for a connection how that ended. What nobody waits for any more is
+    /// dropped, which closes it.
+    fn answer(&mut self, connect: ConnectId, result: Result<NewLink, ConnectError>) {
+        if let Some(place) = self.connects.iter().position(|&(id, _)| id == connect) {
+            drop(self.connects.swap_remove(place).1.send(result));
+        }
+    }
+
     pub(super) fn on_event(&mut self, event: Event) {
         match event {
             Event::Connected { connect, link, peer } => {
                 let new = self.add_link(link, peer);
-                let place = self.connects.iter().position(|&(id, _)| id == connect);
-                if let Some(place) = place {
-                    // What nobody waits for any more is dropped, which closes it.
-                    drop(self.connects.swap_remove(place).1.send(Ok(new)));
-                }
+                self.answer(connect, Ok(new));
             }
-            Event::ConnectFailed { connect, error } => {
-                if let Some(place) = self.connects.iter().position(|&(id, _)| id == connect) {
-                    drop(self.connects.swap_remove(place).1.send(Err(error)));
-                }
-            }
+            Event::ConnectFailed { connect, error } => self.answer(connect, Err(error)),
             Event::Accepted { link, peer } => {
                 let new = self.add_link(link, peer);
                 // Nobody accepts, or not fast enough: the peer is better off elsewhere.

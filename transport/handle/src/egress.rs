@@ -187,6 +187,7 @@ impl Egress {
     }
 
     /// Hands something over, unless the queue is full; what was refused comes back.
+    #[expect(clippy::result_large_err, reason = "what is refused goes back to its owner")]
     pub(super) fn try_post(
         self: &Arc<Self>,
         bell: &Doorbell,
@@ -217,6 +218,7 @@ impl Egress {
 
     /// Hands something over, waiting for room as long as `patience` says: for ever if it says
     /// nothing. The time that passes counts against the timeout of the message.
+    #[expect(clippy::result_large_err, reason = "what is refused goes back to its owner")]
     pub(super) fn post(
         self: &Arc<Self>,
         bell: &Doorbell,

@@ -227,7 +227,7 @@ impl Engine {
 
     /// What was posted, or asked for, is waiting for somebody who takes it.
     fn has_work(&self) -> bool {
-        !self.doorbell.has_ended() && !(self.doorbell.is_empty() && self.commands.is_empty())
+        !(self.doorbell.has_ended() || self.doorbell.is_empty() && self.commands.is_empty())
     }
 
     /// Somebody may have posted who found the endpoint in the caller's hands.
@@ -366,7 +366,7 @@ impl Engine {
             match self.drive(|worker| self.look(worker, &mut spin)) {
                 Next::Leave => self.end(),
                 Next::Sleep(span, until_ns) if !self.has_work() => {
-                    self.sleep(sleeper, span, until_ns)
+                    self.sleep(sleeper, span, until_ns);
                 }
                 _ => spin.iter_mut().for_each(Spinning::pause),
             }

@@ -80,8 +80,8 @@ impl EndpointConfig {
     /// What links fall back to. Default: all that the device has ([`Fallback`]), but nothing where
     /// it [delivers what was sent](towpath_verbs::DeviceCaps::delivers_intact) and where HELLOs are
     /// exchanged by other means ([`Endpoint::offer`](crate::Endpoint::offer)). A link falls back to
-    /// what both ends have; RC takes a queue pair for each link. Where the device's queues would not
-    /// hold [`links_max`](Self::links_max) links, the default is TCP alone.
+    /// what both ends have; RC takes a queue pair for each link. Where the device's queues would
+    /// not hold [`links_max`](Self::links_max) links, the default is TCP alone.
     /// When a carrier is left and taken again is set by
     /// [`LinkConfig::fallback`](crate::LinkConfig::fallback) through
     /// [`tune_links`](Self::tune_links).
@@ -107,7 +107,8 @@ impl EndpointConfig {
     /// is the end of the link, though the peer may only have had no processor; so it takes about as
     /// long as [`LinkConfig::peer_timeout`](crate::LinkConfig::peer_timeout) lets a peer be silent.
     /// The price: where the network loses packets, and with one the answer that tells of the loss,
-    /// all waits for `timeout`; and of several paths one that is dark holds on to what was posted there for as long.
+    /// all waits for `timeout`; and of several paths one that is dark holds on to what was posted
+    /// there for as long.
     ///
     /// A value out of range is refused by the device when a link is made.
     #[must_use]

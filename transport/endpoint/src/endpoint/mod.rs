@@ -80,8 +80,8 @@ use towpath_verbs::{Device, QpNum, Wc};
 /// It belongs to one thread. That thread calls [`turn`](Self::turn) again and again, or its parts
 /// [`poll`](Self::poll), [`next_event`](Self::next_event) and [`flush`](Self::flush), and
 /// [`wait`](Self::wait) when there is nothing to do. Only `wait` blocks. For an endpoint with a
-/// thread of its own see `EndpointHandle` of `towpath-handle`. What a driver must call, and may rely
-/// on, is told in [`driving`](crate::driving).
+/// thread of its own see `EndpointHandle` of `towpath-handle`. What a driver must call, and may
+/// rely on, is told in [`driving`](crate::driving).
 // When an endpoint is dropped its queue pairs are destroyed first (`teardown`), then its device is
 // dropped: the fields that hold buffers come behind `device`.
 pub struct Endpoint<D: Device<Memory = Region>> {

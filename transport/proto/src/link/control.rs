@@ -148,8 +148,8 @@ impl Controls {
         Some(control)
     }
 
-    /// What is known of one that came with these low bits of its sequence number. The number tells a
-    /// copy: one that comes late must not open a closed channel again.
+    /// What is known of one that came with these low bits of its sequence number. The number tells
+    /// a copy: one that comes late must not open a closed channel again.
     pub(super) fn arrived(&self, low: u32) -> Arrived {
         let sequence = expand_u32(low, self.seen.base());
         match () {

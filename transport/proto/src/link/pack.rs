@@ -138,8 +138,8 @@ impl Sends {
             Take::Part(length, part) => (length, part),
         };
         let mut is_first = true;
-        // Of a piece that grows what comes behind a gap goes by itself, before what is new and after
-        // what was lost. So does what finds no room.
+        // Of a piece that grows what comes behind a gap goes by itself, before what is new and
+        // after what was lost. So does what finds no room.
         let mut add = |frame: SendFrame| {
             let pending = |frame| Pending { frame, lost_on: None };
             if !core::mem::take(&mut is_first) {

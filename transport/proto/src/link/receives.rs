@@ -229,8 +229,8 @@ impl Receives {
         }
     }
 
-    /// Takes in that the peer gave a message up, of which it had cut so many pieces; how the message
-    /// has ended.
+    /// Takes in that the peer gave a message up, of which it had cut so many pieces; how the
+    /// message has ended.
     pub(super) fn abandon(
         &mut self,
         channel: &mut Channel,
