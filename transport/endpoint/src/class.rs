@@ -1,7 +1,7 @@
 //! Classes of links: which are taken, the DSCPs of their packets, and what arrives under others.
 
 use towpath_proto::{Class, ClassOrder};
-use towpath_verbs::{dscp_of, tclass_of};
+use towpath_verbs::dscp_of;
 
 /// A DSCP has six bits.
 const DSCP_MAX: u8 = 0x3f;
@@ -44,11 +44,6 @@ impl ClassConfig {
 
     pub(crate) fn dscp(&self, class: Class) -> u8 {
         self.dscps[class.index()]
-    }
-
-    /// IPv4 ToS or IPv6 traffic class of packets.
-    pub(crate) fn tclass(&self, class: Class) -> u8 {
-        tclass_of(self.dscp(class))
     }
 }
 
@@ -108,7 +103,8 @@ mod tests {
     fn a_dscp_is_held_to_six_bits() {
         let mut config = ClassConfig::default();
         config.set_dscp(Class::Copper, 200);
-        assert_eq!((config.dscp(Class::Copper), config.tclass(Class::Copper)), (63, 252));
-        assert_eq!(config.tclass(Class::Gold), 184);
+        let tclass = |class| towpath_verbs::tclass_of(config.dscp(class));
+        assert_eq!((config.dscp(Class::Copper), tclass(Class::Copper)), (63, 252));
+        assert_eq!(tclass(Class::Gold), 184);
     }
 }

@@ -215,6 +215,16 @@ pub enum ConnectError {
     ShutDown,
 }
 
+impl ConnectError {
+    /// Our half and that of the peer at `addr` do not join.
+    pub(crate) fn of(addr: SocketAddr, error: LinkError) -> Self {
+        match error {
+            LinkError::App { theirs, ours } => Self::App { addr, theirs, ours },
+            error => Self::Local { addr, error },
+        }
+    }
+}
+
 /// Why a link that a peer asked for was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -178,8 +178,6 @@ pub(crate) struct Landing {
 pub(crate) struct Lanes {
     /// Made with the first queue pair.
     pub(crate) cq: Option<CqNum>,
-    /// Links whose lanes are made anew when nothing is in the way any more.
-    pub(crate) making: Vec<LinkId>,
     /// What lanes say by messages is in these; made with the first such message.
     pub(crate) bufs: Option<Pool>,
     /// Links whose lanes wait for one.
@@ -194,9 +192,6 @@ pub(crate) struct LaneQp {
     pub(crate) psn: Psn,
     /// Its queue pair is in error.
     pub(crate) has_failed: bool,
-    /// The one before is destroyed; the next one is made when nothing of it is posted any more,
-    /// which takes so many polls at least.
-    pub(crate) making: Option<u8>,
     pub(crate) posted: usize,
     /// By the index of the operation.
     pub(crate) landings: Vec<Option<Landing>>,
@@ -223,7 +218,6 @@ impl LaneQp {
             qp_num: NO_QP,
             psn: Psn::new(0),
             has_failed: false,
-            making: None,
             posted: 0,
             landings: Vec::new(),
             words,

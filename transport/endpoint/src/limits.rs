@@ -180,11 +180,6 @@ pub(crate) const SETUP_POLL_NS: u64 = 1_000_000;
 /// and a new peer waits no longer.
 pub(crate) const LISTEN_POLL_NS: u64 = 5_000_000;
 
-/// How often the set-up connections of links that are up are looked at, where the device does not
-/// wait for them: an end of file there is how a dead peer process is noticed, and each look costs
-/// a system call per link.
-pub(crate) const WATCH_POLL_NS: u64 = 10_000_000;
-
 /// How often a busy endpoint asks whether any of these has something: one system call for all.
 pub(crate) const NEWS_POLL_NS: u64 = LISTEN_POLL_NS;
 
@@ -202,7 +197,7 @@ pub(crate) const TCP_READ_BYTES: usize = 64 << 10;
 /// Frames taken in from one link in one look, so that others get their turn.
 pub(crate) const TCP_FRAMES_PER_LOOK: usize = 64;
 
-/// How often a set-up connection is looked at that carries a path: soon after something came, a
+/// How often the set-up connection of a link is looked at: soon after something came, a
 /// little above what a thread sleeps at least.
 pub(crate) const TCP_POLL_NS: u64 = 50_000;
 
@@ -210,8 +205,9 @@ pub(crate) const TCP_POLL_NS: u64 = 50_000;
 /// it is told of, and before its buffers go: longer than a round trip among busy hosts.
 pub(crate) const TCP_LOOKS_BEFORE_REST: u32 = 32;
 
-/// The same in silence, where each look costs a system call per link.
-pub(crate) const TCP_POLL_LONGEST_NS: u64 = WATCH_POLL_NS;
+/// The same in silence, where the device does not wait for what comes on it: an end of file there
+/// is how a dead peer process is noticed, and each look costs a system call per link.
+pub(crate) const TCP_POLL_LONGEST_NS: u64 = 10_000_000;
 
 /// Changes of carrier that an endpoint remembers: more than somebody reads who asks now and then.
 pub(crate) const RIDES_MAX: usize = 64;

@@ -77,7 +77,9 @@ fn messages_of_all_lengths_around_what_is_copied_arrive_whole_and_in_order() {
             assert_eq!(outcome, Outcome::Delivered, "seed {seed}");
         }
         let stats = pair.client.endpoint.stats(pair.client_link).expect("it is up");
-        assert!(stats.chunks_sent < 100, "seed {seed}: {stats:?}");
+        // On a busy machine some are late, and sent again.
+        let first = stats.chunks_sent - stats.chunks_retransmitted;
+        assert!(first < 100, "seed {seed}: {stats:?}");
         let sends = pair.client.endpoint.device().counters().messages_sent - sent_before;
         assert!(sends >= stats.chunks_sent, "seed {seed}: one SEND each, and acks");
     }

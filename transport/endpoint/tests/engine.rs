@@ -22,8 +22,10 @@ use towpath_verbs::{Device as _, QpState};
 const LONG: Duration = Duration::from_secs(60);
 const BYTES: usize = 64 << 10;
 
+/// An application that polls zero times says nothing to its peer for as long as a test takes.
 fn config() -> EndpointConfig {
-    EndpointConfig::new().connect_timeout(LONG).links_max(4)
+    let config = EndpointConfig::new().connect_timeout(LONG).links_max(4);
+    config.tune_links(|link| link.peer_timeout(LONG.into()))
 }
 
 fn udp() -> UdpConfig {

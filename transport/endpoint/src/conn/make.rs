@@ -8,7 +8,8 @@ use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::Carrier;
 use towpath_verbs::{
-    Access, CqNum, Device, PdNum, QpInit, QpNum, QpType, RecvWr, SrqNum, VerbError,
+    Access, Connect, CqNum, Device, PdNum, QpInit, QpNum, QpType, RcAttr, RecvWr, SrqNum, Verb,
+    VerbError, tclass_of,
 };
 
 /// Where the queue pairs of links tell of completions, and how deep they are.
@@ -81,6 +82,27 @@ impl Conn {
             });
         }
         Ok(())
+    }
+
+    /// Joins a queue pair of a carrier with the peer's: each has its number and first packet
+    /// sequence number. The rest is as set-up has agreed.
+    pub(crate) fn connect_qp<D: Device>(
+        &self,
+        device: &mut D,
+        (carrier, source_port, rc): (Carrier, u16, RcAttr),
+        (qp_num, sq_psn): (QpNum, Psn),
+        (dest_qp_num, rq_psn): (QpNum, Psn),
+    ) -> Result<(), VerbError> {
+        let (Some(peer), Some(path_mtu)) = (self.agreed.peer, self.agreed.mtu) else {
+            return Err(VerbError::WrongState(Verb::ModifyQp));
+        };
+        let (dest, tclass) = (peer.device_addr, tclass_of(self.class.dscp));
+        if self.agreed.omits_icrc && carrier == Carrier::Uc {
+            device.omit_icrc(qp_num)?;
+        }
+        let connect =
+            Connect { dest, dest_qp_num, rq_psn, sq_psn, path_mtu, source_port, tclass, rc };
+        device.connect_qp(qp_num, &connect)
     }
 
     /// Destroys the queue pairs that there are. Returns the receives that were not posted; all

@@ -105,11 +105,12 @@ impl Default for Marks {
     }
 }
 
-/// A path whose queue pair is destroyed, while completions of it may still come.
+/// A queue pair that is destroyed, while completions of it may still come.
 #[derive(Clone, Copy)]
 pub(crate) struct Renewing {
     pub(crate) link: LinkId,
-    pub(crate) path: u8,
+    /// None for the queue pair of the lane.
+    pub(crate) path: Option<u8>,
     /// Polls since.
     pub(crate) polls: u8,
 }

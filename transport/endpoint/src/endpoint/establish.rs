@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use crate::carrier::Fallback;
-use crate::conn::{PendingLink, Phase};
+use crate::conn::{Conn, PendingLink, Phase};
 use crate::error::LinkError;
 use crate::event::Peer;
 use crate::ids::LinkId;
@@ -15,7 +15,7 @@ use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::{AppProtocol, Hello, HelloPath};
 use towpath_proto::{Carrier, Link, PacketSizes, PeerParams, Side};
-use towpath_verbs::{Connect, Device, DeviceCaps, Mtu, VerbError};
+use towpath_verbs::{Device, DeviceCaps, Mtu, RcAttr, VerbError};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// A link's share of what the device can hold, when there are `links` of them.
@@ -50,7 +50,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         peer: &Hello,
         side: Side,
     ) -> Result<LinkId, LinkError> {
-        self.establish_from(pending, peer, side, (None, false))
+        self.establish_half(pending.id, peer, side, (None, false))?;
+        Ok(pending.id)
     }
 
     /// As [`establish`](Self::establish), for a half that
@@ -66,31 +67,25 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         side: Side,
         stream: impl ByteStream + 'static,
     ) -> Result<LinkId, LinkError> {
-        let link = self.establish_from(pending, peer, side, (None, true))?;
-        // A link that has no path for it does without.
-        drop(self.give_stream(link, stream, (Vec::new(), false)));
-        Ok(link)
+        self.establish_half(pending.id, peer, side, (None, true))?;
+        self.give_stream(pending.id, stream, (Vec::new(), false));
+        Ok(pending.id)
     }
 
     /// With the address that the HELLOs came over, and whether there is a stream.
-    pub(super) fn establish_from(
+    pub(super) fn establish_half(
         &mut self,
-        pending: PendingLink,
+        id: LinkId,
         peer: &Hello,
         side: Side,
         setup: (Option<SocketAddr>, bool),
-    ) -> Result<LinkId, LinkError> {
-        let id = pending.id;
-        match self.join_half(id, peer, side, setup) {
-            Ok(()) => {
-                self.share_window();
-                Ok(id)
-            }
-            Err(error) => {
-                self.withdraw(pending);
-                Err(error)
-            }
+    ) -> Result<(), LinkError> {
+        let joined = self.join_half(id, peer, side, setup);
+        match joined {
+            Ok(()) => self.share_window(),
+            Err(_) => self.withdraw_half(id),
         }
+        joined
     }
 
     fn join_half(
@@ -103,7 +98,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let conn = self.links.find(id).filter(|conn| conn.phase == Phase::Offered);
         let ours = conn.and_then(|conn| conn.agreed.hello.clone()).ok_or(LinkError::NotPending)?;
         let mtu = ours.mtu.min(peer.mtu);
-        let omits_icrc = ours.omits_icrc && peer.omits_icrc;
         check_limits(&ours, peer, mtu)?;
         if !has_stream && ours.paths.iter().any(|path| path.carrier == Carrier::Tcp) {
             return Err(LinkError::NoStream);
@@ -111,12 +105,23 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if ours.paths.iter().any(|path| path.carrier != Carrier::Tcp) {
             self.check_way(peer.addr, mtu)?;
         }
-        self.connect_qps((&ours, peer), mtu, omits_icrc)?;
-        let now = self.device.now();
+        let Self { links, device, config, sleep, identity, tx, .. } = self;
+        let conn = links.find_mut(id).ok_or(LinkError::NotPending)?;
+        let (instance, device_addr, class) = (peer.instance, peer.addr, peer.class);
+        conn.agreed.peer = Some(Peer { instance, device_addr, setup_addr, class });
+        conn.agreed.dialled = setup_addr.filter(|_| side == Side::Client);
+        conn.agreed.mtu = Some(mtu);
+        conn.agreed.omits_icrc = ours.omits_icrc && peer.omits_icrc;
+        conn.class.dscp_of_peer = peer.dscp;
+        let ports = device.caps().source_ports.max(1);
+        for (path, port) in conn.paths.iter_mut().zip(0..) {
+            path.source_port = port % ports;
+        }
+        connect_qps(device, conn, (&ours, peer), config.rc_of(Fallback::of(&ours)))?;
         let pair = |(mine, theirs): (&HelloPath, &HelloPath)| (mine.generation, theirs.generation);
         let params = PeerParams {
             mtu,
-            chunk_bytes_max: peer.chunk_bytes_max.min(self.config.sizes.chunk_bytes_max),
+            chunk_bytes_max: peer.chunk_bytes_max.min(config.sizes.chunk_bytes_max),
             charge_bytes: peer.charge_bytes,
             window_bytes: peer.window_bytes,
             path_chunks: peer.path_chunks,
@@ -126,69 +131,37 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         };
         let own_carrier = |path: &&HelloPath| path.carrier == ours.control.carrier;
         let paths = ours.paths.iter().filter(own_carrier).count();
-        let config = self.config.link_config(side, self.device.caps(), paths);
+        let config = config.link_config(side, device.caps(), paths);
         let config = config.seed(link_seed(&ours)).checks_address(setup_addr.is_some());
-        let config = config.packet_sizes(packet_sizes(self.device.caps(), peer));
-        let mut link = Link::new(config, params, now);
-        link.set_away(self.sleep.absence());
-        let ports: Vec<u16> = (0..ours.paths.len()).map(|path| self.source_port_of(path)).collect();
-        let seat = self.identity.member.as_ref().map(Member::seat);
-        if let Some(conn) = self.links.find_mut(id) {
-            conn.seat = seat;
-            for (path, port) in conn.paths.iter_mut().zip(ports) {
-                path.source_port = port;
-            }
-            conn.link = Some(link);
-            conn.agreed.mtu = Some(mtu);
-            conn.agreed.omits_icrc = omits_icrc;
-            conn.phase = Phase::Up;
-            self.tx.order.joined(ours.class);
-            let (instance, device_addr, class) = (peer.instance, peer.addr, peer.class);
-            conn.class.dscp_of_peer = peer.dscp;
-            conn.agreed.dialled = setup_addr.filter(|_| side == Side::Client);
-            conn.agreed.peer = Some(Peer { instance, device_addr, setup_addr, class });
-        }
-        self.links.touch(id.index);
+        let config = config.packet_sizes(packet_sizes(device.caps(), peer));
+        let mut link = Link::new(config, params, device.now());
+        link.set_away(sleep.absence());
+        conn.link = Some(link);
+        conn.seat = identity.member.as_ref().map(Member::seat);
+        conn.phase = Phase::Up;
+        tx.order.joined(ours.class);
+        links.touch(id.index);
         Ok(())
     }
+}
 
-    /// Joins our queue pairs with the peer's.
-    fn connect_qps(
-        &mut self,
-        (ours, peer): (&Hello, &Hello),
-        mtu: Mtu,
-        omits_icrc: bool,
-    ) -> Result<(), VerbError> {
-        let rc = self.config.rc_of(Fallback::of(ours));
-        let pairs = iter::once((&ours.control, &peer.control));
-        for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {
-            if mine.carrier == Carrier::Tcp {
-                continue;
-            }
-            // The control queue pair takes the first path's way.
-            let source_port = self.source_port_of(index.saturating_sub(1));
-            let connect = Connect {
-                dest: peer.addr,
-                dest_qp_num: theirs.qp_num,
-                rq_psn: theirs.psn,
-                sq_psn: mine.psn,
-                path_mtu: mtu,
-                source_port,
-                tclass: self.config.class.tclass(ours.class),
-                rc,
-            };
-            if omits_icrc && mine.carrier == Carrier::Uc {
-                self.device.omit_icrc(mine.qp_num)?;
-            }
-            self.device.connect_qp(mine.qp_num, &connect)?;
+/// Joins our queue pairs with the peer's.
+fn connect_qps<D: Device>(
+    device: &mut D,
+    conn: &Conn,
+    (ours, peer): (&Hello, &Hello),
+    rc: RcAttr,
+) -> Result<(), VerbError> {
+    let pairs = iter::once((&ours.control, &peer.control));
+    for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {
+        // The control queue pair takes the first path's way; a stream has none.
+        let path = conn.paths.get(index.saturating_sub(1));
+        if let Some(path) = path.filter(|_| mine.carrier != Carrier::Tcp) {
+            let way = (mine.carrier, path.source_port, rc);
+            conn.connect_qp(device, way, (mine.qp_num, mine.psn), (theirs.qp_num, theirs.psn))?;
         }
-        Ok(())
     }
-
-    /// Which source port a path begins with.
-    fn source_port_of(&self, path: usize) -> u16 {
-        path as u16 % self.device.caps().source_ports.max(1)
-    }
+    Ok(())
 }
 
 /// Links two endpoints that are both here, the first as the client; gives the link of each.

@@ -71,9 +71,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 self.tally.stats.posts_refused += sent.refused;
             }
             self.tally.stats.posts_refused += send_acks(&mut self.device, conn, now);
-            if let Some(tcp) = &conn.tcp {
-                self.streams.hurry(tcp.due);
-            }
             if conn.link.as_ref().is_some_and(Link::is_down) {
                 down.push(index);
             }
@@ -141,7 +138,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// what a driver in virtual time advances to. [`Time::NEVER`] when nothing is due.
     #[must_use]
     pub fn next_timeout(&self) -> Time {
-        let due = self.links.next_timer().min(self.setup.next_due()).min(self.streams.due());
+        let due = self.links.next_timer().min(self.setup.next_due());
         let now = self.device.now();
         let due = due.min(self.device.next_timeout()).min(self.shrink_due(now));
         let has_work = self.links.any_ready() || self.rx.has_released() || self.buffers.is_back();
@@ -168,7 +165,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let woken = is_told || span > Nanos::ZERO && self.device.wait(span);
         self.sleep.end();
         if woken {
-            self.setup.wake();
+            self.setup.news.wake();
         }
         woken
     }

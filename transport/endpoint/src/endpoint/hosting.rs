@@ -1,21 +1,19 @@
-//! Connecting and listening, and what set-up asks of the endpoint.
+//! Connecting and listening: takes set-up conversations on, and makes links of them.
 
 use super::Endpoint;
-use crate::asks::Asks;
-use crate::config::EndpointConfig;
-use crate::conn::{Conn, PendingLink};
-use crate::error::{ConnectError, LinkError, ListenError};
-use crate::event::{Event, Peer};
+use crate::error::{AcceptError, ConnectError, LinkError, ListenError};
+use crate::event::Event;
 use crate::ids::{ConnectId, LinkId};
-use crate::setup::{Host, Setup};
-use crate::workers::Member;
+use crate::setup::Step;
+use crate::sleep::Sleep;
+use crate::workers::{Member, Placed, Placement};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::wire::Hello;
-use towpath_proto::{Carrier, Class, Side};
-use towpath_verbs::{Device, VerbSet};
+use towpath_proto::{Class, Side};
+use towpath_verbs::Device;
 use towpath_wake::Watch;
 
 /// What a device takes for no file.
@@ -28,7 +26,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`ListenError`].
     pub fn listen(&mut self, addr: SocketAddr) -> Result<SocketAddr, ListenError> {
-        self.with_setup(|setup, host| setup.listen(host, addr))
+        let Self { setup, device, sleep, .. } = self;
+        setup.listen(addr, |watch| wait_for_news(device, sleep, watch))
     }
 
     /// Stops listening. Links that are up, and set-ups under way, go on.
@@ -45,8 +44,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.connect_as(addr, self.config.class.own)
     }
 
-    /// The same with a link of another class than [`EndpointConfig::class`]. Classes to one peer
-    /// have links of their own.
+    /// The same with a link of another class than
+    /// [`EndpointConfig::class`](crate::EndpointConfig::class). Classes to one peer have links of
+    /// their own.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -62,116 +62,138 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Whether there is news of set-up conversations. Streams that have something are looked at in
     /// this turn. `idle` says that nothing else has happened in it.
     pub(super) fn take_news(&mut self, now: Time, idle: bool) -> bool {
-        let mut streams = std::mem::take(&mut self.streams.with_news);
-        let has_news = self.setup.take_news(now, idle, &mut streams);
+        let mut streams = std::mem::take(&mut self.driver.streams_with_news);
+        let has_news = self.setup.news.take(now, idle, &mut streams);
         streams.drain(..).for_each(|link| self.hurry_stream(link, now));
-        self.streams.with_news = streams;
+        self.driver.streams_with_news = streams;
         has_news
     }
 
     /// Looks at the set-up conversations when it is time to.
     pub(super) fn poll_setup(&mut self, now: Time, has_news: bool) {
-        let has_placed = self.identity.member.as_ref().is_some_and(Member::has_placed);
-        if has_placed || has_news || now >= self.setup.next_due() {
-            self.with_setup(|setup, host| setup.go_on(host, now, has_news));
+        while let Some(peer) = self.identity.member.as_ref().and_then(Member::next_placed) {
+            self.link_to(peer, now);
+        }
+        if has_news || now >= self.setup.next_due() {
+            self.look_at_setup(now);
         }
     }
 
-    /// Lets set-up ask things of the endpoint.
-    fn with_setup<T>(&mut self, run: impl FnOnce(&mut Setup, &mut Self) -> T) -> T {
-        let mut setup = std::mem::take(&mut self.setup);
-        let result = run(&mut setup, self);
-        self.setup = setup;
-        result
+    #[inline(never)]
+    fn look_at_setup(&mut self, now: Time) {
+        self.link_waiting(now);
+        let may_be_more = self.setup.accept_peers(now, &mut self.told);
+        for peer in self.setup.take_hellos(now, &mut self.told) {
+            self.place(peer, now);
+        }
+        self.go_on_connecting(now);
+        self.setup.end_look(now, may_be_more);
+    }
+
+    fn go_on_connecting(&mut self, now: Time) {
+        let mut place = 0;
+        while let Some(step) = self.setup.step(place, self.config.app, now) {
+            let failed = match step {
+                Step::Wait => {
+                    place += 1;
+                    continue;
+                }
+                Step::Offer { addr, class, asks } => match self.offer_to(addr, class, asks) {
+                    Ok((hello, pending)) => {
+                        self.setup.talk(place, &hello, pending.id);
+                        continue;
+                    }
+                    Err(error) => ConnectError::of(addr, error),
+                },
+                Step::Join { addr, half, hello } => {
+                    let joined =
+                        self.establish_half(half, &hello, Side::Client, (Some(addr), true));
+                    match joined {
+                        Ok(()) => {
+                            self.on_connected(place, half);
+                            continue;
+                        }
+                        Err(error) => ConnectError::of(addr, error),
+                    }
+                }
+                Step::Fail(error) => error,
+            };
+            self.on_connect_failed(place, failed, now);
+        }
+    }
+
+    fn on_connected(&mut self, place: usize, link: LinkId) {
+        let (connect, stream) = self.setup.end_connecting(place);
+        if let (Some(stream), Some(peer)) = (stream, self.peer(link)) {
+            self.keep(stream, link, Vec::new());
+            self.told.push_back(Event::Connected { connect, link, peer });
+        }
+    }
+
+    fn on_connect_failed(&mut self, place: usize, error: ConnectError, now: Time) {
+        if let Some(half) = self.setup.half_of(place) {
+            self.withdraw_half(half);
+        }
+        let can = (&self.config, &self.device.caps().verbs);
+        if !self.setup.asks_for_less(place, &error, can, now) {
+            let (connect, _) = self.setup.end_connecting(place);
+            self.told.push_back(Event::ConnectFailed { connect, error });
+        }
+    }
+
+    /// Links a peer here, or leaves it to the worker that it is placed with.
+    fn place(&mut self, peer: Placed, now: Time) {
+        let placement = match &self.identity.member {
+            Some(member) => member.place(peer),
+            None => Placement::Here(peer),
+        };
+        match placement {
+            Placement::Here(peer) => self.link_to(peer, now),
+            Placement::There => {}
+            Placement::Refused(peer, error) => self.turn_away(peer, error, now),
+        }
+    }
+
+    pub(super) fn turn_away(&mut self, peer: Placed, error: AcceptError, now: Time) {
+        let told = self.setup.turn_away(peer.stream, peer.from, error, now);
+        self.told.push_back(told);
+    }
+
+    /// Links a peer here, or turns it away. Gives it back when all links are in use.
+    pub(super) fn try_to_link(&mut self, peer: Placed, now: Time) -> Option<Placed> {
+        match self.welcome(&peer.hello, peer.from) {
+            Ok((link, hello)) => {
+                self.keep(peer.stream, link, hello.emit());
+                if let Some(peer) = self.peer(link) {
+                    self.told.push_back(Event::Accepted { link, peer });
+                }
+            }
+            Err(LinkError::Full { .. }) => return Some(peer),
+            Err(error) => self.turn_away(peer, error.into(), now),
+        }
+        None
+    }
+
+    /// Makes a half that answers a peer's, and joins both.
+    fn welcome(&mut self, peer: &Hello, from: SocketAddr) -> Result<(LinkId, Hello), LinkError> {
+        let (hello, pending) = self.answer(peer, from.ip())?;
+        self.establish_half(pending.id, peer, Side::Server, (Some(from), true))?;
+        Ok((pending.id, hello))
+    }
+
+    /// Keeps the connection of a link that is up, on which `first` is still to be written.
+    fn keep(&mut self, stream: TcpStream, link: LinkId, first: Vec<u8>) {
+        let Self { setup, device, sleep, .. } = self;
+        let wait = |watch: Option<&Watch>| wait_for_news(device, sleep, watch);
+        let is_told = setup.news.add(&stream, Some(link.index), wait);
+        self.give_stream(link, stream, (first, is_told));
     }
 }
 
-impl<D: Device<Memory = Region>> Host for Endpoint<D> {
-    fn config(&self) -> &EndpointConfig {
-        &self.config
-    }
-
-    fn verbs(&self) -> VerbSet {
-        self.device.caps().verbs
-    }
-
-    fn member(&self) -> Option<&Member> {
-        self.identity.member.as_ref()
-    }
-
-    fn conns(&self) -> impl Iterator<Item = &Conn> {
-        self.links.iter()
-    }
-
-    fn peer(&self, link: LinkId) -> Option<Peer> {
-        self.peer(link)
-    }
-
-    fn offer_to(
-        &mut self,
-        dest: SocketAddr,
-        class: Class,
-        asks: Asks,
-    ) -> Result<(Hello, PendingLink), LinkError> {
-        let mtu = match asks.carrier {
-            // Its system cuts what it sends as it finds right.
-            Carrier::Tcp => self.plan.mtu,
-            _ => self.mtu_to_ask_for(dest)?,
-        };
-        self.offer_asking(asks, class, mtu)
-    }
-
-    fn join(
-        &mut self,
-        pending: PendingLink,
-        peer: &Hello,
-        addr: SocketAddr,
-    ) -> Result<LinkId, LinkError> {
-        self.establish_from(pending, peer, Side::Client, (Some(addr), true))
-    }
-
-    fn welcome(&mut self, peer: &Hello, from: SocketAddr) -> Result<(LinkId, Hello), LinkError> {
-        let (hello, pending) = self.answer(peer, from.ip())?;
-        let link = self.establish_from(pending, peer, Side::Server, (Some(from), true))?;
-        Ok((link, hello))
-    }
-
-    fn withdraw(&mut self, pending: PendingLink) {
-        self.withdraw(pending);
-    }
-
-    fn carries_path(&self, link: LinkId) -> bool {
-        self.links.find(link).is_some_and(|conn| conn.tcp_path().is_some())
-    }
-
-    fn give_stream(
-        &mut self,
-        link: LinkId,
-        stream: TcpStream,
-        first: (Vec<u8>, bool),
-    ) -> Option<(TcpStream, Vec<u8>)> {
-        self.give_stream(link, stream, first)
-    }
-
-    fn peer_gone(&mut self, link: LinkId) {
-        self.peer_gone(link);
-    }
-
-    fn give_way(&mut self, link: LinkId, now: Time) {
-        if let Some(found) = self.links.up(link) {
-            found.give_way(now);
-            self.links.touch(link.index);
-            self.tally.stats.links_gave_way += 1;
-        }
-    }
-
-    fn wait_for_news(&mut self, watch: Option<&Watch>) -> bool {
-        let Some(watch) = watch else { return self.device.watch_file(NO_FILE) };
-        let is_added = self.sleep.files().is_none_or(|files| files.add(watch).is_ok());
-        is_added && self.device.watch_file(watch.as_fd().as_raw_fd())
-    }
-
-    fn tell(&mut self, event: Event) {
-        self.told.push_back(event);
-    }
+/// Has each wait end for news of the sockets of this watch; of none, where there is none. False
+/// when it cannot.
+fn wait_for_news<D: Device>(device: &mut D, sleep: &Sleep, watch: Option<&Watch>) -> bool {
+    let Some(watch) = watch else { return device.watch_file(NO_FILE) };
+    let is_added = sleep.files().is_none_or(|files| files.add(watch).is_ok());
+    is_added && device.watch_file(watch.as_fd().as_raw_fd())
 }

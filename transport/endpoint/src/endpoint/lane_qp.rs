@@ -3,7 +3,6 @@
 
 use super::Endpoint;
 use super::lane::WORD_BYTES;
-use super::teardown::DRAIN_POLLS;
 use crate::conn::{Conn, NO_QP, Phase};
 use crate::ids::LinkId;
 use crate::lane::{LaneError, LaneQp};
@@ -13,10 +12,12 @@ use crate::wr_id::WrId;
 use towpath_base::Time;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
-use towpath_proto::{LaneHalf, LaneStep, LaneWay, Link, OpEnd, OpError, OpKey, OpKind, OpPost};
+use towpath_proto::{
+    Carrier, LaneHalf, LaneStep, LaneWay, Link, OpEnd, OpError, OpKey, OpKind, OpPost,
+};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, SendWr, SgList,
-    Sge, VerbError, Wc, WcStatus,
+    Access, CqNum, Device, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, SendWr, SgList, Sge,
+    VerbError, Wc, WcStatus,
 };
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -102,7 +103,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                         }
                         return;
                     }
-                    self.retire_lane(link);
+                    self.retire_lane(link, now);
                 }
                 LaneStep::Join { theirs, rd_atomic } => {
                     self.join_lane(now, link, &theirs, rd_atomic);
@@ -113,54 +114,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.run_talk(index, now);
     }
 
-    /// Destroys what a lane has; the next queue pair is made when nothing of it is posted.
-    fn retire_lane(&mut self, link: LinkId) {
-        let Self { links, device, .. } = self;
-        let Some(lane) = links.lane_mut(link) else { return };
-        (lane.has_failed, lane.making) = (true, Some(0));
-        if let Some(qp_num) = lane.take_qp(device) {
-            // It is there until here.
-            let _ = device.destroy_qp(qp_num);
-        }
-        self.lanes.making.push(link);
-        self.links.touch(link.index);
-        self.make_lanes();
-    }
-
-    /// Makes the queue pairs of lanes for which nothing is in the way any more.
-    #[cold]
-    pub(super) fn make_lanes(&mut self) {
-        let (mut place, now) = (0, self.device.now());
-        while let Some(&link) = self.lanes.making.get(place) {
-            let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
-            let Some(lane) = conn.and_then(|conn| conn.lane.as_mut()) else {
-                self.lanes.making.swap_remove(place);
-                continue;
-            };
-            let polls = lane.making.get_or_insert(0);
-            *polls = polls.saturating_add(1);
-            // What the peer was asked for by messages it answers, or the link ends.
-            let is_answered = lane.talk.is_busy();
-            if lane.posted > 0 && (is_answered || *polls < DRAIN_POLLS) {
-                place += 1;
-                continue;
-            }
-            self.lanes.making.swap_remove(place);
-            if let Some(conn) = self.links.find_mut(link) {
-                // No completion will tell of them.
-                take_back_ops(conn, now);
-            }
-            self.make_lane(link);
-        }
-    }
-
-    fn make_lane(&mut self, link: LinkId) {
+    /// Makes the next queue pair of a lane, or none where operations go by messages.
+    pub(super) fn make_lane(&mut self, link: LinkId) {
         let has_way = self.lane_has_way(link);
         let made = has_way.then(|| self.create_lane_qp(link)).transpose();
         let (now, psn) = (self.device.now(), Psn::new(self.identity.prng.next_u32()));
         let Some(conn) = self.links.find_mut(link) else { return };
         let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
-        lane.making = None;
         match made {
             Ok(Some(qp_num)) => {
                 (lane.qp_num, lane.psn, lane.has_failed) = (qp_num, psn, false);
@@ -194,25 +154,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn join_lane(&mut self, now: Time, link: LinkId, theirs: &LaneHalf, rd_atomic: u8) {
-        let Some(conn) = self.links.find_mut(link) else { return };
-        let tclass = self.config.class.tclass(conn.class.class);
+        let Self { links, device, .. } = self;
+        let Some(conn) = links.find_mut(link) else { return };
         let source_port = conn.paths.first().map_or(0, |path| path.source_port);
-        let (Some(peer), Some(path_mtu)) = (conn.agreed.peer, conn.agreed.mtu) else { return };
-        let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
-        let connect = Connect {
-            dest: peer.device_addr,
-            dest_qp_num: theirs.qp_num,
-            rq_psn: theirs.psn,
-            sq_psn: lane.psn,
-            path_mtu,
-            source_port,
-            tclass,
-            rc: RcAttr { max_rd_atomic: rd_atomic, ..LANE_RC },
-        };
-        if let Err(error) = self.device.connect_qp(lane.qp_num, &connect) {
+        let way = (Carrier::Rc, source_port, RcAttr { max_rd_atomic: rd_atomic, ..LANE_RC });
+        let Some(ours) = conn.lane.as_ref().map(|lane| (lane.qp_num, lane.psn)) else { return };
+        if let Err(error) = conn.connect_qp(device, way, ours, (theirs.qp_num, theirs.psn)) {
             tracing::warn!(link = link.index, %error, "one-sided operations are not joined");
-            lane.has_failed = true;
-            state.lane_failed(now);
+            conn.fail_qp(now, ours.0);
         }
     }
 

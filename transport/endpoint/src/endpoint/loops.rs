@@ -76,7 +76,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             if !self.device.add_to_epoll(files.as_fd().as_raw_fd()) {
                 return Err(PollFdError::Unsupported);
             }
-            self.setup.add_news_to(&files)?;
+            self.setup.news.add_to(&files)?;
             self.sleep.wait_for(files);
         }
         Ok(self.sleep.descriptor().ok_or(PollFdError::Unsupported)??)
@@ -99,7 +99,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         // This takes in what woke the loop the last time, where that was not packets.
         if self.device.wait(Nanos::ZERO) {
             self.sleep.end();
-            self.setup.wake();
+            self.setup.news.wake();
             return Duration::ZERO;
         }
         if self.next_timeout() == Time::NEVER { most } else { most.min(due.into()) }

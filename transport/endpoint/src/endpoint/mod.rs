@@ -4,17 +4,18 @@
 //! |---|---|
 //! | `poll` | takes in what the device received and completed |
 //! | `flush` | sends what the links want sent |
-//! | `streams` | the same for links that ride on their set-up connection |
+//! | `streams` | reads and writes the set-up connections of links |
 //! | `events` | turns what links tell into what the application is told |
 //! | `commands` | channels, sends, buffers |
 //! | `offer` | makes our half of a link |
-//! | `hosting` | connecting and listening, and what set-up asks of the endpoint |
+//! | `hosting` | connecting and listening: takes set-up conversations on, and makes links of them |
+//! | `places` | peers for whom a place comes free |
 //! | `establish` | joins it with the peer's |
 //! | `lane`, `lane_qp` | one-sided operations: the calls, and the queue pair that carries them |
 //! | `lane_messages` | the same as messages, where there is no queue pair |
 //! | `joined` | for tests: two endpoints with a link between them |
 //! | `mtu` | finds out how long its packets may be |
-//! | `renew` | makes queue pairs anew that have failed |
+//! | `renew` | makes queue pairs anew |
 //! | `growing` | sends messages before all of their bytes are there |
 //! | `teardown` | ends links, and gives everything back |
 //! | `loops` | an endpoint in somebody else's poll or epoll loop |
@@ -34,6 +35,7 @@ mod lane_qp;
 mod loops;
 mod mtu;
 mod offer;
+mod places;
 mod poll;
 mod renew;
 mod streams;
@@ -67,7 +69,6 @@ use mtu::MtuHints;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
-use streams::Streams;
 use towpath_base::serial::Psn;
 use towpath_base::{Prng, Time};
 use towpath_memory::Region;
@@ -94,7 +95,6 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     buffers: Buffers,
     lanes: Lanes,
     setup: Setup,
-    streams: Streams,
     sleep: Sleep,
     driver: Driver,
     identity: Identity,
@@ -108,6 +108,8 @@ struct Driver {
     queues: Queues,
     wcs: Vec<Wc>,
     mtu_hints: MtuHints,
+    /// Links on whose streams something came, while these are looked at.
+    streams_with_news: Vec<u16>,
     /// The last poll left some of what it does to the next.
     has_put_off: bool,
     /// Turns in a row for which timers that are due have waited.
@@ -180,12 +182,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             buffers,
             lanes: Lanes::default(),
             setup: Setup::new(config.timing.connect_timeout),
-            streams: Streams::default(),
             sleep,
             driver: Driver {
                 queues: Queues { cq, control_cq, send_queue_depth },
                 wcs: vec![Wc::default(); BATCH],
                 mtu_hints: MtuHints::default(),
+                streams_with_news: Vec::new(),
                 has_put_off: false,
                 timers_put_off: 0,
             },

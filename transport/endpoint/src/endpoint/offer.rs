@@ -11,7 +11,7 @@ use crate::error::LinkError;
 use crate::ids::LinkId;
 use smallvec::SmallVec;
 use std::iter;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use towpath_memory::Region;
 use towpath_proto::limits::PATHS_MAX;
 use towpath_proto::wire::Hello;
@@ -34,12 +34,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// As [`offer`](Self::offer).
     pub fn offer_as(&mut self, class: Class) -> Result<(Hello, PendingLink), LinkError> {
-        // Without a set-up connection there is nothing to fall back to but queue pairs.
-        let asks = self.asks_by_other_means();
-        let below = asks.fallback.below(asks.carrier);
-        let queue_pairs: Vec<Carrier> =
-            below.iter().copied().filter(|&carrier| carrier != Carrier::Tcp).collect();
-        self.offer_over(class, asks.carrier, asks.paths, &queue_pairs, self.plan.mtu)
+        self.offer_asking(self.asks_by_other_means(), class, (self.plan.mtu, false))
     }
 
     /// As [`offer`](Self::offer), for a link that gets a stream of bytes beside its queue pairs, as
@@ -49,8 +44,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// [`LinkError`]: no room, no memory, or the device refused.
     pub fn offer_on_stream(&mut self) -> Result<(Hello, PendingLink), LinkError> {
-        let asks = self.asks_by_other_means();
-        self.offer_asking(asks, self.config.class.own, self.plan.mtu)
+        let class = self.config.class.own;
+        self.offer_asking(self.asks_by_other_means(), class, (self.plan.mtu, true))
     }
 
     /// What a link asks for whose HELLOs travel in another way than over TCP: what was chosen, for
@@ -79,14 +74,19 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         (carrier, choice == CarrierChoice::Auto)
     }
 
-    pub(super) fn offer_asking(
+    /// Makes a half for a link to a peer at `dest` that gets its set-up connection.
+    pub(super) fn offer_to(
         &mut self,
-        asks: Asks,
+        dest: SocketAddr,
         class: Class,
-        mtu: Mtu,
+        asks: Asks,
     ) -> Result<(Hello, PendingLink), LinkError> {
-        let below = asks.fallback.below(asks.carrier);
-        self.offer_over(class, asks.carrier, asks.paths, below, mtu)
+        let mtu = match asks.carrier {
+            // Its system cuts what it sends as it finds right.
+            Carrier::Tcp => self.plan.mtu,
+            _ => self.mtu_to_ask_for(dest)?,
+        };
+        self.offer_asking(asks, class, (mtu, true))
     }
 
     /// A half that answers a peer's, of its class and with as many paths: where the choice is left
@@ -118,17 +118,21 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return Err(LinkError::TooManyPaths { wanted: paths, most: self.config.sizes.paths });
         }
         let mtu = self.mtu_towards(peer.addr);
-        self.offer_over(peer.class, carrier, paths, below, mtu)
+        self.offer_asking(Asks { carrier, paths, fallback }, peer.class, (mtu, true))
     }
 
-    fn offer_over(
+    /// Makes a half. Without a stream beside it there is nothing to fall back to but queue pairs.
+    fn offer_asking(
         &mut self,
+        Asks { carrier, paths, fallback }: Asks,
         class: Class,
-        carrier: Carrier,
-        paths: usize,
-        below: &[Carrier],
-        mtu: Mtu,
+        (mtu, has_stream): (Mtu, bool),
     ) -> Result<(Hello, PendingLink), LinkError> {
+        let below = fallback.below(carrier).iter().copied();
+        let below = below.filter(|&carrier| has_stream || carrier != Carrier::Tcp);
+        let count = if carrier == Carrier::Tcp { 1 } else { paths };
+        let all = iter::repeat_n(carrier, count.min(PATHS_MAX - below.clone().count()));
+        let all: SmallVec<[Carrier; PATHS_MAX]> = all.chain(below).collect();
         // Buffers before new memory.
         self.rx.take_released(&mut self.links);
         let links_max = self.config.sizes.links_max;
@@ -136,9 +140,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (control, pool) = Control::new()?;
         let report = ClassReport::new(class, self.config.class.dscp(class));
         let mut conn = Conn::new(id, report, control);
-        let count = if carrier == Carrier::Tcp { 1 } else { paths };
-        let all = iter::repeat_n(carrier, count.min(PATHS_MAX - below.len()));
-        let all: SmallVec<[Carrier; PATHS_MAX]> = all.chain(below.iter().copied()).collect();
         let qp_paths = all.iter().filter(|&&carrier| qp_type(carrier).is_some()).count();
         let receives = self.receives_of(class, qp_paths)?;
         let made = conn.make_qps(&mut self.device, &self.driver.queues, (&all, &pool), receives);
@@ -168,9 +169,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Gives a half up that [`offer`](Self::offer) made.
     pub fn withdraw(&mut self, pending: PendingLink) {
-        if self.links.find(pending.id).is_some_and(|conn| conn.phase == Phase::Offered) {
-            self.begin_draining(pending.id.index);
-            self.end_link(pending.id);
+        self.withdraw_half(pending.id);
+    }
+
+    pub(super) fn withdraw_half(&mut self, id: LinkId) {
+        if self.links.find(id).is_some_and(|conn| conn.phase == Phase::Offered) {
+            self.begin_draining(id.index);
+            self.end_link(id);
         }
     }
 

@@ -40,7 +40,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let was_put_off = self.driver.has_put_off;
         self.driver.has_put_off = count > 0 && !was_put_off && !self.is_anything_due(now);
         if self.driver.has_put_off {
-            self.setup.packets_came();
+            self.setup.news.packets_came();
             return count;
         }
         count + self.look_around(now, count == 0)
@@ -59,28 +59,24 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     #[inline]
     fn is_anything_due(&self, now: Time) -> bool {
-        let Self { links, lanes, streams, .. } = self;
-        let is_quiet =
-            links.draining.is_empty() && links.renewing.is_empty() && lanes.making.is_empty();
-        !is_quiet || now >= links.next_timer().min(streams.due())
+        let links = &self.links;
+        let is_quiet = links.draining.is_empty() && links.renewing.is_empty();
+        !is_quiet || now >= links.next_timer()
     }
 
     /// Looks at all but packets and completions.
     #[inline(never)]
     fn look_around(&mut self, now: Time, idle: bool) -> usize {
         let has_news = self.take_news(now, idle);
-        let frames = self.poll_streams(now);
+        let mut frames = 0;
         if now >= self.links.next_timer() {
             let puts_off = self.puts_off_timers(idle);
-            self.look_at_those_due(now, puts_off);
+            frames = self.look_at_those_due(now, puts_off);
         } else {
             self.driver.timers_put_off = 0;
         }
         self.finish_draining();
         self.finish_renewals();
-        if !self.lanes.making.is_empty() {
-            self.make_lanes();
-        }
         self.poll_setup(now, has_news);
         self.look_for_mtu_hints(now);
         self.look_for_buffers();
@@ -235,22 +231,25 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     /// Links whose timers are due have their turn, and send what waited for its time; what follows
-    /// from silence may be put off.
+    /// from silence may be put off. Returns how many frames came on their streams.
     #[inline(never)]
-    fn look_at_those_due(&mut self, now: Time, puts_off: bool) {
+    fn look_at_those_due(&mut self, now: Time, puts_off: bool) -> usize {
         let mut due = smallvec::SmallVec::<[u16; 32]>::new();
         while let Some(index) = self.links.pop_due(now) {
             due.push(index);
         }
         // In the order of links, whenever exactly they were due.
         due.sort_unstable();
+        let mut frames = 0;
         for index in due {
+            frames += self.look_at_stream(index, now);
             let conn = self.links.at(index).filter(|_| !puts_off);
             if let Some(link) = conn.and_then(|conn| conn.link.as_mut()) {
                 link.handle_timeout(now);
             }
             self.links.touch(index);
         }
+        frames
     }
 }
 

@@ -1,15 +1,17 @@
-//! Making queue pairs anew for paths whose own have failed (docs/protocol.md section 10).
+//! Making queue pairs anew, of paths that have failed and of lanes (docs/protocol.md section 10).
 
 use super::Endpoint;
+use super::lane_qp::take_back_ops;
 use super::teardown::DRAIN_POLLS;
 use crate::carrier::{Fallback, qp_type};
 use crate::conn::{Conn, NO_QP, Phase, Renewing};
 use crate::ids::LinkId;
+use crate::lane::LaneQp;
 use crate::tx::take_back_sends;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::{Carrier, PathId, QpHalf, Renew};
-use towpath_verbs::{Connect, Device};
+use towpath_proto::{PathId, QpHalf, Renew};
+use towpath_verbs::Device;
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Does what a link asks for its failed paths.
@@ -40,7 +42,25 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let _ = self.device.destroy_qp(qp_num);
         self.links.remove_qp(qp_num);
         self.rx.unpost(unposted);
-        self.links.renewing.push(Renewing { link, path, polls: 0 });
+        self.links.renewing.push(Renewing { link, path: Some(path), polls: 0 });
+    }
+
+    /// Destroys what a lane has. Its first queue pair is made at once.
+    pub(super) fn retire_lane(&mut self, link: LinkId, now: Time) {
+        let Self { links, device, .. } = self;
+        let Some(conn) = links.find_mut(link) else { return };
+        let Some(lane) = conn.lane.as_mut() else { return };
+        lane.has_failed = true;
+        if let Some(qp_num) = lane.take_qp(device) {
+            // It is there until here.
+            let _ = device.destroy_qp(qp_num);
+        }
+        if is_let_go(conn, None, 0, now) {
+            self.make_lane(link);
+        } else {
+            links.renewing.push(Renewing { link, path: None, polls: 0 });
+        }
+        self.links.touch(link.index);
     }
 
     /// Makes the queue pairs for which nothing is in the way any more.
@@ -53,23 +73,22 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     #[cold]
     fn renew_drained(&mut self) {
-        let mut place = 0;
+        let (mut place, now) = (0, self.device.now());
         while let Some(renewing) = self.links.renewing.get_mut(place) {
             renewing.polls = renewing.polls.saturating_add(1);
             let Renewing { link, path, polls } = *renewing;
             let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
-            if let Some(conn) = conn {
-                if polls >= DRAIN_POLLS {
-                    take_back_sends(conn, path);
-                }
-                let way = &conn.paths[usize::from(path)];
-                if way.recvs.posted() > 0 || way.tx.outstanding() > 0 {
-                    place += 1;
-                    continue;
-                }
-                self.make_anew(link, path);
+            let is_let_go = conn.map(|conn| is_let_go(conn, path, polls, now));
+            if is_let_go == Some(false) {
+                place += 1;
+                continue;
             }
             self.links.renewing.swap_remove(place);
+            match path {
+                _ if is_let_go.is_none() => {}
+                Some(path) => self.make_anew(link, path),
+                None => self.make_lane(link),
+            }
         }
     }
 
@@ -113,29 +132,34 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         theirs: &QpHalf,
         source_port: Option<u16>,
     ) {
-        let Some(conn) = self.links.find_mut(link) else { return };
-        let rc = self.config.rc_of(conn.agreed.hello.as_ref().map_or(Fallback::None, Fallback::of));
-        let tclass = self.config.class.tclass(conn.class.class);
+        let Self { links, device, config, .. } = self;
+        let Some(conn) = links.find_mut(link) else { return };
+        let rc = config.rc_of(conn.agreed.hello.as_ref().map_or(Fallback::None, Fallback::of));
         let way = &mut conn.paths[usize::from(path)];
-        let (Some(peer), Some(path_mtu)) = (conn.agreed.peer, conn.agreed.mtu) else { return };
         way.source_port = source_port.unwrap_or(way.source_port);
-        let connect = Connect {
-            dest: peer.device_addr,
-            dest_qp_num: theirs.qp_num,
-            rq_psn: theirs.psn,
-            sq_psn: way.psn,
-            path_mtu,
-            source_port: way.source_port,
-            tclass,
-            rc,
-        };
-        let qp_num = way.qp_num;
-        let omits_icrc = conn.agreed.omits_icrc && way.carrier == Carrier::Uc;
-        let ready = if omits_icrc { self.device.omit_icrc(qp_num) } else { Ok(()) };
-        let joined = ready.and_then(|()| self.device.connect_qp(qp_num, &connect));
-        if let Err(error) = joined {
+        let (how, ours) = ((way.carrier, way.source_port, rc), (way.qp_num, way.psn));
+        if let Err(error) = conn.connect_qp(device, how, ours, (theirs.qp_num, theirs.psn)) {
             tracing::warn!(link = link.index, path, %error, "a queue pair made anew is not joined");
-            conn.fail_qp(now, qp_num);
+            conn.fail_qp(now, ours.0);
         }
     }
+}
+
+/// Whether nothing of a destroyed queue pair is posted any more, so many polls later. What no
+/// completion will tell of is taken back by then.
+fn is_let_go(conn: &mut Conn, path: Option<u8>, polls: u8, now: Time) -> bool {
+    if let Some(path) = path {
+        if polls >= DRAIN_POLLS {
+            take_back_sends(conn, path);
+        }
+        let way = &conn.paths[usize::from(path)];
+        return way.recvs.posted() == 0 && way.tx.outstanding() == 0;
+    }
+    // What the peer was asked for by messages it answers, or the link ends.
+    let waits = |lane: &LaneQp| lane.posted > 0 && (lane.talk.is_busy() || polls < DRAIN_POLLS);
+    if conn.lane.as_deref().is_some_and(waits) {
+        return false;
+    }
+    take_back_ops(conn, now);
+    true
 }

@@ -27,7 +27,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         conn.timer = Time::NEVER;
         conn.tcp = None;
         conn.seat = None;
-        let (id, class) = (conn.id, conn.class.class);
+        let class = conn.class.class;
         let unposted = conn.destroy_qps(device);
         self.links.forget_qps_of(index);
         self.rx.unpost(unposted);
@@ -38,7 +38,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.draining.push(index);
         self.links.touch(index);
         self.share_window();
-        self.setup.forget(id);
     }
 
     /// The link has told that it is down: its place is free once the device has let go.
@@ -55,14 +54,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub fn cut(&mut self, link: LinkId) {
         if let Some(found) = self.links.up(link) {
             found.cut();
-            self.links.touch(link.index);
-        }
-    }
-
-    /// The set-up connection of a link broke: the peer's process is gone.
-    pub(crate) fn peer_gone(&mut self, link: LinkId) {
-        if let Some(found) = self.links.up(link) {
-            found.peer_gone();
             self.links.touch(link.index);
         }
     }

@@ -17,7 +17,7 @@ fn origin(ip: IpAddr) -> IpAddr {
 /// So an origin that takes all places pushes out its own as soon as anybody else comes, and who has
 /// as many as others do goes last. Where all have one origin the oldest goes: an honest peer is
 /// done soon, and one that only holds its place is not.
-pub(super) fn first_to_go<T>(strangers: impl Iterator<Item = (IpAddr, T)>) -> Option<T> {
+pub(crate) fn first_to_go<T>(strangers: impl Iterator<Item = (IpAddr, T)>) -> Option<T> {
     let mut crowds = BTreeMap::<IpAddr, (usize, usize, T)>::new();
     for (age, (ip, stranger)) in strangers.enumerate() {
         crowds.entry(origin(ip)).or_insert((0, age, stranger)).0 += 1;

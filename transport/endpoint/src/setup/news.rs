@@ -1,8 +1,7 @@
 //! When there is something to look at on the sockets of set-up: told by the system where the device
 //! can wait for that too, and by the clock elsewhere.
 
-use super::Host;
-use crate::limits::{NEWS_POLL_NS, NO_NEWS_POLL_NS};
+use crate::limits::NEWS_POLL_NS;
 use std::io;
 use std::os::fd::AsFd;
 use towpath_base::{Nanos, Time};
@@ -10,7 +9,7 @@ use towpath_wake::{AnyOf, Watch};
 
 /// What tells of news.
 #[derive(Default)]
-pub(super) struct News {
+pub(crate) struct News {
     source: Source,
     /// A wait has ended, perhaps for news.
     is_awake: bool,
@@ -31,7 +30,7 @@ enum Source {
 
 impl News {
     /// Has news end the wait of whoever waits for these files; without a watch the clock does.
-    pub(super) fn add_to(&self, files: &AnyOf) -> io::Result<()> {
+    pub(crate) fn add_to(&self, files: &AnyOf) -> io::Result<()> {
         match &self.source {
             Source::Watch(watch) => files.add(watch),
             Source::Unknown | Source::Clock => Ok(()),
@@ -39,19 +38,19 @@ impl News {
     }
 
     /// A wait of the device has ended.
-    pub(super) fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         self.is_awake = true;
     }
 
     /// What a wait has ended for is there: their senders wait, and should there be news as well, it
     /// ends the next wait at once.
-    pub(super) fn packets_came(&mut self) {
+    pub(crate) fn packets_came(&mut self) {
         self.is_awake = false;
     }
 
-    /// Whether there is any, and of which links whose set-up connections carry a path, into
+    /// Whether there is any, and on the set-up connections of which links, into
     /// `streams`. A turn in which packets came does not ask because of a wait.
-    pub(super) fn take(&mut self, now: Time, idle: bool, streams: &mut Vec<u16>) -> bool {
+    pub(crate) fn take(&mut self, now: Time, idle: bool, streams: &mut Vec<u16>) -> bool {
         let Source::Watch(watch) = &self.source else { return false };
         if !(std::mem::take(&mut self.is_awake) && idle) && now < self.next_look {
             return false;
@@ -66,23 +65,21 @@ impl News {
     }
 
     /// Whether all sockets are told of.
-    pub(super) fn are_told(&self) -> bool {
+    pub(crate) fn are_told(&self) -> bool {
         matches!(self.source, Source::Watch(_))
     }
 
-    /// How long nothing needs to be looked at without news, where that is `clock_ns` without
-    /// somebody who tells.
-    pub(super) fn or(&self, clock_ns: u64) -> u64 {
-        match self.source {
-            Source::Watch(_) => NO_NEWS_POLL_NS,
-            Source::Unknown | Source::Clock => clock_ns,
-        }
-    }
-
-    /// Adds a socket; `stream` is the link whose path it carries.
-    pub(super) fn add(&mut self, host: &mut impl Host, socket: &impl AsFd, stream: Option<u16>) {
+    /// Adds a socket; `stream` is the link whose set-up connection it is. `wait` has each wait end
+    /// for news of the sockets of a watch; of none, where there is none; false when it cannot.
+    /// Returns whether all sockets are told of.
+    pub(crate) fn add(
+        &mut self,
+        socket: &impl AsFd,
+        stream: Option<u16>,
+        mut wait: impl FnMut(Option<&Watch>) -> bool,
+    ) -> bool {
         if let Source::Unknown = self.source {
-            let watch = Watch::new().ok().filter(|watch| host.wait_for_news(Some(watch)));
+            let watch = Watch::new().ok().filter(|watch| wait(Some(watch)));
             self.source = watch.map_or(Source::Clock, Source::Watch);
         }
         let number = stream.map_or(0, |link| u64::from(link) + 1);
@@ -90,8 +87,9 @@ impl News {
             && watch.add(socket, number).is_err()
         {
             // One that is not told of has to be looked at, and then so may the others.
-            host.wait_for_news(None);
+            wait(None);
             self.source = Source::Clock;
         }
+        self.are_told()
     }
 }

@@ -1,11 +1,10 @@
 //! Dialling, and the answer.
 
+use super::Setup;
 use super::wire::{Inbox, Outbox, ReadError};
-use super::{Host, Setup};
 use crate::asks::Asks;
-use crate::conn::PendingLink;
-use crate::error::{ConnectError, LinkError};
-use crate::event::Event;
+use crate::config::EndpointConfig;
+use crate::error::ConnectError;
 use crate::ids::{ConnectId, LinkId};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use std::io;
@@ -13,7 +12,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_proto::Class;
-use towpath_proto::wire::{AppProtocol, Refusal, Welcome};
+use towpath_proto::wire::{AppProtocol, Hello, Refusal, Welcome};
+use towpath_verbs::VerbSet;
 
 /// A connection that is being made.
 pub(super) struct Outgoing {
@@ -27,19 +27,41 @@ pub(super) struct Outgoing {
 
 enum Stage {
     Dialling(Receiver<io::Result<TcpStream>>),
+    /// The peer is there; our half of the link is to be made.
+    Dialled(TcpStream),
     Talking {
         stream: TcpStream,
         outbox: Outbox,
         inbox: Inbox,
-        pending: PendingLink,
+        half: LinkId,
     },
-    /// Moved on, or over.
-    Done,
+}
+
+/// What is to be done for a connection that is being made.
+pub(crate) enum Step {
+    /// Nothing now.
+    Wait,
+    /// Make our half, and [go on](Setup::talk) with it.
+    Offer { addr: SocketAddr, class: Class, asks: Asks },
+    /// Join our half with the peer's, and [end](Setup::end_connecting).
+    Join { addr: SocketAddr, half: LinkId, hello: Hello },
+    /// It has failed: [ask for less](Setup::asks_for_less), or [end](Setup::end_connecting).
+    Fail(ConnectError),
+}
+
+/// Starts to dial. std offers a TCP connect only as a blocking call, and without unsafe code there
+/// is no other; so each dial has a thread for as long as it takes, at most `timeout`.
+fn dial(addr: SocketAddr, timeout: Nanos) -> io::Result<Stage> {
+    let (tell, told) = bounded(1);
+    let span = Duration::from(timeout).max(Duration::from_millis(1));
+    std::thread::Builder::new().name("towpath-dial".into()).spawn(move || {
+        // Nobody listens any more when the endpoint is gone: then the result is dropped.
+        let _ = tell.send(TcpStream::connect_timeout(&addr, span));
+    })?;
+    Ok(Stage::Dialling(told))
 }
 
 impl Outgoing {
-    /// Starts to dial. std offers a TCP connect only as a blocking call, and without unsafe code
-    /// there is no other; so each dial has a thread for as long as it takes, at most `timeout`.
     pub(super) fn dial(
         connect: ConnectId,
         (addr, class): (SocketAddr, Class),
@@ -47,150 +69,103 @@ impl Outgoing {
         timeout: Nanos,
         now: Time,
     ) -> io::Result<Self> {
-        let stage = Stage::dialling(addr, timeout)?;
+        let stage = dial(addr, timeout)?;
         Ok(Self { connect, addr, class, asks, deadline: now + timeout, stage })
     }
-}
 
-impl Stage {
-    fn dialling(addr: SocketAddr, timeout: Nanos) -> io::Result<Self> {
-        let (tell, told) = bounded(1);
-        let span = Duration::from(timeout).max(Duration::from_millis(1));
-        std::thread::Builder::new().name("towpath-dial".into()).spawn(move || {
-            // Nobody listens any more when the endpoint is gone: then the result is dropped.
-            let _ = tell.send(TcpStream::connect_timeout(&addr, span));
-        })?;
-        Ok(Self::Dialling(told))
+    /// Takes the connection on, as far as it goes without waiting.
+    fn step(&mut self, ours: AppProtocol) -> Result<Step, ConnectError> {
+        let (addr, class, asks) = (self.addr, self.class, self.asks);
+        if let Stage::Dialling(told) = &self.stage {
+            let dialled = match told.try_recv() {
+                Err(TryRecvError::Empty) => return Ok(Step::Wait),
+                Err(TryRecvError::Disconnected) => Err(io::ErrorKind::Interrupted.into()),
+                Ok(dialled) => dialled,
+            };
+            let ready = dialled.and_then(|stream| {
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                Ok(stream)
+            });
+            self.stage =
+                Stage::Dialled(ready.map_err(|source| ConnectError::Dial { addr, source })?);
+        }
+        let Stage::Talking { stream, outbox, inbox, half } = &mut self.stage else {
+            return Ok(Step::Offer { addr, class, asks });
+        };
+        // A peer that refuses may close before all is written: its answer says more than our error.
+        let written = outbox.write(stream);
+        match (inbox.read(stream), written) {
+            (Ok(None), Ok(_)) => Ok(Step::Wait),
+            (Ok(None), Err(error)) => Err(ConnectError::Broken { addr, source: Some(error) }),
+            (Ok(Some(Welcome::Hello(hello))), _) => Ok(Step::Join { addr, half: *half, hello }),
+            (Ok(Some(Welcome::Refused(refusal))), _) => Err(match refusal {
+                Refusal::App { served: theirs } => ConnectError::App { addr, theirs, ours },
+                Refusal::Full => ConnectError::Full { addr },
+                Refusal::Class => ConnectError::Class { addr, class },
+                _ => ConnectError::Refused { addr, refusal },
+            }),
+            (Err(ReadError::Hello(error)), _) => Err(ConnectError::Hello { addr, error }),
+            (Err(ReadError::Broken(source)), _) => Err(ConnectError::Broken { addr, source }),
+        }
     }
-}
-
-/// What became of a connection in one look.
-enum Progress {
-    Waiting,
-    Joined(TcpStream, LinkId),
-    Failed(ConnectError),
 }
 
 impl Setup {
-    pub(super) fn poll_outgoing(&mut self, host: &mut impl Host, now: Time) {
-        let mut place = 0;
-        while let Some(outgoing) = self.outgoing.get_mut(place) {
-            let mut progress = advance(host, outgoing);
-            if matches!(progress, Progress::Waiting) {
-                if now < outgoing.deadline {
-                    place += 1;
-                    continue;
-                }
-                let (addr, after) = (outgoing.addr, self.timeout);
-                progress = Progress::Failed(ConnectError::Timeout { addr, after });
+    /// What is to be done for a connection that is being made, to speak a protocol; none behind the
+    /// last of them.
+    pub(crate) fn step(&mut self, place: usize, app: AppProtocol, now: Time) -> Option<Step> {
+        let outgoing = self.outgoing.get_mut(place)?;
+        let (addr, after) = (outgoing.addr, self.timeout);
+        Some(match outgoing.step(app) {
+            Ok(Step::Wait) if now >= outgoing.deadline => {
+                Step::Fail(ConnectError::Timeout { addr, after })
             }
-            if let Progress::Failed(error) = &progress
-                && asks_for_less(host, outgoing, error, now)
-            {
-                place += 1;
-                continue;
-            }
-            let outgoing = self.outgoing.swap_remove(place);
-            let connect = outgoing.connect;
-            if let Stage::Talking { pending, .. } = outgoing.stage {
-                host.withdraw(pending);
-            }
-            match progress {
-                Progress::Joined(stream, link) => {
-                    self.keep(host, stream, link, Vec::new());
-                    if let Some(peer) = host.peer(link) {
-                        host.tell(Event::Connected { connect, link, peer });
-                    }
-                }
-                Progress::Failed(error) => {
-                    host.tell(Event::ConnectFailed { connect, error });
-                }
-                Progress::Waiting => {}
-            }
+            Ok(step) => step,
+            Err(error) => Step::Fail(error),
+        })
+    }
+
+    /// Our half of a link that is being connected is made: the peer is told.
+    pub(crate) fn talk(&mut self, place: usize, hello: &Hello, half: LinkId) {
+        let outgoing = self.outgoing.swap_remove(place);
+        if let Stage::Dialled(stream) = outgoing.stage {
+            let (outbox, inbox) = (Outbox::new(hello.emit()), Inbox::default());
+            let stage = Stage::Talking { stream, outbox, inbox, half };
+            self.outgoing.push(Outgoing { stage, ..outgoing });
         }
     }
-}
 
-/// Whether the peer, which refused, is asked again for less.
-fn asks_for_less(
-    host: &mut impl Host,
-    outgoing: &mut Outgoing,
-    error: &ConnectError,
-    now: Time,
-) -> bool {
-    let Some(asks) = outgoing.asks.after(error, host.config(), &host.verbs()) else { return false };
-    let Ok(dialling) = Stage::dialling(outgoing.addr, outgoing.deadline.since(now)) else {
-        return false;
-    };
-    outgoing.asks = asks;
-    if let Stage::Talking { pending, .. } = std::mem::replace(&mut outgoing.stage, dialling) {
-        host.withdraw(pending);
-    }
-    true
-}
-
-/// Takes a connection on, as far as it goes without waiting.
-fn advance(host: &mut impl Host, outgoing: &mut Outgoing) -> Progress {
-    let (addr, class, app) = (outgoing.addr, outgoing.class, host.config().app);
-    if let Stage::Dialling(told) = &outgoing.stage {
-        let dialled = match told.try_recv() {
-            Err(TryRecvError::Empty) => return Progress::Waiting,
-            Err(TryRecvError::Disconnected) => Err(io::ErrorKind::Interrupted.into()),
-            Ok(dialled) => dialled,
-        };
-        let ready = dialled.and_then(|stream| {
-            stream.set_nonblocking(true)?;
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        });
-        let stream = match ready {
-            Ok(stream) => stream,
-            Err(source) => return Progress::Failed(ConnectError::Dial { addr, source }),
-        };
-        let (hello, pending) = match host.offer_to(addr, class, outgoing.asks) {
-            Ok(half) => half,
-            Err(error) => return Progress::Failed(ConnectError::Local { addr, error }),
-        };
-        let (outbox, inbox) = (Outbox::new(hello.emit()), Inbox::default());
-        outgoing.stage = Stage::Talking { stream, outbox, inbox, pending };
-    }
-    let Stage::Talking { stream, outbox, inbox, .. } = &mut outgoing.stage else {
-        return Progress::Waiting;
-    };
-    // A peer that refuses may close before all is written: its answer says more than our error.
-    let written = outbox.write(stream);
-    let answer = match (inbox.read(stream), written) {
-        (Ok(None), Ok(_)) => return Progress::Waiting,
-        (Ok(None), Err(error)) => Err(ConnectError::Broken { addr, source: Some(error) }),
-        (Ok(Some(Welcome::Hello(hello))), _) => Ok(hello),
-        (Ok(Some(Welcome::Refused(refusal))), _) => Err(refused((addr, class, app), refusal)),
-        (Err(ReadError::Hello(error)), _) => Err(ConnectError::Hello { addr, error }),
-        (Err(ReadError::Broken(source)), _) => Err(ConnectError::Broken { addr, source }),
-    };
-    let hello = match answer {
-        Ok(hello) => hello,
-        Err(error) => return Progress::Failed(error),
-    };
-    let stage = std::mem::replace(&mut outgoing.stage, Stage::Done);
-    let Stage::Talking { stream, pending, .. } = stage else { return Progress::Waiting };
-    match host.join(pending, &hello, addr) {
-        Ok(link) => Progress::Joined(stream, link),
-        Err(LinkError::App { theirs, ours }) => {
-            Progress::Failed(ConnectError::App { addr, theirs, ours })
+    /// Our half of a connection that is being made, if there is one.
+    pub(crate) fn half_of(&self, place: usize) -> Option<LinkId> {
+        match self.outgoing.get(place)?.stage {
+            Stage::Talking { half, .. } => Some(half),
+            Stage::Dialling(_) | Stage::Dialled(_) => None,
         }
-        Err(error) => Progress::Failed(ConnectError::Local { addr, error }),
     }
-}
 
-/// What a refusal means of what was asked for: where, which class, for what.
-fn refused(
-    (addr, class, ours): (SocketAddr, Class, AppProtocol),
-    refusal: Refusal,
-) -> ConnectError {
-    match refusal {
-        Refusal::App { served: theirs } => ConnectError::App { addr, theirs, ours },
-        Refusal::Full => ConnectError::Full { addr },
-        Refusal::Class => ConnectError::Class { addr, class },
-        _ => ConnectError::Refused { addr, refusal },
+    /// Whether a peer that refused is asked again for less.
+    pub(crate) fn asks_for_less(
+        &mut self,
+        place: usize,
+        error: &ConnectError,
+        (config, verbs): (&EndpointConfig, &VerbSet),
+        now: Time,
+    ) -> bool {
+        let Some(outgoing) = self.outgoing.get_mut(place) else { return false };
+        let Some(asks) = outgoing.asks.after(error, config, verbs) else { return false };
+        let dialling = dial(outgoing.addr, outgoing.deadline.since(now));
+        let Ok(stage) = dialling else { return false };
+        (outgoing.asks, outgoing.stage) = (asks, stage);
+        true
+    }
+
+    /// A connection is made, or is not: its name, and its stream if the peer was there.
+    pub(crate) fn end_connecting(&mut self, place: usize) -> (ConnectId, Option<TcpStream>) {
+        let Outgoing { connect, stage, .. } = self.outgoing.swap_remove(place);
+        match stage {
+            Stage::Talking { stream, .. } | Stage::Dialled(stream) => (connect, Some(stream)),
+            Stage::Dialling(_) => (connect, None),
+        }
     }
 }

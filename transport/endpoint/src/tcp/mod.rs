@@ -1,4 +1,5 @@
-//! The set-up connection as the carrier of a path: the last resort (docs/protocol.md section 8).
+//! The set-up connection of a link: it shows that the peer is there, and carries a path as the last
+//! resort (docs/protocol.md section 8).
 //!
 //! | file | what it does |
 //! |---|---|
@@ -23,9 +24,10 @@ pub trait ByteStream: Read + Write + Send {}
 
 impl<S: Read + Write + Send> ByteStream for S {}
 
-/// The stream of one link, and which of its paths it is.
+/// The stream of one link.
 pub(crate) struct Tcp {
-    pub(crate) path: PathId,
+    /// Which of its paths it is; of none it is a sign of life alone.
+    pub(crate) path: Option<PathId>,
     pub(crate) frames: Frames<Box<dyn ByteStream>>,
     /// Looks in a row at which nothing had come.
     quiet_looks: u32,
@@ -36,7 +38,7 @@ pub(crate) struct Tcp {
 
 impl Tcp {
     pub(crate) fn new(
-        path: PathId,
+        path: Option<PathId>,
         frames: Frames<Box<dyn ByteStream>>,
         is_told: bool,
         now: Time,

@@ -20,10 +20,11 @@ pub(crate) fn send_acks<D: Device<Memory = Region>>(
     };
     let index = id.index;
     let refused = post_acks(device, control, (paths, tcp), (link, index), now);
+    *timer = link.poll_timeout();
     if let Some(tcp) = tcp {
         tcp.write_out(now);
+        *timer = tcp.due.min(*timer);
     }
-    *timer = link.poll_timeout();
     refused
 }
 
@@ -43,7 +44,7 @@ fn post_acks<D: Device<Memory = Region>>(
             Some(ack.len)
         };
         let Some(mut wr) = control.send(index, write) else { break };
-        if let Some(tcp) = tcp.as_mut().filter(|tcp| Some(tcp.path) == way) {
+        if let Some(tcp) = tcp.as_mut().filter(|tcp| way.is_some() && tcp.path == way) {
             if let Some(WrId::ControlSend { slot, .. }) = WrId::unpack(wr.wr_id)
                 && let Some(ack) = control.take_back(slot, len)
             {

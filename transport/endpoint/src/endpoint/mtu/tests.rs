@@ -4,7 +4,6 @@ use super::*;
 use crate::config::EndpointConfig;
 use crate::event::Event;
 use crate::payload::SendOptions;
-use crate::setup::Host as _;
 use towpath_base::Nanos;
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_proto::{ChannelId, Class, MtuPhase, Side};
