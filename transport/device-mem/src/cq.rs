@@ -16,6 +16,20 @@ struct Cq {
     failed: bool,
 }
 
+impl Cq {
+    /// Takes what the peer completed; returns how many.
+    fn arrive(&mut self, out: &mut [Wc], peer: SocketAddr) -> usize {
+        let count = self.arrivals.slots().min(out.len());
+        let Ok(arrivals) = self.arrivals.read_chunk(count) else { return 0 };
+        let (first, second) = arrivals.as_slices();
+        for (to, arrival) in out.iter_mut().zip(first.iter().chain(second)) {
+            fill_in(to, arrival, peer);
+        }
+        arrivals.commit_all();
+        count
+    }
+}
+
 /// All completion queues, and the events.
 pub(crate) struct Cqs {
     queues: Vec<Cq>,
@@ -93,18 +107,19 @@ impl Cqs {
     pub(crate) fn poll(&mut self, cq: CqNum, out: &mut [Wc]) -> usize {
         let peer = self.peer;
         let Some(queue) = self.queues.get_mut(cq.0 as usize) else { return 0 };
-        let own = out.len().min(queue.own.len());
-        for (to, wc) in out.iter_mut().zip(queue.own.drain(..own)) {
-            *to = wc;
+        let mut count = 0;
+        while count < out.len()
+            && let Some(wc) = queue.own.pop_front()
+        {
+            out[count] = wc;
+            count += 1;
         }
-        let arrived = queue.arrivals.slots().min(out.len() - own);
-        let Ok(arrivals) = queue.arrivals.read_chunk(arrived) else { return own };
-        let (first, second) = arrivals.as_slices();
-        for (to, arrival) in out[own..].iter_mut().zip(first.iter().chain(second)) {
-            fill_in(to, arrival, peer);
+        // Most polls find nothing.
+        if queue.arrivals.is_empty() {
+            count
+        } else {
+            count + queue.arrive(&mut out[count..], peer)
         }
-        arrivals.commit_all();
-        own + arrived
     }
 
     /// Whether any queue holds a completion.

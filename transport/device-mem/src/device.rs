@@ -2,7 +2,7 @@
 
 use crate::counters::MemCounters;
 use crate::cq::Cqs;
-use crate::landing::{Gather, Origin};
+use crate::landing::Origin;
 use crate::limits::{CQ_MAX, CQE_MAX, DELAY_NOISE, MESSAGE_BYTES_MAX, QP_MAX, WR_MAX};
 use crate::port::{Inbound, Port, Responder};
 use crate::qp::{Qp, QpTable, index_of};
@@ -396,20 +396,17 @@ impl Device for MemDevice {
         let (init, send_cq) = (qp.init, qp.init.send_cq);
         let from = Origin { qp_type: qp.init.qp_type, num: qp_num, dest_qp: qp.dest_qp };
         let mut outcome = Ok(());
-        let mut bytes = Gather::new();
         let mut inbound = self.peer.lock();
         inbound.srqs.iter_mut().for_each(Recvs::refill);
         for (index, wr) in wrs.iter().enumerate() {
-            let checked = check_send(wr, &init, self.peer_addr).and_then(|byte_len| {
-                let covered = bytes.take((&self.mrs, init.pd), &wr.sg_list, byte_len);
-                if covered { Ok(()) } else { Err(VerbError::BadMemory(verb)) }
+            let landed = check_send(wr, &init, self.peer_addr).and_then(|byte_len| {
+                let message = ((&self.mrs, init.pd), byte_len);
+                let is_covered = inbound.land(&self.peer, from, wr, message);
+                if is_covered { Ok(()) } else { Err(VerbError::BadMemory(verb)) }
             });
-            match checked {
-                Ok(()) => inbound.land(&self.peer, from, wr, &mut bytes),
-                Err(error) => {
-                    outcome = refuse(index, error);
-                    break;
-                }
+            if let Err(error) = landed {
+                outcome = refuse(index, error);
+                break;
             }
             self.messages_sent += 1;
             if wr.flags.signaled {
@@ -422,7 +419,7 @@ impl Device for MemDevice {
             }
         }
         let waiter = inbound.waiter.take();
-        drop((inbound, bytes));
+        drop(inbound);
         if let Some(waiter) = waiter {
             waiter.unpark();
         }

@@ -9,58 +9,12 @@
 use crate::limits::GRH_BYTES;
 use crate::port::{Arrival, Inbound, Port, Responder};
 use crate::recvs::Recvs;
-use towpath_memory::{Holds, MrTable, Source, Target};
-use towpath_verbs::{
-    CqNum, PdNum, QpNum, QpType, RemoteAddr, SendOp, SendWr, SgList, WcOpcode, WcStatus,
-};
+use std::hint::cold_path;
+use towpath_memory::{Holds, MrTable, Room};
+use towpath_verbs::{CqNum, PdNum, QpNum, QpType, RemoteAddr, SendOp, SendWr, WcOpcode, WcStatus};
 
-/// The bytes of a message, piece by piece.
-///
-/// One serves all messages of a post: a fresh one for each would be copied while its pieces are
-/// still being stored.
-pub(crate) struct Gather<'t, const N: usize> {
-    pieces: [Source<'t>; N],
-    count: usize,
-    next: usize,
-    byte_len: u32,
-}
-
-impl<'t, const N: usize> Gather<'t, N> {
-    /// Of no bytes.
-    pub(crate) fn new() -> Self {
-        Self { pieces: [const { Source::EMPTY }; N], count: 0, next: 0, byte_len: 0 }
-    }
-
-    /// Takes the bytes that a send names; false when its memory does not cover them.
-    #[inline]
-    pub(crate) fn take(
-        &mut self,
-        (mrs, pd): (&'t MrTable, PdNum),
-        list: &SgList<N>,
-        byte_len: u32,
-    ) -> bool {
-        (self.count, self.next, self.byte_len) = (0, 0, byte_len);
-        for (place, sge) in self.pieces.iter_mut().zip(&**list) {
-            let Some(source) = mrs.source(pd, sge) else { return false };
-            *place = source;
-            self.count += 1;
-        }
-        true
-    }
-
-    /// Copies on into `target` until one of them has no more.
-    #[inline]
-    fn fill(&mut self, mut target: Target<'_>) {
-        while target.byte_len() > 0
-            && let Some(piece) = self.pieces[..self.count].get_mut(self.next)
-        {
-            target.fill(piece);
-            if piece.byte_len() == 0 {
-                self.next += 1;
-            }
-        }
-    }
-}
+/// The memory of who sends: a table, and the domain of the queue pair.
+pub(crate) type Sender<'t> = (&'t MrTable, PdNum);
 
 /// The queue pair that a message comes from.
 #[derive(Clone, Copy)]
@@ -82,71 +36,79 @@ fn remote_and_imm(op: &SendOp) -> (Option<RemoteAddr>, Option<u32>) {
 }
 
 impl Inbound {
-    /// Lands the message of a send, or drops it and counts why.
+    /// Lands the message of a send of `byte_len` bytes, or drops it and counts why; false when the
+    /// memory that it names may not be read.
     #[inline]
     pub(crate) fn land<const N: usize>(
         &mut self,
         port: &Port,
         from: Origin,
         wr: &SendWr<N>,
-        bytes: &mut Gather<'_, N>,
-    ) {
+        (sender, byte_len): (Sender<'_>, u32),
+    ) -> bool {
         let Self { mrs, responders, srqs, counters, .. } = self;
+        let (table, pd) = sender;
         let dest_qp = wr.ud.as_ref().map_or(from.dest_qp, |ud| ud.remote_qpn);
         let found = responders.get_mut(crate::qp::index_of(dest_qp)).and_then(Option::as_mut);
-        let Some(qp) = found.filter(|qp| qp.num == dest_qp) else {
-            counters.unknown_qp += 1;
-            return;
+        let found = found.filter(|qp| qp.num == dest_qp);
+        let drop_for = |count: &mut u64| {
+            cold_path();
+            let is_covered = table.covers(pd, &wr.sg_list);
+            *count += u64::from(is_covered);
+            is_covered
         };
+        let Some(qp) = found else { return drop_for(&mut counters.unknown_qp) };
         if !qp.receives || qp.qp_type != from.qp_type {
-            counters.not_rtr += 1;
-            return;
+            return drop_for(&mut counters.not_rtr);
         }
         if wr.ud.as_ref().is_some_and(|ud| ud.remote_qkey != qp.qkey) {
-            counters.bad_qkey += 1;
-            return;
+            return drop_for(&mut counters.bad_qkey);
         }
         let (remote, imm_data) = remote_and_imm(&wr.op);
         let mut arrival = Arrival {
             wr_id: 0,
             status: WcStatus::Success,
             opcode: WcOpcode::Recv,
-            byte_len: bytes.byte_len,
+            byte_len,
             imm_data,
             qp_num: qp.num,
             src_qp: wr.ud.as_ref().map(|_| from.num),
         };
         if let Some(remote) = remote {
-            let Some(target) = write_target(mrs, qp, remote, bytes.byte_len) else {
-                counters.bad_rkey += 1;
-                return;
+            let may_write = qp.access.remote_write || byte_len == 0;
+            let room = Room::of_write(mrs, qp.pd, remote, byte_len as usize);
+            let Some(mut room) = room.filter(|_| may_write) else {
+                return drop_for(&mut counters.bad_rkey);
             };
-            if imm_data.is_none() {
-                bytes.fill(target);
-                counters.messages_received += 1;
-                return;
+            let mut recvs = if imm_data.is_some() { recvs_of(qp, srqs) } else { None };
+            let recv = recvs.as_mut().and_then(|recvs| recvs.peek());
+            if imm_data.is_some() && recv.is_none() {
+                return drop_for(&mut counters.no_recv_wqe);
             }
-            let Some(recv) = recvs_of(qp, srqs).and_then(Recvs::pop) else {
-                counters.no_recv_wqe += 1;
-                return;
+            let wr_id = recv.map(|recv| recv.wr_id);
+            if !table.copy_to(pd, &wr.sg_list, &mut room) {
+                return false;
+            }
+            let (Some(wr_id), Some(recvs)) = (wr_id, recvs) else {
+                counters.messages_received += 1;
+                return true;
             };
-            bytes.fill(target);
-            (arrival.wr_id, arrival.opcode) = (recv.wr_id, WcOpcode::RecvRdmaWithImm);
-            mrs.release_all(recv.list);
+            (arrival.wr_id, arrival.opcode) = (wr_id, WcOpcode::RecvRdmaWithImm);
+            recvs.finish_peeked(mrs);
         } else {
-            let Some(recvs) = recvs_of(qp, srqs) else {
-                counters.no_recv_wqe += 1;
-                return;
-            };
+            let mut recvs = recvs_of(qp, srqs);
             // Looked at in its place, not copied out of it.
-            let Some(recv) = recvs.peek() else {
-                counters.no_recv_wqe += 1;
-                return;
+            let Some(recv) = recvs.as_mut().and_then(|recvs| recvs.peek()) else {
+                return drop_for(&mut counters.no_recv_wqe);
             };
             arrival.wr_id = recv.wr_id;
             let grh_bytes = if wr.ud.is_some() { GRH_BYTES } else { 0 };
-            (arrival.status, arrival.byte_len) = scatter(mrs, &recv.list, grh_bytes, bytes);
-            recvs.finish_peeked(mrs);
+            let landed = scatter(mrs, &recv.list, grh_bytes, (sender, wr, byte_len));
+            let Some(landed) = landed else { return false };
+            (arrival.status, arrival.byte_len) = landed;
+            if let Some(recvs) = recvs {
+                recvs.finish_peeked(mrs);
+            }
         }
         match arrival.status {
             WcStatus::Success => counters.messages_received += 1,
@@ -159,6 +121,7 @@ impl Inbound {
         }
         let cq = qp.recv_cq;
         self.complete(port, cq, arrival);
+        true
     }
 
     #[inline]
@@ -184,57 +147,31 @@ fn recvs_of<'q>(qp: &'q mut Responder, srqs: &'q mut [Recvs]) -> Option<&'q mut 
     }
 }
 
-/// Where a WRITE goes, if it may. One of no bytes reaches no memory, and its key is not looked at.
-fn write_target<'t>(
-    mrs: &'t mut MrTable,
-    qp: &Responder,
-    remote: RemoteAddr,
-    byte_len: u32,
-) -> Option<Target<'t>> {
-    if byte_len == 0 {
-        return Some(Target::empty());
-    }
-    if !qp.access.remote_write {
-        return None;
-    }
-    mrs.remote_target(qp.pd, remote, byte_len as usize)
-}
-
 /// Copies a SEND into its receive, behind `grh_bytes` of routing header; how that ended, and how
-/// many bytes are there now.
+/// many bytes are there now. None when the memory of the send may not be read.
 #[inline]
 fn scatter<const N: usize>(
     mrs: &mut MrTable,
     list: &Holds,
     grh_bytes: usize,
-    bytes: &mut Gather<'_, N>,
-) -> (WcStatus, u32) {
-    let byte_len = u64::from(bytes.byte_len) + grh_bytes as u64;
+    ((table, pd), wr, byte_len): (Sender<'_>, &SendWr<N>, u32),
+) -> Option<(WcStatus, u32)> {
+    let byte_len = u64::from(byte_len) + grh_bytes as u64;
     if byte_len > list.byte_len() {
-        return (WcStatus::LocLenErr, 0);
+        cold_path();
+        return table.covers(pd, &wr.sg_list).then_some((WcStatus::LocLenErr, 0));
     }
-    let (mut left, mut grh_left) = (byte_len, grh_bytes as u32);
-    for hold in list.iter() {
-        if left == 0 {
-            break;
-        }
-        left = left.saturating_sub(u64::from(hold.byte_len()));
-        let mut rest = hold.whole();
-        if grh_left > 0 {
-            // There is no network whose addresses a routing header could show: it is zero.
-            let here = grh_left.min(rest.byte_len());
-            if mrs.scatter(&rest, &[0; GRH_BYTES][..here as usize]).is_err() {
-                return (WcStatus::LocProtErr, 0);
-            }
-            grh_left -= here;
-            rest = rest.part(here, rest.byte_len());
-        }
-        if rest.byte_len() > 0 {
-            let Some(target) = mrs.target(&rest) else {
-                return (WcStatus::LocProtErr, 0);
-            };
-            bytes.fill(target);
-        }
+    let mut room = Room::of_receive(mrs, list);
+    if grh_bytes > 0 {
+        // There is no network whose addresses a routing header could show: it is zero.
+        room.write(&[0; GRH_BYTES][..grh_bytes]);
     }
-    (WcStatus::Success, byte_len as u32)
+    if !table.copy_to(pd, &wr.sg_list, &mut room) {
+        return None;
+    }
+    Some(if room.is_gone() {
+        (WcStatus::LocProtErr, 0)
+    } else {
+        (WcStatus::Success, byte_len as u32)
+    })
 }

@@ -40,6 +40,9 @@ impl Recvs {
     #[inline]
     pub(crate) fn refill(&mut self) {
         let Some(stack) = &mut self.stack else { return };
+        if self.posted.is_empty() {
+            return;
+        }
         let count = self.posted.slots().min(self.depth - stack.len());
         if let Ok(posted) = self.posted.read_chunk(count) {
             stack.extend(posted);
@@ -103,22 +106,25 @@ pub(crate) fn post(
     queue: &mut Producer<PostedRecv>,
     wrs: &[RecvWr],
 ) -> Result<(), BadWr> {
-    for (index, wr) in wrs.iter().enumerate() {
-        // In its place: a list of holds is long. It is posted by the commit alone.
-        let Ok(mut chunk) = queue.write_chunk(1) else {
-            return Err(BadWr { index, error: VerbError::QueueFull(verb) });
-        };
-        let (places, _) = chunk.as_mut_slices();
-        let is_held = places.first_mut().is_some_and(|place| {
-            place.wr_id = wr.wr_id;
-            mrs.hold_list_as(lands, pd, &wr.sg_list, &mut place.list)
-        });
-        if !is_held {
-            return Err(BadWr { index, error: VerbError::BadMemory(verb) });
-        }
-        chunk.commit_all();
+    let count = queue.slots().min(wrs.len());
+    // In their places: a list of holds is long. What is posted is posted by the commit alone.
+    let Ok(mut chunk) = queue.write_chunk(count) else {
+        return Err(BadWr { index: 0, error: VerbError::QueueFull(verb) });
+    };
+    let (first, second) = chunk.as_mut_slices();
+    let places = first.iter_mut().chain(second);
+    let is_held = |(place, wr): (&mut PostedRecv, &RecvWr)| {
+        place.wr_id = wr.wr_id;
+        mrs.hold_list_as(lands, pd, &wr.sg_list, &mut place.list)
+    };
+    let bad = places.zip(wrs).map(is_held).position(|is_held| !is_held);
+    let index = bad.unwrap_or(count);
+    chunk.commit(index);
+    match bad {
+        Some(index) => Err(BadWr { index, error: VerbError::BadMemory(verb) }),
+        None if index < wrs.len() => Err(BadWr { index, error: VerbError::QueueFull(verb) }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,118 +1,180 @@
-//! Copying from one registered region to another.
+//! Copying what a send names to where its message lands.
 
+use crate::hold::{Hold, Holds};
 use crate::mr::MrTable;
-use crate::slots::Slot;
 use crate::words;
-use std::marker::PhantomData;
+use std::fmt;
+use std::hint::cold_path;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
+use std::slice;
+use towpath_verbs::{PdNum, RemoteAddr, Sge};
 
-/// Registered bytes that may be copied from, and are never seen as a slice: others may write
-/// them. Copies are taken from its front. They are held until it is dropped.
-pub struct Source<'t> {
-    start: NonNull<u8>,
-    len: usize,
-    /// Of a region; the table keeps that alive. None in shared memory.
-    held: Option<Slot<'t>>,
-}
-
-/// Registered bytes that may be copied to; filled from the front.
-#[derive(Debug)]
-pub struct Target<'t> {
-    start: NonNull<u8>,
+/// Where a message lands, filled from the front: the entries of a receive one after the other, or
+/// the memory that a WRITE names.
+pub struct Room<'t> {
+    at: NonNull<u8>,
     len: usize,
     is_shared: bool,
-    /// It alone reaches the table meanwhile.
-    table: PhantomData<&'t mut MrTable>,
+    /// What follows.
+    rest: slice::Iter<'t, Hold>,
+    is_gone: bool,
+    /// The room alone reaches the table meanwhile.
+    table: &'t mut MrTable,
 }
 
-impl<'t> Source<'t> {
-    /// Of no bytes.
-    pub const EMPTY: Self = Self { start: NonNull::dangling(), len: 0, held: None };
-
-    /// `len` bytes at `start`, within memory that the table holds for `'t`. The hold goes over to
-    /// it.
-    #[inline]
-    pub(crate) fn new(start: NonNull<u8>, len: usize, held: Option<Slot<'t>>) -> Self {
-        Self { start, len, held }
+impl fmt::Debug for Room<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Room({} bytes, {} entries behind)", self.len, self.rest.len())
     }
+}
 
-    /// Bytes that are left.
+impl<'t> Room<'t> {
+    /// The memory that a receive names.
     #[must_use]
     #[inline]
-    pub fn byte_len(&self) -> usize {
-        self.len
-    }
-}
-
-impl Drop for Source<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(slot) = self.held.take() {
-            slot.release();
-        }
-    }
-}
-
-impl std::fmt::Debug for Source<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Source({} bytes)", self.len)
-    }
-}
-
-impl<'t> Target<'t> {
-    /// `len` bytes at `start`, within memory that the table holds for `'t`.
-    pub(crate) fn new(start: NonNull<u8>, len: usize, is_shared: bool) -> Self {
-        Self { start, len, is_shared, table: PhantomData }
+    pub fn of_receive(table: &'t mut MrTable, holds: &'t Holds) -> Self {
+        Self::new(table, (NonNull::dangling(), 0), holds.iter())
     }
 
-    /// Of no bytes.
+    /// The memory of a peer's WRITE through a queue pair of `pd`, when key, domain, range and
+    /// access allow it. A WRITE of no bytes reaches no memory, and its key is not looked at.
     #[must_use]
-    pub fn empty() -> Self {
-        Self::new(NonNull::dangling(), 0, false)
+    pub fn of_write(
+        table: &'t mut MrTable,
+        pd: PdNum,
+        remote: RemoteAddr,
+        len: usize,
+    ) -> Option<Self> {
+        let at = match len {
+            0 => NonNull::dangling(),
+            _ => table.writable_by_peer(pd, remote, len)?,
+        };
+        Some(Self { is_shared: true, ..Self::new(table, (at, len), [].iter()) })
     }
 
-    /// Room that is left, in bytes.
+    fn new(
+        table: &'t mut MrTable,
+        (at, len): (NonNull<u8>, usize),
+        rest: slice::Iter<'t, Hold>,
+    ) -> Self {
+        Self { at, len, is_shared: false, rest, is_gone: false, table }
+    }
+
+    /// Whether memory that bytes were to land in is not registered for that any more. It and all
+    /// behind it stays as it was.
     #[must_use]
     #[inline]
-    pub fn byte_len(&self) -> usize {
-        self.len
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
     }
 
-    /// Moves on both by as many bytes as both have, copying them; returns how many that was.
+    /// Moves on by `bytes`, copying them as far as there is room.
+    pub fn write(&mut self, bytes: &[u8]) {
+        // SAFETY: a slice of what is not held for writing.
+        unsafe { self.fill(NonNull::from(bytes).cast(), bytes.len(), false) }
+    }
+
+    /// Moves on by `len` bytes, copying them as far as there is room.
+    ///
+    /// # Safety
+    /// There must be so many bytes at `from`, which nobody writes meanwhile but by words of shared
+    /// memory, where `is_shared` says that it is some.
     #[inline]
-    pub fn fill(&mut self, from: &mut Source<'_>) -> usize {
-        let len = self.len.min(from.len);
-        // SAFETY: both ranges lie within mappings that their tables keep alive, as `MrTable`
-        // checked when it made them. Shared memory is reached by words. Slots of a region are held:
-        // of the target's no slice exists, and no other table reaches it, since this one holds it
-        // for writing and is borrowed for that; nobody writes the source's. `copy` allows that
-        // they overlap. (Bytes of no mapping, of which there are none, may count as shared.)
-        unsafe {
-            match (from.held.is_none(), self.is_shared) {
-                (false, false) => std::ptr::copy(from.start.as_ptr(), self.start.as_ptr(), len),
-                _ => copy_words(from.start, self.start, len),
+    unsafe fn fill(&mut self, mut from: NonNull<u8>, mut len: usize, is_shared: bool) {
+        while len > 0 && (self.len > 0 || self.begin_next()) {
+            let part = len.min(self.len);
+            // SAFETY: both ranges lie within mappings that their tables keep alive. Shared memory
+            // is reached by words. Of what is held for writing no slice exists, and no other table
+            // reaches it; this one is borrowed.
+            unsafe {
+                match is_shared || self.is_shared {
+                    false => copy(from, self.at, part),
+                    true => copy_words(from, self.at, part),
+                }
+                self.at = self.at.add(part);
+                from = from.add(part);
             }
-            self.start = self.start.add(len);
-            from.start = from.start.add(len);
+            (self.len, len) = (self.len - part, len - part);
         }
-        self.len -= len;
-        from.len -= len;
-        len
     }
 
-    /// Moves on by `bytes`, copying them; there must be room.
+    /// Goes on to the next entry of a receive; false when there is none.
     #[inline]
-    pub(crate) fn write(&mut self, bytes: &[u8]) {
-        assert!(bytes.len() <= self.len, "more than there is room for");
-        // SAFETY: as in `fill`; the source is no slice of what is held for writing.
-        unsafe {
-            match self.is_shared {
-                true => words::store(self.start, bytes),
-                false => self.start.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()),
-            }
-            self.start = self.start.add(bytes.len());
+    fn begin_next(&mut self) -> bool {
+        for hold in self.rest.by_ref().filter(|hold| hold.byte_len() > 0) {
+            let Some((at, is_shared)) = self.table.writable(&hold.whole()) else {
+                cold_path();
+                self.is_gone = true;
+                self.rest = [].iter();
+                return false;
+            };
+            (self.at, self.len, self.is_shared) = (at, hold.byte_len() as usize, is_shared);
+            return true;
         }
-        self.len -= bytes.len();
+        false
+    }
+}
+
+impl MrTable {
+    /// Copies what a send of a queue pair of `pd` names, entry by entry, as far as there is room.
+    /// False at the first entry whose memory the device may not read: its key is not of this
+    /// domain, its range leaves what is registered or is more than one buffer, or the buffer is
+    /// not lent.
+    #[must_use]
+    #[inline]
+    pub fn copy_to(&self, pd: PdNum, list: &[Sge], room: &mut Room<'_>) -> bool {
+        list.iter().all(|sge| self.copy_entry(pd, sge, room))
+    }
+
+    #[inline]
+    fn copy_entry(&self, pd: PdNum, sge: &Sge, room: &mut Room<'_>) -> bool {
+        let &Sge { addr, length, lkey } = sge;
+        if length == 0 {
+            return true;
+        }
+        let len = length as usize;
+        let Some((entry, start)) = self.locate(lkey, addr, len) else { return false };
+        if entry.pd != pd {
+            return false;
+        }
+        if entry.is_shared {
+            cold_path();
+            // SAFETY: located just now.
+            unsafe { room.fill(start, len, true) };
+            return true;
+        }
+        // SAFETY: located just now, and held as long as this reads it.
+        let read = || unsafe { room.fill(start, len, false) };
+        entry.slot(addr, length).is_some_and(|(_, slot)| slot.read_by(self.holder().0, read))
+    }
+
+    /// Whether [`copy_to`](Self::copy_to) would read all of a list now.
+    #[must_use]
+    pub fn covers(&self, pd: PdNum, list: &[Sge]) -> bool {
+        list.iter().all(|sge| match self.hold(pd, sge, false) {
+            Some(hold) => {
+                self.let_go(&hold);
+                true
+            }
+            None => false,
+        })
+    }
+}
+
+/// Copies as `ptr::copy`, and headers, of which there are most, without a call.
+///
+/// # Safety
+/// As for `ptr::copy`.
+#[inline]
+unsafe fn copy(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
+    type Line = MaybeUninit<[u8; 64]>;
+    // SAFETY: passed on. All of a line is read before any of it is written.
+    unsafe {
+        match len {
+            64 => to.cast::<Line>().write_unaligned(from.cast::<Line>().read_unaligned()),
+            _ => to.copy_from(from, len),
+        }
     }
 }
 

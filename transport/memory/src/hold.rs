@@ -173,7 +173,13 @@ impl MrTable {
         }
         let slot = match entry.is_shared {
             true => NO_SLOT,
-            false => entry.hold(addr, length, holder, write)?.0,
+            false => {
+                let (number, slot) = entry.slot(addr, length)?;
+                if !slot.hold(holder.0, write) {
+                    return None;
+                }
+                number
+            }
         };
         Some(Hold { addr, length, lkey, slot, grip: Grip::new(holder, write) })
     }
@@ -233,7 +239,7 @@ impl MrTable {
 
     /// For those who take the hold along, so that it is given up once.
     #[inline]
-    fn let_go(&self, hold: &Hold) {
+    pub(crate) fn let_go(&self, hold: &Hold) {
         if hold.slot == NO_SLOT {
             return;
         }
@@ -245,23 +251,13 @@ impl MrTable {
 }
 
 impl Entry {
-    /// The slot that has the range, with one hold more, and its number.
+    /// The slot that has the range, and its number.
     #[inline]
-    pub(crate) fn hold(
-        &self,
-        addr: u64,
-        length: u32,
-        holder: Holder,
-        write: bool,
-    ) -> Option<(u32, Slot<'_>)> {
+    pub(crate) fn slot(&self, addr: u64, length: u32) -> Option<(u32, Slot<'_>)> {
         let slots = &self.mapping.slots;
         let offset = (addr - self.mapping.addr()) as usize;
         let number = slots.find(offset, length as usize)?;
-        let slot = slots.at(number);
-        if !slot.hold(holder.0, write) {
-            return None;
-        }
-        Some((number, slot))
+        Some((number, slots.at(number)))
     }
 
     /// The slot that a hold is on, if it is on one of this memory.

@@ -62,24 +62,32 @@ impl Home {
         word: &AtomicU64,
         next: impl Fn(u64) -> Option<u64> + Copy,
     ) -> Option<u64> {
+        let updated = self.at_home(|| {
+            let before = word.load(Ordering::Acquire);
+            let after = next(before)?;
+            word.store(after, Ordering::Release);
+            Some(before)
+        });
+        updated.unwrap_or_else(|| self.update_from_elsewhere(word, next))
+    }
+
+    /// Runs `step` if this is the home thread: no other thread changes a word of the mapping
+    /// before `step` is over. None, without running it, in other threads. It must neither change
+    /// words in another way nor panic.
+    #[inline]
+    pub(crate) fn at_home<R>(&self, step: impl FnOnce() -> R) -> Option<R> {
         let seat = SEAT.with(Cell::get);
-        if self.tenant.load(Ordering::Relaxed) == seat {
-            // SAFETY: a tenant that is also the seat of a thread is one; seats live for ever.
-            let seat = unsafe { &*seat };
-            seat.is_busy.store(true, Ordering::Relaxed);
-            barrier::light();
-            if ptr::eq(self.tenant.load(Ordering::Relaxed), seat) {
-                let before = word.load(Ordering::Acquire);
-                let after = next(before);
-                if let Some(after) = after {
-                    word.store(after, Ordering::Release);
-                }
-                seat.is_busy.store(false, Ordering::Release);
-                return after.map(|_| before);
-            }
-            seat.is_busy.store(false, Ordering::Release);
+        if self.tenant.load(Ordering::Relaxed) != seat {
+            return None;
         }
-        self.update_from_elsewhere(word, next)
+        // SAFETY: a tenant that is also the seat of a thread is one; seats live for ever.
+        let seat = unsafe { &*seat };
+        seat.is_busy.store(true, Ordering::Relaxed);
+        barrier::light();
+        let is_home = ptr::eq(self.tenant.load(Ordering::Relaxed), seat);
+        let done = is_home.then(step);
+        seat.is_busy.store(false, Ordering::Release);
+        done
     }
 
     #[inline(never)]

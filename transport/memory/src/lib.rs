@@ -130,7 +130,7 @@ mod words;
 
 pub use berth::Berth;
 pub use buf::{Buf, Lent, NotTaken, Pool};
-pub use extent::{Source, Target};
+pub use extent::Room;
 pub use hold::{Hold, Holder, Holds, Piece};
 pub use mr::MrTable;
 pub use region::{PAGE_BYTES, Region, RegionId};

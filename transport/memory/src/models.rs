@@ -102,6 +102,32 @@ fn no_device_reaches_a_slot_that_its_owner_has_back() {
     a_slot_that_is_lent(Lending::Many);
 }
 
+/// A device that copies a slot without a hold that is counted, while the owner wants it back.
+#[test]
+fn no_device_copies_a_slot_that_its_owner_has_back() {
+    for slots in [|| Slots::carved(64, 1), || Slots::carved(64, 1).shared()] {
+        model(move || {
+            let slot = Arc::new((slots(), Bytes::new()));
+            assert!(slot.0.at(0).lend(Lending::Once));
+            let device = Arc::clone(&slot);
+            let thread = thread::spawn(move || {
+                for _ in 0..2 {
+                    device.0.at(0).read_by(1, || {
+                        device.1.read();
+                    });
+                }
+            });
+            if slot.0.at(0).take_back() {
+                slot.1.write();
+                assert!(slot.0.at(0).lend(Lending::Once), "it is its owner's");
+            }
+            thread.join().expect("no panic");
+            assert!(slot.0.at(0).take_back(), "nobody holds it");
+            slot.1.write();
+        });
+    }
+}
+
 #[test]
 fn of_two_devices_one_writes() {
     model(|| {

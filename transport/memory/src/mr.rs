@@ -1,6 +1,5 @@
 //! The table of registered memory that a software device looks keys up in.
 
-use crate::extent::{Source, Target};
 use crate::hold::{Holder, Piece};
 use crate::mapping::Mapping;
 use crate::region::Region;
@@ -12,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use towpath_base::Prng;
 use towpath_base::passes::{Pass, note};
-use towpath_verbs::{Access, MrKeys, PdNum, RemoteAddr, Sge, Verb, VerbError};
+use towpath_verbs::{Access, MrKeys, PdNum, RemoteAddr, Verb, VerbError};
 
 /// The most registrations of a device: far above what pools need, and the index fits a key.
 const REGISTRATIONS_MAX: usize = 1 << 16;
@@ -330,55 +329,34 @@ impl MrTable {
         if bytes.is_empty() {
             return Ok(());
         }
-        let mut target = self.target(piece).ok_or(refused)?;
-        target.write(bytes);
+        let (start, is_shared) = self.writable(piece).ok_or(refused)?;
+        // SAFETY: in bounds and alive while the table holds the memory. Shared memory is reached by
+        // words. What is held for writing nobody else reaches, and of it there is no slice.
+        unsafe {
+            match is_shared {
+                true => words::store(start, bytes),
+                false => start.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()),
+            }
+        }
         note(Pass::Device, bytes.len());
         Ok(())
     }
 
-    /// The bytes of a gather entry of a send of a queue pair of `pd`, held as long as it takes to
-    /// copy them within this process.
-    #[must_use]
+    /// Where a piece begins that this table holds for writing, and whether that is shared memory.
     #[inline]
-    pub fn source(&self, pd: PdNum, sge: &Sge) -> Option<Source<'_>> {
-        let &Sge { addr, length, lkey } = sge;
-        if length == 0 {
-            return Some(Source::EMPTY);
-        }
-        let (entry, start) = self.locate(lkey, addr, length as usize)?;
-        if entry.pd != pd {
-            return None;
-        }
-        let held = match entry.is_shared {
-            true => None,
-            false => Some(entry.hold(addr, length, self.holder, false)?.1),
-        };
-        Some(Source::new(start, length as usize, held))
-    }
-
-    /// The room of a piece that is held for writing.
-    #[must_use]
-    #[inline]
-    pub fn target(&mut self, piece: &Piece<'_>) -> Option<Target<'_>> {
-        if piece.length == 0 {
-            return Some(Target::empty());
-        }
+    pub(crate) fn writable(&mut self, piece: &Piece<'_>) -> Option<(NonNull<u8>, bool)> {
         let (entry, start) = self.locate_piece(piece)?;
-        let may_write = piece.writes && entry.access.local_write;
-        may_write.then(|| Target::new(start, piece.length as usize, entry.is_shared))
+        (piece.writes && entry.access.local_write).then_some((start, entry.is_shared))
     }
 
-    /// The room of a peer's WRITE through a queue pair of `pd`, when key, domain, range and access
-    /// allow it.
-    #[must_use]
-    pub fn remote_target(
+    /// Where the memory begins that a peer WRITEs through a queue pair of `pd`, when it may.
+    pub(crate) fn writable_by_peer(
         &mut self,
         pd: PdNum,
         remote: RemoteAddr,
         len: usize,
-    ) -> Option<Target<'_>> {
-        let start = self.locate_remote(pd, remote, len, |access| access.remote_write)?;
-        Some(Target::new(start, len, true))
+    ) -> Option<NonNull<u8>> {
+        self.locate_remote(pd, remote, len, |access| access.remote_write)
     }
 
     /// Whether a peer may WRITE `len` bytes there.

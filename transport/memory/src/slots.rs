@@ -159,6 +159,38 @@ impl Slot<'_> {
         debug_assert!(before.is_some_and(|word| word & HOLDS > 0), "a hold is given up once");
     }
 
+    /// Runs `read`, which reads the slot, with a hold of `holder` for as long as that takes; false,
+    /// without running it, where the slot is not lent for that. Such a hold does not end a lending:
+    /// several entries of a work request may name a slot.
+    #[inline]
+    pub(crate) fn read_by(self, holder: u32, mut read: impl FnMut()) -> bool {
+        let at_home = self.home.at_home(|| {
+            // Nobody else changes the word meanwhile: the hold need not be counted.
+            let word = self.word.load(Ordering::Acquire);
+            let may_read = held_once_more(word, holder, false).is_some();
+            if may_read {
+                read();
+            }
+            may_read
+        });
+        at_home.unwrap_or_else(|| self.read_from_elsewhere(holder, read))
+    }
+
+    /// The same by a hold that is counted.
+    #[inline(never)]
+    fn read_from_elsewhere(self, holder: u32, mut read: impl FnMut()) -> bool {
+        let counted = |word| {
+            let held = held_once_more(word, holder, false)?;
+            Some(held | word & OPEN)
+        };
+        let is_held = self.home.update(self.word, counted).is_some();
+        if is_held {
+            read();
+            self.release();
+        }
+        is_held
+    }
+
     /// A part of a buffer that its owner has goes out to readers, devices among them; false when
     /// the buffer is lent.
     pub(crate) fn begin_part(self) -> bool {
@@ -181,17 +213,18 @@ impl Slot<'_> {
 #[inline]
 fn held_once_more(word: u64, holder: u32, write: bool) -> Option<u64> {
     let holds = word & HOLDS;
-    if word & READING > 0 {
+    if word & (HOLDS | OPEN | READING) == OPEN {
+        // With `ONCE`, which is the bit below, it is not open any more.
+        let open = word & OPEN & !((word & ONCE) << 1);
+        return Some(u64::from(holder) << UPPER_BITS | open | 1);
+    }
+    let may_hold = if word & READING > 0 {
         let is_lent = word & OPEN > 0 || holds > 0 || word >= PART;
-        return (is_lent && !write && holds < HOLDS).then_some(word + 1);
-    }
-    if holds > 0 {
-        let is_ours = word >> UPPER_BITS == u64::from(holder);
-        return (is_ours && holds < HOLDS).then_some(word + 1);
-    }
-    // With `ONCE`, which is the bit below, it is not open any more.
-    let open = word & OPEN & !((word & ONCE) << 1);
-    (word & OPEN > 0).then_some(u64::from(holder) << UPPER_BITS | open | 1)
+        is_lent && !write
+    } else {
+        holds > 0 && word >> UPPER_BITS == u64::from(holder)
+    };
+    (may_hold && holds < HOLDS).then_some(word + 1)
 }
 
 const _: () = assert!(ONCE << 1 == OPEN);

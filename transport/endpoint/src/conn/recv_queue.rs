@@ -1,5 +1,6 @@
 //! A receive queue: what is posted there, and what waits for that.
 
+use std::hint::cold_path;
 use std::slice;
 use towpath_verbs::RecvWr;
 
@@ -34,13 +35,16 @@ impl RecvQueue {
     /// was refused.
     #[inline]
     pub(crate) fn post(&mut self, post: impl FnOnce(&[RecvWr]) -> Option<usize>) -> Vec<RecvWr> {
-        if self.waiting.is_empty() {
-            return Vec::new();
+        let mut refused = Vec::new();
+        if !self.waiting.is_empty() {
+            let taken = post(&self.waiting).unwrap_or(self.waiting.len());
+            self.posted += taken;
+            if taken < self.waiting.len() {
+                cold_path();
+                refused = self.waiting.split_off(taken);
+            }
+            self.waiting.clear();
         }
-        let taken = post(&self.waiting).unwrap_or(self.waiting.len());
-        self.posted += taken;
-        let refused = self.waiting.drain(taken..).collect();
-        self.waiting.clear();
         refused
     }
 

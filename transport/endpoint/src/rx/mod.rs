@@ -313,14 +313,30 @@ impl Rx {
             place += 1;
             self.post_of(device, links, index, stats);
         }
-        self.replace_held(device, links);
-        for (srq, queue) in self.shared.iter_mut().flat_map(SharedQueues::iter_mut) {
-            let post = |wrs: &_| device.post_srq_recv(*srq, wrs).err().map(|bad| bad.index);
-            unpost(&mut self.slots, queue.post(post), stats);
+        if self.shared.as_ref().is_some_and(|shared| shared.has_work) {
+            self.post_shared(device, links, stats);
         }
         if cfg!(debug_assertions) && stats.posts_refused == 0 {
             self.check(links);
         }
+    }
+
+    /// The same of the queues that links share.
+    fn post_shared<D: Device<Memory = Region>>(
+        &mut self,
+        device: &mut D,
+        links: &mut Links,
+        stats: &mut EndpointStats,
+    ) {
+        let mut has_work = !self.replace_held(device, links);
+        let Some(shared) = &mut self.shared else { return };
+        for (srq, queue) in shared.iter_mut() {
+            let post = |wrs: &_| device.post_srq_recv(*srq, wrs).err().map(|bad| bad.index);
+            let refused = queue.post(post);
+            has_work |= !refused.is_empty();
+            unpost(&mut self.slots, refused, stats);
+        }
+        shared.has_work = has_work;
     }
 
     /// The same of one link: acks, and chunks where its paths have queues of their own.
@@ -350,21 +366,27 @@ impl Rx {
         unpost(&mut self.slots, unposted, &mut EndpointStats::default());
     }
 
-    /// Has others take the places of buffers that did not come back in the application's turn.
-    fn replace_held<D: Device<Memory = Region>>(&mut self, device: &mut D, links: &mut Links) {
-        let Some(shared) = &self.shared else { return };
+    /// Has others take the places of buffers that did not come back in the application's turn;
+    /// false when there are not as many.
+    fn replace_held<D: Device<Memory = Region>>(
+        &mut self,
+        device: &mut D,
+        links: &mut Links,
+    ) -> bool {
+        let Some(shared) = &self.shared else { return true };
         let posted: usize = shared.iter().map(|(_, queue)| queue.filled()).sum();
         self.is_short = self.slots.used().saturating_sub(posted) >= self.sizes.held_shares().0;
         for class in Class::ALL {
             while self.is_missing(class) {
-                let Some(slot) = self.spare_slot(device, class, None) else { return };
+                let Some(slot) = self.spare_slot(device, class, None) else { return false };
                 self.repost(links, slot);
             }
         }
+        true
     }
 
-    fn is_missing(&mut self, class: Class) -> bool {
-        let queue = self.shared.as_mut().and_then(|shared| shared.of_mut(class));
+    fn is_missing(&self, class: Class) -> bool {
+        let queue = self.shared.as_ref().and_then(|shared| shared.of(class));
         queue.is_some_and(|queue| queue.missing() > 0)
     }
 

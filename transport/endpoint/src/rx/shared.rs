@@ -9,12 +9,14 @@ use towpath_verbs::{Device, SrqNum, VerbError};
 pub(super) struct SharedQueues {
     depth: u32,
     queues: [Option<(SrqNum, RecvQueue)>; Class::COUNT],
+    /// Receives may wait to be posted, or be missing.
+    pub(super) has_work: bool,
 }
 
 impl SharedQueues {
     /// None yet, for `depth` receives each.
     pub(super) fn new(depth: u32) -> Self {
-        Self { depth, queues: [const { None }; Class::COUNT] }
+        Self { depth, queues: [const { None }; Class::COUNT], has_work: false }
     }
 
     /// The queue of a class, made when its first link is.
@@ -33,7 +35,14 @@ impl SharedQueues {
     }
 
     #[inline]
+    pub(super) fn of(&self, class: Class) -> Option<&RecvQueue> {
+        self.queues[class.index()].as_ref().map(|(_, queue)| queue)
+    }
+
+    /// For whoever changes the queue.
+    #[inline]
     pub(super) fn of_mut(&mut self, class: Class) -> Option<&mut RecvQueue> {
+        self.has_work = true;
         self.queues[class.index()].as_mut().map(|(_, queue)| queue)
     }
 

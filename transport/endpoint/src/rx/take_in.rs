@@ -169,6 +169,8 @@ impl Rx {
         // A body that fits no buffer is refused for its length.
         let fits = is_data && payload.len() <= self.sizes.chunk_bytes_max as usize;
         let share = self.share();
+        // Slots that are taken here may be missed elsewhere.
+        self.shared.iter_mut().for_each(|shared| shared.has_work = true);
         if fits {
             let conn = links.at(index).map(|conn| (conn.class.class, conn.held));
             let (class, held) = conn.unwrap_or_default();

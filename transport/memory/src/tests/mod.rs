@@ -2,10 +2,13 @@
 
 mod sound;
 
-use crate::{Buf, MemoryError, MrTable, NotTaken, PAGE_BYTES, Pool, Region, SharedMemory};
+use crate::{
+    Berth, Buf, MemoryError, MrTable, NotTaken, PAGE_BYTES, Pool, Region, Room, SharedMemory,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use towpath_verbs::{Access, PdNum, RemoteAddr, Sge, Verb, VerbError};
+use std::thread;
+use towpath_verbs::{Access, PdNum, RemoteAddr, SgList, Sge, Verb, VerbError};
 
 const PD: PdNum = PdNum::DEFAULT;
 
@@ -126,24 +129,63 @@ fn bytes_go_from_one_region_to_another_piece_by_piece_and_never_past_an_end() {
     let mut buf = source.take().unwrap();
     buf.extend(b"abcdef").unwrap();
     let (source, target) = (buf.lend(), target.take().unwrap().lend());
-    let mut bytes = from.source(PD, &source.sge(from_key, 0, 6)).unwrap();
-    let holds = [0, 10].map(|start| to.hold(PD, &target.sge(to_key, start, 4), true).unwrap());
-    let mut first = to.target(&holds[0].whole()).unwrap();
-    assert_eq!((first.fill(&mut bytes), bytes.byte_len(), first.byte_len()), (4, 2, 0));
-    assert_eq!(first.fill(&mut bytes), 0, "no room");
-    let mut rest = to.target(&holds[1].whole()).unwrap();
-    assert_eq!((rest.fill(&mut bytes), bytes.byte_len(), rest.byte_len()), (2, 0, 2));
-    holds.into_iter().for_each(|hold| to.release(hold));
-    let mut landed = target.reclaim().unwrap();
-    landed.set_len(14).unwrap();
-    assert_eq!(&landed[..], b"abcd\0\0\0\0\0\0ef\0\0");
+    let mut list = SgList::two(target.sge(to_key, 0, 4), target.sge(to_key, 10, 4));
+    let _ = list.push(target.sge(to_key, 20, 0));
+    let mut holds = to.hold_list(PD, &list).unwrap();
+    let send = SgList::two(source.sge(from_key, 0, 5), source.sge(from_key, 5, 1));
+    let mut room = Room::of_receive(&mut to, &holds);
+    assert!(from.copy_to(PD, &send, &mut room) && !room.is_gone());
+    assert!(from.covers(PD, &send));
+    // What finds no room stays where it is.
+    assert!(from.copy_to(PD, &send, &mut room));
     let foreign = source.sge(from_key ^ 1, 0, 6);
-    assert!(from.source(PD, &foreign).is_none() && from.hold(PD, &foreign, true).is_none());
-    let source = source.reclaim().expect_err("it is being copied from");
-    drop(bytes);
+    assert!(!from.copy_to(PD, &[foreign], &mut room) && !from.covers(PD, &[foreign]));
+    assert!(from.hold(PD, &foreign, true).is_none());
+    to.release_each(&mut holds);
+    let mut landed = target.reclaim().unwrap();
+    landed.set_len(15).unwrap();
+    assert_eq!(&landed[..], b"abcd\0\0\0\0\0\0efab\0");
     assert!(source.reclaim().is_ok());
     let remote = RemoteAddr { addr: landed.region().addr(), rkey: to_key };
-    assert!(to.remote_target(PD, remote, 1).is_none(), "not open to peers");
+    assert!(Room::of_write(&mut to, PD, remote, 1).is_none(), "not open to peers");
+    assert!(Room::of_write(&mut to, PD, remote, 0).is_some(), "it reaches nothing");
+}
+
+#[test]
+fn what_is_read_by_the_way_is_held_as_what_a_work_request_names() {
+    let (mut from, pool) = (MrTable::new(7), pool(2 * PAGE_BYTES, PAGE_BYTES));
+    let lkey = from.register(PD, pool.region(), Access::LOCAL).unwrap().lkey;
+    let memory = SharedMemory::new(PAGE_BYTES).unwrap();
+    let mut to = MrTable::new(8);
+    let rkey = to.register_shared(PD, &memory, memory.whole(), Access::REMOTE_WRITE).unwrap().rkey;
+    let remote = RemoteAddr { addr: memory.addr(), rkey };
+    let mut copies = |pd, sge: Sge| {
+        let mut room = Room::of_write(&mut to, PD, remote, 8).unwrap();
+        from.copy_to(pd, &[sge], &mut room)
+    };
+    let mut berth = Berth::new(pool.take().unwrap());
+    berth.buf_mut().unwrap().extend(b"a berth").unwrap();
+    // From the thread that uses the region as a rule, and from another.
+    for is_elsewhere in [false, true, false] {
+        berth.lend();
+        let sge = berth.sge(lkey, 7);
+        let mut copies_there = |pd| match is_elsewhere {
+            false => copies(pd, sge),
+            true => thread::scope(|s| s.spawn(|| copies(pd, sge)).join()).unwrap(),
+        };
+        assert!(!copies_there(PdNum(9)), "of another domain");
+        // Several entries of a work request may name parts of one buffer.
+        assert!(copies_there(PD) && copies_there(PD));
+        assert!(berth.reclaim());
+        assert!(!copies(PD, sge), "it has its owner");
+    }
+    let mut landed = [0; 7];
+    memory.read(0, &mut landed).unwrap();
+    assert_eq!(&landed, b"a berth");
+    let lent = pool.take().unwrap().lend();
+    assert!([(); 3].iter().all(|()| copies(PD, lent.sge(lkey, 0, 8))), "until it is taken back");
+    assert!(!copies(PD, Sge { length: 2 * PAGE_BYTES as u32, ..lent.sge(lkey, 0, 8) }));
+    assert!(lent.reclaim().is_ok());
 }
 
 #[test]
@@ -212,7 +254,7 @@ fn no_queue_pair_reaches_memory_of_another_domain() {
         assert_eq!(table.remote_read(pd, remote, &mut [0; 8]).is_ok(), may);
         assert_eq!(table.remote_write(pd, remote, &[0; 8]).is_ok(), may);
         assert_eq!(table.remote_atomic(pd, remote, |was| was).is_ok(), may);
-        assert_eq!(table.remote_target(pd, remote, 8).is_some(), may);
+        assert_eq!(Room::of_write(&mut table, pd, remote, 8).is_some(), may);
         assert_eq!(table.hold(pd, &local, true).is_some(), may);
     }
     for (skip, len) in [(-1_i64, 1), (-1, 8), (0, 9), (1, 8), (8, 1)] {
@@ -328,7 +370,7 @@ fn who_wants_a_buffer_is_woken_once_when_one_comes_back() {
 #[test]
 fn no_buffer_that_comes_back_is_missed_by_who_waits_for_it() {
     let pool = Pool::with_count(4096, 1).expect("memory for a test");
-    struct Sleeper(std::thread::Thread);
+    struct Sleeper(thread::Thread);
     impl std::task::Wake for Sleeper {
         fn wake(self: Arc<Self>) {
             self.0.unpark();
@@ -336,7 +378,7 @@ fn no_buffer_that_comes_back_is_missed_by_who_waits_for_it() {
     }
     let rounds = if cfg!(miri) { 50 } else { 2_000 };
     let take_many = || {
-        let waker = std::task::Waker::from(Arc::new(Sleeper(std::thread::current())));
+        let waker = std::task::Waker::from(Arc::new(Sleeper(thread::current())));
         for _ in 0..rounds {
             loop {
                 if let Some(buf) = pool.take() {
@@ -345,13 +387,13 @@ fn no_buffer_that_comes_back_is_missed_by_who_waits_for_it() {
                 }
                 // Were one missed, this would sleep for ever.
                 if !pool.want(&waker) {
-                    std::thread::park();
+                    thread::park();
                 }
             }
         }
         pool.unwant(&waker);
     };
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(take_many);
         }

@@ -94,8 +94,12 @@ impl Link {
     /// The earliest of all timers of a kind.
     #[inline(always)]
     fn earliest(&self, timer: Timer) -> Time {
-        let at = |earliest: Time, index| earliest.min(self.timer(timer, index));
-        places(self.paths_of(timer)).fold(Time::NEVER, at)
+        let mut earliest = Time::NEVER;
+        // Not by `fold`, which stays a call for each kind.
+        for index in places(self.paths_of(timer)) {
+            earliest = earliest.min(self.timer(timer, index));
+        }
+        earliest
     }
 
     /// The paths that have a timer of a kind. One that belongs to no path is looked at once.

@@ -49,9 +49,8 @@ pub(crate) use errors;
 /// Reads little-endian fields at fixed offsets of a slice whose length was checked.
 macro_rules! field {
     ($bytes:expr, $at:expr, $int:ty) => {{
-        let mut le = [0u8; size_of::<$int>()];
-        le.copy_from_slice(&$bytes[$at..$at + size_of::<$int>()]);
-        <$int>::from_le_bytes(le)
+        // Not by `copy_from_slice`, which stays a call for each field.
+        <$int>::from_le_bytes(*$bytes[$at..].first_chunk().expect("the length was checked"))
     }};
 }
 pub(crate) use field;
@@ -60,7 +59,7 @@ pub(crate) use field;
 macro_rules! put {
     ($bytes:expr, $at:expr, $value:expr) => {{
         let le = $value.to_le_bytes();
-        $bytes[$at..$at + le.len()].copy_from_slice(&le);
+        *$bytes[$at..].first_chunk_mut().expect("there is room for all fields") = le;
     }};
 }
 pub(crate) use put;
