@@ -1,20 +1,22 @@
 //! What carries the chunks of a path.
 
-use core::fmt;
+use crate::named;
 
-/// What carries the chunks of a path. All take the same headers, numbers, acks and suppression of
-/// duplicates; only how loss is found differs (docs/protocol.md section 5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Carrier {
-    /// Unreliable connected queue pairs: the way of choice.
-    #[default]
-    Uc = 0,
-    /// Reliable connected queue pairs: by policy, where a device has no UC, and where UC does not
-    /// get through.
-    Rc = 1,
-    /// The set-up connection: the last resort.
-    Tcp = 2,
+named! {
+    /// What carries the chunks of a path. All take the same headers, numbers, acks and suppression
+    /// of duplicates; only how loss is found differs (docs/protocol.md section 5).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum Carrier {
+        /// Unreliable connected queue pairs: the way of choice.
+        #[default]
+        Uc = 0 => "UC",
+        /// Reliable connected queue pairs: by policy, where a device has no UC, and where UC does
+        /// not get through.
+        Rc = 1 => "RC",
+        /// The set-up connection: the last resort.
+        Tcp = 2 => "TCP",
+    }
 }
 
 impl Carrier {
@@ -39,40 +41,20 @@ impl Carrier {
     }
 }
 
-impl fmt::Display for Carrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Uc => "UC",
-            Self::Rc => "RC",
-            Self::Tcp => "TCP",
-        })
-    }
-}
-
-/// Why a link rides on another carrier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CarrierReason {
-    /// Nothing was acknowledged on the carrier before.
-    Silent,
-    /// The carrier before lost too many packets for too long.
-    Lossy,
-    /// The queue pairs of the carrier before are in error.
-    Failed,
-    /// The peer went there.
-    Peer,
-    /// A better carrier answers again.
-    Recovered,
-}
-
-impl fmt::Display for CarrierReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Silent => "no packet was acknowledged",
-            Self::Lossy => "too many packets were lost",
-            Self::Failed => "the queue pairs failed",
-            Self::Peer => "the peer went there",
-            Self::Recovered => "it answers again",
-        })
+named! {
+    /// Why a link rides on another carrier.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum CarrierReason {
+        /// Nothing was acknowledged on the carrier before.
+        Silent => "no packet was acknowledged",
+        /// The carrier before lost too many packets for too long.
+        Lossy => "too many packets were lost",
+        /// The queue pairs of the carrier before are in error.
+        Failed => "the queue pairs failed",
+        /// The peer went there.
+        Peer => "the peer went there",
+        /// A better carrier answers again.
+        Recovered => "it answers again",
     }
 }

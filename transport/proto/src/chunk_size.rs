@@ -6,7 +6,7 @@
 //!
 //! A chunk of N packets arrives with probability (1-p)^N and costs N packets plus a fixed part c
 //! (headers, CPU). The useful share (1-p)^N * N / (N + c) is largest where
-//! N^2 + cN = c / -ln(1-p); for small p that is N = (sqrt(c^2 + 4c/p) - c) / 2.
+//! N^2 + cN = c / -ln(1-p), which is c/p for small p.
 
 use crate::config::LinkConfig;
 use crate::limits::HEADER_BYTES;
@@ -17,14 +17,10 @@ const HALF_LIFE_PACKETS: f64 = 2048.0;
 /// Losses below this many in memory are too few to tell a rate from.
 const LOSSES_MIN: f64 = 2.0;
 
-/// Chunks that one timeout shows to be lost and that count, at most.
-const GONE_MAX: u32 = 8;
-
 /// How much a chunk carries.
 #[derive(Debug)]
 pub(crate) struct ChunkSize {
-    /// A power of two.
-    mtu_bytes: u32,
+    /// Packets have two to the power of this bytes.
     mtu_bits: u32,
     body_max: u32,
     cost_packets: f64,
@@ -40,7 +36,6 @@ impl ChunkSize {
     /// Of chunks with up to `body_max` bytes behind the header.
     pub(crate) fn new(mtu_bytes: u32, body_max: u32, config: &LinkConfig) -> Self {
         let mut size = Self {
-            mtu_bytes,
             mtu_bits: mtu_bytes.ilog2(),
             body_max,
             cost_packets: config.flow.chunk_cost_packets,
@@ -55,8 +50,8 @@ impl ChunkSize {
 
     /// Packets have another size from now on. What was lost of those before says nothing of them.
     pub(crate) fn set_packet_bytes(&mut self, bytes: u32) {
-        if bytes != self.mtu_bytes {
-            (self.mtu_bytes, self.mtu_bits) = (bytes, bytes.ilog2());
+        if bytes.ilog2() != self.mtu_bits {
+            self.mtu_bits = bytes.ilog2();
             (self.packets, self.losses) = (0.0, 0.0);
             self.choose();
         }
@@ -81,7 +76,7 @@ impl ChunkSize {
     /// Packets of a chunk: the header makes the first one fuller, and mostly one more.
     pub(crate) fn packets_of(&self, body_bytes: u32) -> u32 {
         // Asked for each chunk, so not by dividing.
-        (body_bytes + HEADER_BYTES as u32 + self.mtu_bytes - 1) >> self.mtu_bits
+        ((body_bytes + HEADER_BYTES as u32 - 1) >> self.mtu_bits) + 1
     }
 
     pub(crate) fn on_sent(&mut self, body_bytes: u32) {
@@ -99,21 +94,9 @@ impl ChunkSize {
         self.choose();
     }
 
-    pub(crate) fn on_lost(&mut self) {
-        self.losses += 1.0;
-        self.choose();
-    }
-
-    /// So many chunks are known to be lost that a timeout declared lost. They may have fallen to
-    /// one cause, as when a way was dark for a while: many count no more than a few.
-    pub(crate) fn on_gone(&mut self, chunks: u32) {
-        self.losses += f64::from(chunks.min(GONE_MAX));
-        self.choose();
-    }
-
-    /// A loss that was none.
-    pub(crate) fn on_spurious(&mut self) {
-        self.losses = (self.losses - 1.0).max(0.0);
+    /// So many chunks were lost, or fewer than had been thought.
+    pub(crate) fn on_lost(&mut self, chunks: i32) {
+        self.losses = (self.losses + f64::from(chunks)).max(0.0);
         self.choose();
     }
 
@@ -124,13 +107,16 @@ impl ChunkSize {
     }
 
     fn choose(&mut self) {
-        let mut best = f64::from(self.body_max) / f64::from(self.mtu_bytes) + 1.0;
+        let longest = (self.body_max >> self.mtu_bits) + 2;
         let events = self.losses + self.disordered;
-        if events >= LOSSES_MIN {
-            let p = (events / self.packets.max(events)).min(0.9);
-            best = best_packets(p, self.cost_packets).min(best);
-        }
-        self.body = self.body_of((best + 0.5) as u32);
+        let p = (events / self.packets.max(events)).min(0.9);
+        let is_best = |packets: u32| {
+            let n = f64::from(packets) + 0.5;
+            n * n + self.cost_packets * n > self.cost_packets / p
+        };
+        let few = events < LOSSES_MIN;
+        let packets = if few { None } else { (1..longest).find(|&packets| is_best(packets)) };
+        self.body = self.body_of(packets.unwrap_or(longest));
     }
 
     /// The largest body that, with the header, fills up to `packets` packets, one at least.
@@ -138,31 +124,6 @@ impl ChunkSize {
         let fits = (self.body_max + HEADER_BYTES as u32) >> self.mtu_bits;
         let full = |packets: u32| (packets << self.mtu_bits) - HEADER_BYTES as u32;
         if packets > fits || fits == 0 { self.body_max } else { full(packets.max(1)) }
-    }
-}
-
-/// The number of packets at which a chunk's useful share is largest, with loss `p` per packet and a
-/// cost of `c` packets per chunk.
-fn best_packets(p: f64, c: f64) -> f64 {
-    ((c * c + 4.0 * c / p).sqrt_approx() - c) / 2.0
-}
-
-/// `f64::sqrt` needs the standard library.
-trait SqrtApprox {
-    fn sqrt_approx(self) -> f64;
-}
-
-impl SqrtApprox for f64 {
-    /// Newton's iteration from a power of two; exact to a few ulp for the range used here.
-    fn sqrt_approx(self) -> f64 {
-        if self <= 0.0 {
-            return 0.0;
-        }
-        let mut root = Self::from_bits((self.to_bits() >> 1) + (1023u64 << 51));
-        for _ in 0..4 {
-            root = (root + self / root) / 2.0;
-        }
-        root
     }
 }
 
@@ -182,7 +143,7 @@ mod tests {
         for i in 0..chunks {
             size.on_sent(size.body);
             if lost_each != 0 && i % lost_each == 0 {
-                size.on_lost();
+                size.on_lost(1);
             }
         }
         size
@@ -232,20 +193,12 @@ mod tests {
         let mut size = fresh(4096, BODY_MAX);
         for _ in 0..100 {
             size.on_sent(BODY_MAX);
-            size.on_lost();
+            size.on_lost(1);
         }
         assert!(size.body < 16_000);
         for _ in 0..40_000 {
             size.on_sent(size.body);
         }
         assert_eq!(size.body, BODY_MAX);
-    }
-
-    #[test]
-    fn the_root_is_close_enough_over_the_whole_range() {
-        for x in [1e-6f64, 0.25, 2.0, 40.5, 1e7] {
-            let root = x.sqrt_approx();
-            assert!((root * root / x - 1.0).abs() < 1e-9, "{x}");
-        }
     }
 }

@@ -1,20 +1,23 @@
 //! Traffic classes: what the messages of a link are for, and so how urgent they are.
 
+use crate::named;
 use core::fmt;
 use core::str::FromStr;
 
-/// The class of a link: what everything on it is for. Classes share no link, no queue pair and no
-/// receive buffer, and their packets bear different DSCPs, so that hosts and switches can keep one
-/// from holding up another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
-    /// Monitoring and administration: little, and wanted at once.
-    Gold,
-    /// Online traffic, which somebody waits for.
-    #[default]
-    Silver,
-    /// Offline traffic: much, and none of it urgent.
-    Copper,
+named! {
+    /// The class of a link: what everything on it is for. Classes share no link, no queue pair and
+    /// no receive buffer, and their packets bear different DSCPs, so that hosts and switches can
+    /// keep one from holding up another.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Class {
+        /// Monitoring and administration: little, and wanted at once.
+        Gold => "gold",
+        /// Online traffic, which somebody waits for.
+        #[default]
+        Silver => "silver",
+        /// Offline traffic: much, and none of it urgent.
+        Copper => "copper",
+    }
 }
 
 impl Class {
@@ -59,16 +62,6 @@ impl Class {
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.code() == code)
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Gold => "gold",
-            Self::Silver => "silver",
-            Self::Copper => "copper",
-        })
     }
 }
 

@@ -3,8 +3,9 @@
 use crate::carrier::{Carrier, CarrierReason};
 use crate::lane::{Grant, GrantId, OpKey, OpOutcome};
 use crate::limits::{FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, HEADER_BYTES};
-use crate::path::{MtuPhase, MtuReason, PathSignal, PathState, QpHalf};
+use crate::path::{MtuPhase, MtuReason, PathSignal, PathState};
 pub use crate::piece::{PayloadRef, SendFrame, SendKey};
+use crate::remake::QpHalf;
 use crate::wire::{ChunkHeader, body_bytes, emit_table, place};
 use alloc::vec::Vec;
 use core::fmt;

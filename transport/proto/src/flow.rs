@@ -10,8 +10,7 @@ mod tests;
 use crate::carrier::Carrier;
 use crate::chunk_size::ChunkSize;
 use crate::config::{LinkConfig, PeerParams};
-use crate::limits::{HEADER_BYTES, STREAM_WINDOW_BYTES};
-use crate::path::AckDigest;
+use crate::limits::{BURST_BYTES, HEADER_BYTES, STREAM_WINDOW_BYTES};
 use core::hint::cold_path;
 use operations::{Operations, share_of};
 use towpath_base::{Nanos, Time};
@@ -54,7 +53,6 @@ pub(crate) struct Flow {
     away: Nanos,
     /// A chunk found the window full, and it has not opened by a burst since.
     window_full: bool,
-    burst_bytes: u64,
     /// Window or pacer, not the application, held us back when we last looked for a chunk.
     window_limited: bool,
     /// A chunk larger than the window went out: nothing more before this.
@@ -72,7 +70,7 @@ pub(crate) struct Flow {
 pub(crate) fn estimator(config: &LinkConfig) -> RttEstimator {
     let rtt = RttConfig::default()
         .with_rto_initial(RTO_INITIAL)
-        .with_rto_range(config.times.rto_min, config.times.rto_max)
+        .with_rto_range(config.times.rto.0, config.times.rto.1)
         .expect("LinkConfig::rto keeps the bounds in order");
     RttEstimator::new(rtt)
 }
@@ -84,7 +82,7 @@ impl Flow {
         let facts = PathFacts { packet_bytes, delay_noise: config.flow.delay_noise };
         Self {
             cc: Cached::new(config.flow.controller.build(now, &facts)),
-            pacer: Pacer::new(now, config.flow.burst_bytes),
+            pacer: Pacer::new(now, BURST_BYTES),
             chunk_size: ChunkSize::new(peer.mtu.bytes(), chunk_bytes_max, config),
             send_bytes_max: u32::MAX,
             rtt: estimator(config),
@@ -95,7 +93,6 @@ impl Flow {
             held_at: now,
             away: Nanos::ZERO,
             window_full: false,
-            burst_bytes: config.flow.burst_bytes,
             window_limited: false,
             oversize_until: now,
             paced_until: Time::NEVER,
@@ -200,7 +197,7 @@ impl Flow {
         let of_controller = self.share_bytes();
         let window = of_controller.min(self.peer_window_bytes);
         let wanted =
-            if self.window_full { charge.max(self.burst_bytes.min(window / 4)) } else { charge };
+            if self.window_full { charge.max(BURST_BYTES.min(window / 4)) } else { charge };
         self.window_full = in_flight > 0 && in_flight + wanted > window;
         // A chunk that goes although it is larger than the window shows the limit as well.
         let blocked = self.window_full && of_controller <= self.peer_window_bytes;
@@ -296,21 +293,21 @@ impl Flow {
 
     /// Feeds the estimator and the controller with what an ack brought, on a path with packets of
     /// `mtu`: one that was under way and held in the hosts for `endpoint`, and that took `rtt`
-    /// beside.
+    /// beside. `landed_bytes` of what it acknowledges were in flight until now.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
         mtu: Mtu,
         (rtt, endpoint): (Option<Nanos>, Nanos),
-        digest: &AckDigest,
+        (acked_chunks, acked_bytes, landed_bytes): (u32, u64, u64),
     ) {
         if let Some(rtt) = rtt {
             self.rtt.update(rtt);
             self.note_hold(now, endpoint);
         }
         let in_flight_bytes = self.in_flight_bytes;
-        self.in_flight_bytes -= digest.landed_bytes;
-        if digest.acked_chunks == 0 {
+        self.in_flight_bytes -= landed_bytes;
+        if acked_chunks == 0 {
             return;
         }
         self.hear_of(mtu);
@@ -321,8 +318,8 @@ impl Flow {
             now,
             rtt,
             endpoint,
-            acked_bytes: digest.acked_bytes,
-            acked_chunks: digest.acked_chunks,
+            acked_bytes,
+            acked_chunks,
             in_flight_bytes,
             window_limited: self.window_limited || is_chunk,
             chunk_bytes: self.body_max(),
@@ -344,7 +341,7 @@ impl Flow {
 
     /// Takes in losses found by a gap, on a path with packets of `mtu`.
     pub(crate) fn on_losses(&mut self, now: Time, mtu: Mtu, (lost_chunks, lost_bytes): (u32, u64)) {
-        (0..lost_chunks).for_each(|_| self.chunk_size.on_lost());
+        self.chunk_size.on_lost(lost_chunks as i32);
         self.hear_of(mtu);
         let in_flight_bytes = self.in_flight_bytes;
         self.cc.on_loss(&LossSample { now, lost_bytes, lost_chunks, in_flight_bytes });

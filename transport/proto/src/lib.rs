@@ -14,6 +14,7 @@
 //! | `class_order` | which class posts work to the device next, where a worker serves several |
 //! | `flow` | state that all paths share: congestion window, pacing, chunk size |
 //! | `path` | sent and received chunks of a path, its state; the choice of path and carrier |
+//! | `remake` | how a queue pair that failed is made anew, at both ends |
 //! | `piece` | pieces of messages that are sent |
 //! | `channel` | messages of one channel: cutting into pieces, reassembly, credit, giving up |
 //! | `schedule` | which channel sends next |
@@ -23,6 +24,8 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+use named::{errors, listed, named};
 
 mod carrier;
 mod channel;
@@ -35,8 +38,10 @@ mod flow;
 mod lane;
 pub mod limits;
 mod link;
+mod named;
 mod path;
 mod piece;
+mod remake;
 mod schedule;
 mod slots;
 mod stats;
@@ -48,19 +53,18 @@ pub use class::{Class, ClassNameError};
 pub use class_order::{AtDevice, ClassOrder, ClassScheduler};
 #[cfg(feature = "sabotage")]
 pub use config::Sabotage;
-pub use config::{LinkConfig, PeerParams, Side};
+pub use config::{LinkConfig, PacketSizes, PeerParams, Side, Spreading};
 pub use event::{
     AckTransmit, Arrival, BufToken, ChannelId, ChunkRef, CloseReason, DownReason, Event,
     IncomingKey, Outcome, PathId, PathSnapshot, PayloadRef, PieceBuffers, Renew, Reroute,
     SendFrame, SendKey, Transmit, Verdict,
 };
 pub use lane::{
-    Denied, Grant, GrantId, LaneHalf, LaneStep, LaneWay, OpCounts, OpEnd, OpError, OpKey, OpKind,
-    OpOutcome, OpPost, OpRequest, Rights,
+    Denied, Grant, GrantId, Lane, LaneHalf, LaneStep, LaneWay, OpCounts, OpEnd, OpError, OpKey,
+    OpKind, OpOutcome, OpPost, OpRequest, Rights,
 };
 pub use link::{Link, LinkCensus, LinkUsage, OpenError};
-pub use path::{
-    MOVES, Move, MtuPhase, MtuReason, PacketSizes, PathSignal, PathState, QpHalf, Spreading,
-};
+pub use path::{MOVES, Move, MtuPhase, MtuReason, PathSignal, PathState};
+pub use remake::QpHalf;
 pub use schedule::WEIGHT_DEFAULT;
 pub use stats::LinkStats;

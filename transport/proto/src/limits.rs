@@ -95,9 +95,8 @@ pub const CONTROL_WINDOW: u64 = 64;
 /// callers see [`crate::SendError::Full`] long before; the rest is a peer's flood, refused.
 pub const CONTROL_QUEUE_MAX: usize = 4096;
 
-/// Operations of a lane that may be under way on a link, where nothing else is said: four times
-/// what keeps a 100 Gb/s line busy with 4 KiB READs at a round trip of 20 us.
-pub const LANE_OPS_DEFAULT: usize = 256;
+/// Operations of a lane that may be under way on a link: four times what keeps a 100 Gb/s line busy with 4 KiB READs at a round trip of 20 us.
+pub const LANE_OPS_MAX: usize = 256;
 
 /// Grants of each end of a link, and messages of the peer about such that are not known: each is a
 /// registration of the device.
@@ -245,6 +244,12 @@ pub const CARRIER_STAY_DOUBLINGS: u32 = 6;
 /// The longest pause between probes of a path that is in doubt.
 pub const PROBE_INTERVAL_MAX: Nanos = Nanos::from_millis(100);
 
+/// An idle link asks for a sign of life this often.
+pub(crate) const PING_INTERVAL: Nanos = Nanos::from_secs(2);
+
+/// What a sender may send at once, in bytes, where its pace is no reason to wait.
+pub(crate) const BURST_BYTES: u64 = 64 << 10;
+
 /// The duplicate of a run at which acks go another way: one comes of a tail-loss probe that
 /// crossed its ack.
 pub const DUPLICATES_MAX: u32 = 2;
@@ -279,6 +284,10 @@ pub const RENEWAL_FIRST: Nanos = Nanos::from_millis(100);
 
 /// Each life of it that soon ended doubles that, so often at most: to about a minute and a half.
 pub const RENEWAL_DOUBLINGS: u32 = 10;
+
+/// From which share of lost packets in such a span on is too much lost: far above what congestion
+/// does.
+pub(crate) const HOPELESS_LOSS: f64 = 0.25;
 
 /// So many spans in a row must be bad before a carrier that answers counts as hopeless: a second by
 /// default, which no burst lasts.

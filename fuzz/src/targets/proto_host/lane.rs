@@ -135,14 +135,14 @@ impl Host {
 
     /// What a driver does for the lane.
     pub(super) fn drive_lane(&mut self) {
-        while let Some(step) = self.link.poll_lane(self.now) {
+        while let Some(step) = self.link.lane_mut().and_then(|lane| lane.poll_step(self.now)) {
             match step {
                 LaneStep::Make => {
                     self.end_ops(usize::MAX, OpEnd::Lost);
                     let lane = &mut self.lane;
                     (lane.half, lane.theirs, lane.executed) = (None, None, 0);
                     if std::mem::take(&mut lane.is_poor) {
-                        self.link.lane_make_failed(self.now);
+                        self.link.lane_mut().expect("it has a step").make_failed(self.now);
                         continue;
                     }
                     lane.made += 1;

@@ -43,7 +43,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 }
                 continue;
             }
-            let has_lane = conn.link.as_ref().is_some_and(Link::has_lane);
+            let has_lane = conn.link.as_ref().is_some_and(|link| link.lane().is_some());
             if !in_order && conn.link.as_ref().is_some_and(Link::has_renewals) {
                 self.renew_paths(index, now);
             }
@@ -100,7 +100,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.tx.order.recount(conn);
             self.tx.order.line_up(conn);
             // What it has to say of that, and the port that a path goes to, belong to this flush.
-            let has_lane = conn.link.as_ref().is_some_and(Link::has_lane);
+            let has_lane = conn.link.as_ref().is_some_and(|link| link.lane().is_some());
             if conn.link.as_ref().is_some_and(Link::has_renewals) {
                 self.renew_paths(index, now);
             }

@@ -10,7 +10,8 @@ use crate::lane::{Landing, LaneError, LaneQp, LaneReport, OpOptions, Place, Reje
 use crate::lane_talk::OwnGrant;
 use std::ops::Range;
 use towpath_memory::{Berth, Buf, Region, SharedMemory};
-use towpath_proto::{GrantId, Link, OpCounts, OpKey, OpKind, OpOutcome, OpRequest, Rights};
+use towpath_proto::limits::LANE_OPS_MAX;
+use towpath_proto::{GrantId, Lane, Link, OpCounts, OpKey, OpKind, OpOutcome, OpRequest, Rights};
 use towpath_verbs::{Access, Device, Served};
 
 /// Bytes of a word.
@@ -87,14 +88,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub fn lane(&self, link: LinkId) -> Option<LaneReport> {
         let conn = self.links.find(link)?;
         let lane = conn.lane.as_ref()?;
+        let state = conn.link.as_ref().and_then(Link::lane);
         Some(LaneReport {
             qp_num: Some(lane.qp_num).filter(|&num| num != NO_QP),
-            is_by_messages: conn.link.as_ref().is_some_and(Link::lane_is_by_messages),
-            operations: conn.link.as_ref().map_or(0, Link::ops_live),
+            is_by_messages: state.is_some_and(Lane::is_by_messages),
+            operations: state.map_or(0, Lane::live),
             posted: lane.posted,
-            operations_max: conn.link.as_ref().map_or(0, Link::ops_max),
+            operations_max: LANE_OPS_MAX,
             grants: lane.grants.len(),
-            counts: conn.link.as_ref().map_or_else(OpCounts::default, Link::op_counts),
+            counts: state.map_or_else(OpCounts::default, Lane::counts),
         })
     }
 

@@ -53,7 +53,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
         if lane.talk.is_leaving && lane.posted == 0 {
             lane.talk.is_leaving = false;
-            state.renew_lane(now);
+            if let Some(lane) = state.lane_mut() {
+                lane.renew(now);
+            }
             self.links.touch(index);
         }
         // Also in a life that has a queue pair again: what was begun goes on.
@@ -166,9 +168,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         } else {
             lane.talk.ours = None;
             super::lane_qp::take_back_ops(conn, now);
-            if let Some(state) = &mut conn.link {
+            if let Some(lane) = conn.link.as_mut().and_then(Link::lane_mut) {
                 // The peer refuses it, or closes it: whoever asks later tries another one.
-                state.refuse_ops();
+                lane.refuse();
             }
         }
         self.links.touch(link.index);
@@ -258,7 +260,11 @@ impl LaneQp {
         match state.open_lane_channel() {
             Ok(channel) => self.talk.ours = Some((channel, false)),
             // The link leaves, or the application has opened all channels that there may be.
-            Err(_) => state.refuse_ops(),
+            Err(_) => {
+                if let Some(lane) = state.lane_mut() {
+                    lane.refuse();
+                }
+            }
         }
     }
 

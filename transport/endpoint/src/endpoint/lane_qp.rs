@@ -12,8 +12,9 @@ use crate::wr_id::WrId;
 use towpath_base::Time;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
+use towpath_proto::limits::LANE_OPS_MAX;
 use towpath_proto::{
-    Carrier, LaneHalf, LaneStep, LaneWay, Link, OpEnd, OpError, OpKey, OpKind, OpPost,
+    Carrier, Lane, LaneHalf, LaneStep, LaneWay, Link, OpEnd, OpError, OpKey, OpKind, OpPost,
 };
 use towpath_verbs::{
     Access, CqNum, Device, PdNum, QpInit, QpNum, QpState, QpType, RcAttr, SendWr, SgList, Sge,
@@ -33,13 +34,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if conn.lane.is_some() {
             return Ok(());
         }
-        let ops_max = conn.link.as_ref().map_or(0, Link::ops_max);
         let lanes = self.links.iter().filter(|conn| conn.lane.is_some()).count();
         let max = self.lanes_max();
         if lanes >= max {
             return Err(LaneError::TooManyLanes { max });
         }
-        let words = Pool::with_count(WORD_BYTES as usize, ops_max.max(1))?;
+        let words = Pool::with_count(WORD_BYTES as usize, LANE_OPS_MAX)?;
         let domain =
             self.device_has_lanes().then(|| self.lane_domain(words.region())).transpose()?;
         if let Some(conn) = self.links.find_mut(link) {
@@ -92,14 +92,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Does what a lane asks for, and posts what it has.
     #[cold]
     pub(super) fn run_lane(&mut self, index: u16, now: Time) {
-        while let Some(step) = self.links.at(index).and_then(|c| c.link.as_mut()?.poll_lane(now)) {
+        let next = |conn: &mut Conn| conn.link.as_mut()?.lane_mut()?.poll_step(now);
+        while let Some(step) = self.links.at(index).and_then(next) {
             let Some(link) = self.links.at(index).map(|conn| conn.id) else { return };
             match step {
                 LaneStep::Make => {
                     if self.lane_of(link).is_err() {
                         // The peer is told of nothing: what it asks of this end waits in vain.
-                        if let Some(state) = self.links.up(link) {
-                            state.lane_make_failed(now);
+                        if let Some(lane) = self.links.up(link).and_then(Link::lane_mut) {
+                            lane.make_failed(now);
                         }
                         return;
                     }
@@ -130,7 +131,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             Ok(None) => state.lane_made(LaneWay::Messages),
             Err(error) => {
                 tracing::warn!(link = link.index, %error, "no queue pair for one-sided operations");
-                state.lane_make_failed(now);
+                if let Some(lane) = state.lane_mut() {
+                    lane.make_failed(now);
+                }
             }
         }
         self.links.touch(link.index);
@@ -171,7 +174,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Self { links, device, tally, .. } = self;
         let Some(conn) = links.at(index) else { return };
         let (Some(state), Some(lane)) = (conn.link.as_mut(), conn.lane.as_mut()) else { return };
-        let by_messages = state.lane_is_by_messages();
+        let by_messages = state.lane().is_some_and(Lane::is_by_messages);
         if by_messages && !lane.talk.is_leaving {
             lane.open_channel(state);
         }

@@ -82,7 +82,7 @@ fn trap_pacing_is_asked_for_every_chunk_whatever_the_window_says() {
         bytes += charge;
         path.on_gone(charge);
     }
-    let allowed = now.0 / 8 + path.burst_bytes;
+    let allowed = now.0 / 8 + BURST_BYTES;
     assert!(bytes <= allowed + 4096 && bytes > allowed / 2, "{bytes} of {allowed}");
 }
 
@@ -132,10 +132,8 @@ fn a_round_trip_adds_a_packet_of_the_path_that_carries() {
         let mut one = path("swift");
         let rtt = Nanos::from_micros(10);
         let ack = |one: &mut One, at: u64, acked_bytes: u64| {
-            let mut digest = AckDigest::NOTHING;
-            (digest.acked_chunks, digest.acked_bytes) = (1, acked_bytes);
             one.window_limited = true;
-            one.flow.on_ack(Time(at), mtu, (Some(rtt), Nanos::ZERO), &digest);
+            one.flow.on_ack(Time(at), mtu, (Some(rtt), Nanos::ZERO), (1, acked_bytes, 0));
         };
         // Without doubling, and with a window of many packets of either size.
         one.on_rto(Time(1));

@@ -104,22 +104,9 @@ impl Theirs {
     }
 }
 
-/// What a GRANT says, by the fields of its header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GrantMessage {
-    /// The number of the grant, and its rights in the highest bits.
-    pub(crate) channel: u32,
-    /// Where the memory begins.
-    pub(crate) message: u64,
-    /// Its key.
-    pub(crate) index: u32,
-    /// How long it is.
-    pub(crate) message_len: u32,
-}
-
 /// The grants of both ends.
 #[derive(Debug, Default)]
-pub(crate) struct Grants {
+pub(super) struct Grants {
     ours: BTreeSet<u32>,
     last: u32,
     theirs: BTreeMap<u32, Theirs>,
@@ -130,26 +117,20 @@ pub(crate) struct Grants {
 }
 
 impl Grants {
-    /// Grants memory of ours; the GRANT to send.
-    pub(crate) fn grant(
-        &mut self,
-        (addr, byte_len): (u64, u32),
-        rkey: u32,
-        rights: Rights,
-    ) -> Result<(GrantId, GrantMessage), OpError> {
+    /// Grants memory of ours, and returns what the GRANT tells of it: its number, and its rights in
+    /// the highest bits.
+    pub(super) fn grant(&mut self, rights: Rights) -> Result<(GrantId, u32), OpError> {
         let is_full = self.ours.len() == LANE_GRANTS_MAX || self.last == GrantId::MAX;
         if is_full {
             return Err(OpError::Full { max: LANE_GRANTS_MAX });
         }
         self.last += 1;
         self.ours.insert(self.last);
-        let channel = self.last | rights.bits() << (u32::BITS - Rights::BITS);
-        let told = GrantMessage { channel, message: addr, index: rkey, message_len: byte_len };
-        Ok((GrantId(self.last), told))
+        Ok((GrantId(self.last), self.last | rights.bits() << (u32::BITS - Rights::BITS)))
     }
 
     /// Takes a grant of ours back; false when there is none.
-    pub(crate) fn revoke(&mut self, id: GrantId) -> bool {
+    pub(super) fn revoke(&mut self, id: GrantId) -> bool {
         self.ours.remove(&id.0)
     }
 
@@ -168,10 +149,14 @@ impl Grants {
         self.theirs.get(&id.0)
     }
 
-    /// GRANT: what is to be told of it, if anything.
-    pub(super) fn on_grant(&mut self, told: &GrantMessage) -> Result<Option<Grant>, ()> {
-        let GrantMessage { channel, message: addr, index: rkey, message_len: byte_len } = *told;
-        let (id, rights) = (channel & GrantId::MAX, channel >> (u32::BITS - Rights::BITS));
+    /// GRANT, of memory under a key: what is to be told of it, if anything.
+    pub(super) fn on_grant(
+        &mut self,
+        told: u32,
+        (addr, byte_len): (u64, u32),
+        rkey: u32,
+    ) -> Result<Option<Grant>, ()> {
+        let (id, rights) = (told & GrantId::MAX, told >> (u32::BITS - Rights::BITS));
         if self.revoked.remove(&id) {
             return Ok(None);
         }

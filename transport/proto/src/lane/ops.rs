@@ -2,10 +2,10 @@
 
 use super::LaneEvent;
 use super::grants::{GrantId, Rights};
+use crate::errors;
 use crate::limits::LANE_CHARGE_BYTES;
 use crate::slots::{Key, Slots};
 use alloc::collections::VecDeque;
-use core::fmt;
 use towpath_base::Time;
 use towpath_verbs::SendOp;
 
@@ -118,51 +118,33 @@ pub enum Denied {
     Device,
 }
 
-/// Why an operation is not taken on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum OpError {
-    /// The link is down, or leaves.
-    LinkDown,
-    /// No such grant of the peer is known: it was revoked, or its event has not come yet.
-    NoSuchGrant,
-    /// The grant does not allow such an operation.
-    Rights {
-        /// What it allows.
-        rights: Rights,
-    },
-    /// The range is empty, or leaves what was granted.
-    Range {
-        /// How many bytes were.
-        byte_len: u32,
-    },
-    /// A word is not at a multiple of eight bytes.
-    Misaligned,
-    /// There are as many operations, or grants, as there may be: wait for outcomes.
-    Full {
-        /// How many may be.
-        max: usize,
-    },
-}
-
-impl fmt::Display for OpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LinkDown => write!(f, "the link is down"),
-            Self::NoSuchGrant => {
-                write!(f, "no such grant is known: wait until the peer's grant is told")
-            }
-            Self::Rights { rights } => write!(f, "the grant allows {rights:?} only"),
-            Self::Range { byte_len } => {
-                write!(f, "the range is empty, or leaves the {byte_len} bytes that were granted")
-            }
-            Self::Misaligned => write!(f, "a word must be at a multiple of 8 bytes"),
-            Self::Full { max } => write!(f, "{max} are under way already: wait for outcomes"),
-        }
+errors! {
+    /// Why an operation is not taken on.
+    #[non_exhaustive]
+    OpError {
+        /// The link is down, or leaves.
+        LinkDown => "the link is down",
+        /// No such grant of the peer is known: it was revoked, or its event has not come yet.
+        NoSuchGrant => "no such grant is known: wait until the peer's grant is told",
+        /// The grant does not allow such an operation.
+        Rights {
+            /// What it allows.
+            rights: Rights,
+        } => "the grant allows {rights:?} only",
+        /// The range is empty, or leaves what was granted.
+        Range {
+            /// How many bytes were.
+            byte_len: u32,
+        } => "the range is empty, or leaves the {byte_len} bytes that were granted",
+        /// A word is not at a multiple of eight bytes.
+        Misaligned => "a word must be at a multiple of 8 bytes",
+        /// There are as many operations, or grants, as there may be: wait for outcomes.
+        Full {
+            /// How many may be.
+            max: usize,
+        } => "{max} are under way already: wait for outcomes",
     }
 }
-
-impl core::error::Error for OpError {}
 
 /// An operation to post. Every one is signaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,18 +210,9 @@ impl Op {
         u64::from(self.request.length) + LANE_CHARGE_BYTES
     }
 
-    /// The outcome of what is not posted and is not going to be.
-    fn given_up(&self) -> OpOutcome {
-        self.unless_it_happened(OpOutcome::NotExecuted)
-    }
-
-    /// The outcome of what the peer does not allow any more.
-    pub(super) fn denied(&self, why: Denied) -> OpOutcome {
-        self.unless_it_happened(OpOutcome::Denied(why))
-    }
-
-    /// What the device has lost may have been carried out then, whatever became of it since.
-    fn unless_it_happened(&self, outcome: OpOutcome) -> OpOutcome {
+    /// The outcome of what is not posted again: what the device has lost may have been carried out
+    /// then, whatever became of it since.
+    pub(super) fn unless_it_happened(&self, outcome: OpOutcome) -> OpOutcome {
         match self.request.kind {
             // A READ changes nothing, however often.
             OpKind::Read => outcome,
@@ -281,10 +254,8 @@ pub(super) struct Ops {
     pub(super) counts: OpCounts,
     slots: Slots<Op>,
     max: usize,
-    /// What the device has lost and is to be posted again, with its place in the order of asking,
-    /// in which it is; before `queue`.
-    again: VecDeque<(u64, Key)>,
-    queue: VecDeque<Key>,
+    /// What waits to be posted, for the first time or again, in the order of asking.
+    waiting: VecDeque<(u64, Key)>,
     /// Operations that were asked for.
     asked: u64,
     /// Posted READs and atomics.
@@ -298,8 +269,7 @@ impl Ops {
             counts: OpCounts::default(),
             slots: Slots::new(max),
             max,
-            again: VecDeque::new(),
-            queue: VecDeque::new(),
+            waiting: VecDeque::new(),
             asked: 0,
             answered: 0,
             next_deadline: Time::NEVER,
@@ -314,7 +284,7 @@ impl Ops {
         let (key, op) = self.slots.take().ok_or(OpError::Full { max: self.max })?;
         self.asked += 1;
         *op = Op { request: *request, order: self.asked, ..Op::default() };
-        self.queue.push_back(key);
+        self.waiting.push_back((self.asked, key));
         self.next_deadline = self.next_deadline.min(request.deadline);
         Ok(OpKey(key))
     }
@@ -330,25 +300,17 @@ impl Ops {
     /// The next one to post.
     pub(super) fn next(&mut self) -> Option<(OpKey, Op)> {
         loop {
-            let again = self.again.front().map(|(_, key)| key);
-            let key = *again.or_else(|| self.queue.front())?;
+            let &(_, key) = self.waiting.front()?;
             match self.slots.get(key).filter(|op| op.state == State::Queued) {
                 Some(op) => return Some((OpKey(key), *op)),
-                None => self.drop_next(),
+                None => drop(self.waiting.pop_front()),
             }
-        }
-    }
-
-    /// It does not wait any more.
-    pub(super) fn drop_next(&mut self) {
-        if self.again.pop_front().is_none() {
-            self.queue.pop_front();
         }
     }
 
     /// The one that [`next`](Self::next) told was posted.
     pub(super) fn on_posted(&mut self, now: Time, key: OpKey, is_charged: bool) {
-        self.drop_next();
+        self.waiting.pop_front();
         let Some(op) = self.slots.get_mut(key.0) else { return };
         (op.state, op.posted_at, op.is_charged) = (State::Posted, now, is_charged);
         self.answered += usize::from(op.request.kind.is_answered());
@@ -370,19 +332,18 @@ impl Ops {
         let may_repeat = op.state == State::Posted && !op.request.kind.is_atomic();
         let outcome = match (end, op.state) {
             (OpEnd::Done, _) => OpOutcome::Executed,
-            (OpEnd::Refused, _) => op.denied(Denied::Device),
+            (OpEnd::Refused, _) => op.unless_it_happened(OpOutcome::Denied(Denied::Device)),
             (OpEnd::Lost, State::Ending(outcome)) => outcome,
             (OpEnd::Lost, _) => {
                 op.was_lost = true;
                 if may_repeat {
                     op.state = State::Queued;
-                    // Whoever waits there was asked for later, or lost with the life before.
                     let order = op.order;
-                    let place = self.again.partition_point(|&(before, _)| before < order);
-                    self.again.insert(place, (order, key.0));
+                    let place = self.waiting.partition_point(|&(before, _)| before < order);
+                    self.waiting.insert(place, (order, key.0));
                     return;
                 }
-                op.given_up()
+                op.unless_it_happened(OpOutcome::NotExecuted)
             }
         };
         self.end(key, outcome, events);
@@ -402,58 +363,48 @@ impl Ops {
         self.next_deadline
     }
 
-    /// Gives up what is late and waits. What the device has comes to its own end, and is not
-    /// repeated.
-    pub(super) fn expire(&mut self, now: Time, events: &mut VecDeque<LaneEvent>) {
+    /// Ends what `is_over` and waits. What the device has comes to its own end: `leave` says which.
+    fn give_up(
+        &mut self,
+        is_over: impl Fn(&OpRequest) -> bool,
+        leave: impl Fn(&mut Op),
+        events: &mut VecDeque<LaneEvent>,
+    ) {
         let keys: VecDeque<Key> = self.slots.keys().collect();
         self.next_deadline = Time::NEVER;
         for key in keys {
             let Some(op) = self.slots.get_mut(key) else { continue };
-            let is_late = op.request.deadline <= now;
             match op.state {
-                State::Queued if is_late => {
-                    let outcome = op.given_up();
+                State::Queued if is_over(&op.request) => {
+                    let outcome = op.unless_it_happened(OpOutcome::NotExecuted);
                     self.end(OpKey(key), outcome, events);
+                    continue;
                 }
-                State::Posted if is_late => op.state = State::Expired,
-                State::Queued | State::Posted => {
-                    self.next_deadline = self.next_deadline.min(op.request.deadline);
-                }
+                State::Posted | State::Expired if is_over(&op.request) => leave(op),
                 _ => {}
             }
+            if matches!(op.state, State::Queued | State::Posted) {
+                self.next_deadline = self.next_deadline.min(op.request.deadline);
+            }
         }
+    }
+
+    /// Gives up what is late. What the device has is not repeated.
+    pub(super) fn expire(&mut self, now: Time, events: &mut VecDeque<LaneEvent>) {
+        self.give_up(|op| op.deadline <= now, |op| op.state = State::Expired, events);
     }
 
     /// Gives up what waits to be posted.
     pub(super) fn end_waiting(&mut self, events: &mut VecDeque<LaneEvent>) {
-        let keys: VecDeque<Key> = self.slots.keys().collect();
-        for key in keys {
-            if let Some(op) = self.slots.get(key).filter(|op| op.state == State::Queued) {
-                let outcome = op.given_up();
-                self.end(OpKey(key), outcome, events);
-            }
-        }
+        self.give_up(|_| true, |_| {}, events);
     }
 
     /// Everything ends: what waits now, what is posted when the device has let go of it.
     pub(super) fn end_all(&mut self, events: &mut VecDeque<LaneEvent>) {
-        let keys: VecDeque<Key> = self.slots.keys().collect();
-        for key in keys {
-            let Some(op) = self.slots.get_mut(key) else { continue };
-            match op.state {
-                State::Queued => {
-                    let outcome = op.given_up();
-                    self.end(OpKey(key), outcome, events);
-                }
-                State::Posted | State::Expired => {
-                    op.was_lost = true;
-                    op.state = State::Ending(op.given_up());
-                }
-                State::Ending(_) | State::Ended => {}
-            }
-        }
-        self.again.clear();
-        self.queue.clear();
-        self.next_deadline = Time::NEVER;
+        let leave = |op: &mut Op| {
+            op.was_lost = true;
+            op.state = State::Ending(op.unless_it_happened(OpOutcome::NotExecuted));
+        };
+        self.give_up(|_| true, leave, events);
     }
 }

@@ -1,8 +1,7 @@
 //! The lane by itself: grants, lives, and what becomes of operations.
 
-use super::life::Life;
 use super::*;
-use crate::config::{PeerParams, Side};
+use crate::config::{LinkConfig, PeerParams, Side};
 use crate::flow::Flow;
 use crate::limits::{LANE_GRANTS_MAX, LANE_RETRY_FIRST, LANE_RETRY_LONGEST};
 use alloc::vec;
@@ -11,10 +10,8 @@ use towpath_base::Nanos;
 use towpath_base::serial::Psn;
 use towpath_verbs::{Mtu, QpNum, SendOp};
 
-/// A GRANT of memory under the key 9.
-fn told(channel: u32, message: u64, message_len: u32) -> GrantMessage {
-    GrantMessage { channel, message, index: 9, message_len }
-}
+/// The key of memory that the peer grants.
+const RKEY: u32 = 9;
 
 fn half(qp_num: u32) -> LaneHalf {
     LaneHalf { qp_num: QpNum(qp_num), psn: Psn::new(1), rd_atomic: 4 }
@@ -26,9 +23,8 @@ fn way(qp_num: u32) -> LaneWay {
 
 /// A lane whose peer has granted 4,096 bytes as number 1, with a queue pair that is joined.
 fn joined() -> Lane {
-    let config = LinkConfig::new(Side::Client).controller("fixed:1MiB".parse().unwrap());
-    let mut lane = Lane::new(&config);
-    assert!(lane.on_grant(&told(1 | 7 << 29, 0x1000, 4096)));
+    let mut lane = Lane::new();
+    assert!(lane.on_grant(1 | 7 << 29, (0x1000, 4096), RKEY));
     let grant = Grant { id: GrantId(1), byte_len: 4096, rights: Rights::ALL };
     assert_eq!(lane.poll_event(), Some(LaneEvent::Granted(grant)));
     join(&mut lane, 1);
@@ -49,12 +45,12 @@ fn peer() -> PeerParams {
 }
 
 fn join(lane: &mut Lane, life: u32) {
-    lane.life.on_told(Time::ZERO, life, way(20 + life));
-    assert_eq!(lane.life.poll_step(Time(u64::MAX - 1)), Some(LaneStep::Make));
-    assert_eq!(lane.life.on_made(way(10)), Some(life));
-    lane.life.on_told_acked(life);
+    lane.on_told(Time::ZERO, life, way(20 + life));
+    assert_eq!(lane.poll_step(Time(u64::MAX - 1)), Some(LaneStep::Make));
+    assert_eq!(lane.on_made(way(10)), Some(life));
+    lane.on_told_acked(life);
     let step = LaneStep::Join { theirs: half(20 + life), rd_atomic: 4 };
-    assert_eq!(lane.life.poll_step(Time::ZERO), Some(step));
+    assert_eq!(lane.poll_step(Time::ZERO), Some(step));
 }
 
 fn request(kind: OpKind, token: u64) -> OpRequest {
@@ -218,11 +214,11 @@ fn what_is_posted_ends_with_the_link_when_the_device_has_let_go() {
 fn a_revocation_that_comes_first_is_remembered_and_floods_are_refused() {
     let mut lane = joined();
     assert!(lane.on_revoke(7));
-    assert!(lane.on_grant(&told(7, 0, 64)), "what was revoked is not told");
+    assert!(lane.on_grant(7, (0, 64), RKEY), "what was revoked is not told");
     assert_eq!(lane.poll_event(), None);
-    assert!(!lane.on_grant(&told(1, 0, 64)), "a number is used once");
-    assert!(!lane.on_grant(&told(8, u64::MAX, 64)), "beyond all memory");
-    assert!(!lane.on_grant(&told(9, 0, 0)), "of no bytes");
+    assert!(!lane.on_grant(1, (0, 64), RKEY), "a number is used once");
+    assert!(!lane.on_grant(8, (u64::MAX, 64), RKEY), "beyond all memory");
+    assert!(!lane.on_grant(9, (0, 0), RKEY), "of no bytes");
     for id in 0..LANE_GRANTS_MAX as u32 {
         assert!(lane.on_revoke(100 + id));
     }
@@ -237,13 +233,14 @@ fn a_revocation_that_comes_first_is_remembered_and_floods_are_refused() {
 
 #[test]
 fn both_ends_come_to_the_same_life_whoever_fails() {
-    let (mut a, mut b) = (Life::default(), Life::default());
+    let (mut a, mut b) = (Lane::new(), Lane::new());
     let now = Time::ZERO;
-    let make = |life: &mut Life, at| {
-        assert_eq!(life.poll_step(at), Some(LaneStep::Make));
-        life.on_made(way(1)).expect("it was asked for")
+    let make = |lane: &mut Lane, at| {
+        assert_eq!(lane.poll_step(at), Some(LaneStep::Make));
+        lane.on_made(way(1)).expect("it was asked for")
     };
-    a.want(now);
+    a.grant(now, Rights::ALL).unwrap();
+    assert!(b.on_grant(1 | 7 << 29, (0x1000, 4096), RKEY));
     let first = make(&mut a, now);
     assert_eq!(first, 1);
     b.on_told(now, first, way(1));
@@ -283,12 +280,12 @@ fn without_a_queue_pair_at_either_end_operations_go_by_messages_and_nothing_hold
     ] {
         let mut lane = joined();
         lane.on_failed(Time(1));
-        lane.life.on_told(Time(1), 2, theirs);
-        assert_eq!(lane.life.poll_step(Time(u64::MAX - 1)), Some(LaneStep::Make));
-        assert_eq!(lane.life.on_made(ours), Some(2));
-        assert_eq!(lane.life.poll_step(Time(2)), None, "there is nothing to connect");
+        lane.on_told(Time(1), 2, theirs);
+        assert_eq!(lane.poll_step(Time(u64::MAX - 1)), Some(LaneStep::Make));
+        assert_eq!(lane.on_made(ours), Some(2));
+        assert_eq!(lane.poll_step(Time(2)), None, "there is nothing to connect");
         assert!(!lane.is_by_messages(), "the peer does not know yet");
-        lane.life.on_told_acked(2);
+        lane.on_told_acked(2);
         assert!(lane.is_by_messages());
         for token in 0..10 {
             lane.submit(&request(OpKind::Read, token)).unwrap();
@@ -306,15 +303,15 @@ fn without_a_queue_pair_at_either_end_operations_go_by_messages_and_nothing_hold
 #[test]
 fn a_lane_that_went_by_messages_gets_a_queue_pair_again_when_its_driver_says_so() {
     let mut lane = joined();
-    lane.life.renew(Time(1));
-    assert_eq!(lane.life.poll_step(Time(1)), None, "it has one");
+    lane.renew(Time(1));
+    assert_eq!(lane.poll_step(Time(1)), None, "it has one");
     lane.on_failed(Time(1));
-    lane.life.on_told(Time(1), 2, way(20));
-    assert_eq!(lane.life.poll_step(Time(u64::MAX - 1)), Some(LaneStep::Make));
-    assert_eq!(lane.life.on_made(LaneWay::Messages), Some(2));
-    assert_eq!(lane.life.poll_step(Time(2)), None);
-    lane.life.on_told_acked(2);
-    lane.life.renew(Time(3));
+    lane.on_told(Time(1), 2, way(20));
+    assert_eq!(lane.poll_step(Time(u64::MAX - 1)), Some(LaneStep::Make));
+    assert_eq!(lane.on_made(LaneWay::Messages), Some(2));
+    assert_eq!(lane.poll_step(Time(2)), None);
+    lane.on_told_acked(2);
+    lane.renew(Time(3));
     assert!(!lane.is_by_messages());
     join(&mut lane, 3);
     lane.submit(&request(OpKind::Read, 1)).unwrap();
@@ -345,13 +342,13 @@ fn operations_are_counted_by_how_they_end_and_refusals_beside_them() {
 fn grants_that_overtake_the_revocations_that_made_room_for_them_are_known() {
     let mut grants = Grants::default();
     let all = LANE_GRANTS_MAX as u32;
-    (1..=all).for_each(|id| assert!(grants.on_grant(&told(id | 1 << 29, 0x1000, 8)).is_ok()));
+    (1..=all).for_each(|id| assert!(grants.on_grant(id | 1 << 29, (0x1000, 8), RKEY).is_ok()));
     // Its owner has revoked as many before; a correct peer is never so far ahead.
     let window = crate::limits::CONTROL_WINDOW as u32;
     for id in all + 1..=all + window {
-        assert!(grants.on_grant(&told(id | 1 << 29, 0x1000, 8)).is_ok(), "grant {id}");
+        assert!(grants.on_grant(id | 1 << 29, (0x1000, 8), RKEY).is_ok(), "grant {id}");
     }
-    assert!(grants.on_grant(&told((all + window + 1) | 1 << 29, 0x1000, 8)).is_err());
+    assert!(grants.on_grant((all + window + 1) | 1 << 29, (0x1000, 8), RKEY).is_err());
     (1..=window).for_each(|id| assert_eq!(grants.on_revoke(id), Ok(true)));
 }
 
@@ -373,11 +370,10 @@ fn operations_that_the_peer_refuses_end_as_not_executed_unless_they_may_have_bee
 
 #[test]
 fn what_a_peer_says_of_a_lane_makes_nothing_before_something_is_granted() {
-    let config = LinkConfig::new(Side::Client).controller("fixed:1MiB".parse().unwrap());
-    let mut lane = Lane::new(&config);
-    lane.life.on_told(Time::ZERO, 1, way(21));
+    let mut lane = Lane::new();
+    lane.on_told(Time::ZERO, 1, way(21));
     assert_eq!((lane.poll_step(Time(1)), lane.due()), (None, Time::NEVER));
-    assert!(lane.on_grant(&told(1 | 7 << 29, 0x1000, 4096)));
+    assert!(lane.on_grant(1 | 7 << 29, (0x1000, 4096), RKEY));
     assert_eq!(lane.poll_step(Time(1)), Some(LaneStep::Make));
 }
 

@@ -14,6 +14,9 @@ use towpath_base::{Nanos, Time};
 /// More than any chunk is charged, and little enough to add to.
 const CHUNK_CHARGE_MAX: u32 = 1 << 30;
 
+/// Chunks that one timeout shows to be lost and that count for the length of chunks, at most.
+const GONE_MAX: u32 = 8;
+
 impl Link {
     /// Takes in an ack frame that the device received on the control queue pair at `received_at`.
     pub fn handle_ack(&mut self, now: Time, bytes: &[u8], received_at: Time) {
@@ -285,13 +288,10 @@ fn note_spurious(path: &mut Path, size: &mut ChunkSize, stats: &mut LinkStats, d
     let spurious = u64::from(digest.spurious + digest.unknown);
     stats.losses_spurious += spurious;
     path.lost_chunks = path.lost_chunks.saturating_sub(spurious);
-    // Of what timed out only that counts which is known to be lost.
-    if digest.gone > 0 {
-        size.on_gone(digest.gone);
-    }
-    for _ in digest.timed_out..digest.spurious {
-        size.on_spurious();
-    }
+    // Of what timed out only that counts which is known to be lost. That may have fallen to one
+    // cause, as when a way was dark for a while: many chunks count no more than a few.
+    let late = digest.spurious - digest.timed_out;
+    size.on_lost(digest.gone.min(GONE_MAX) as i32 - late as i32);
     if let Some(were_false) = digest.timeouts_were_false {
         let rtos = path.timing.take_open_rtos();
         stats.rtos_spurious += if were_false { rtos } else { 0 };

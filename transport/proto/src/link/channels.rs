@@ -5,6 +5,7 @@ use super::{Link, LinkState, find_mut};
 use crate::channel::{Channel, ChannelRx, ChannelState, ChannelTx};
 use crate::config::{LinkConfig, Side};
 use crate::event::{ChannelId, CloseReason, Event};
+use crate::lane::Lane;
 use crate::limits::{
     CREDIT_OUTSTANDING_MAX, LANE_MESSAGE_BYTES_MAX, LANE_QUOTA_CHUNKS, MESSAGE_BYTES_MAX,
 };
@@ -310,7 +311,7 @@ impl Link {
 
     /// Whether the peer has anything to ask of a lane.
     fn has_granted(&self) -> bool {
-        self.lane.as_ref().is_some_and(|lane| lane.grants.has_ours())
+        self.lane().is_some_and(Lane::has_granted)
     }
 
     /// Whether the end with these places has a channel for its lane: one is enough.

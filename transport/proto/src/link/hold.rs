@@ -78,7 +78,7 @@ impl Receives {
         let reading = match () {
             // What a lane says is short, and never streamed.
             () if channel.for_lane => Reading::Whole,
-            () if config.pieces_as_they_come && !channel.ordered => Reading::AsItComes,
+            () if config.rules.pieces_as_they_come && !channel.ordered => Reading::AsItComes,
             () if frame.message_len > self.whole_bytes_max() => Reading::InOrder,
             () => Reading::Whole,
         };

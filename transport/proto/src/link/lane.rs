@@ -1,18 +1,17 @@
-//! The lane of a link: commands of its application, and what the driver has to do for it.
+//! The lane of a link: what of its commands and of its peer needs other parts of the link.
 
 use super::control::Control;
+use super::renew::{half_of, packed_half};
 use super::{Link, LinkState};
 use crate::event::Event;
 use crate::lane::{
-    GrantId, GrantMessage, Lane, LaneEvent, LaneHalf, LaneStep, LaneWay, OpCounts, OpEnd, OpError,
-    OpKey, OpPost, OpRequest, Rights,
+    GrantId, Lane, LaneEvent, LaneHalf, LaneWay, OpEnd, OpError, OpKey, OpPost, OpRequest, Rights,
 };
 use crate::limits::CONTROL_QUEUE_MAX;
 use crate::wire::{ChunkHeader, Kind};
 use alloc::boxed::Box;
 use towpath_base::Time;
-use towpath_base::serial::Psn;
-use towpath_verbs::{QpNum, RcAttr};
+use towpath_verbs::RcAttr;
 
 impl Link {
     /// Lets the peer reach memory: `byte_len` bytes at `addr`, that the driver has registered
@@ -31,19 +30,16 @@ impl Link {
         if self.control.is_full() {
             return Err(OpError::Full { max: CONTROL_QUEUE_MAX });
         }
-        let lane = self.lane()?;
-        let granted = lane.grants.grant((addr, byte_len), rkey, rights);
-        let (id, GrantMessage { channel, message, index, message_len }) = granted?;
-        lane.life.want(now);
-        let told = Control::of(Kind::Grant, channel);
-        self.control.push(Control { message, index, message_len, ..told });
+        let (id, number) = self.begin_lane()?.grant(now, rights)?;
+        let (told, message_len) = (Control::of(Kind::Grant, number), byte_len);
+        self.control.push(Control { message: addr, index: rkey, message_len, ..told });
         Ok(id)
     }
 
     /// Takes a grant back. The driver deregisters the memory first: when it has, the peer does not
     /// reach it any more. False when there is no such grant.
     pub fn revoke(&mut self, id: GrantId) -> bool {
-        let known = self.lane.as_mut().is_some_and(|lane| lane.grants.revoke(id));
+        let known = self.lane.as_mut().is_some_and(|lane| lane.revoke(id));
         if known && self.end.state == LinkState::Up {
             self.control.push(Control::of(Kind::Revoke, id.0));
         }
@@ -56,82 +52,41 @@ impl Link {
     /// # Errors
     /// [`OpError`]; then nothing happens.
     pub fn operate(&mut self, request: &OpRequest) -> Result<OpKey, OpError> {
-        self.lane()?.submit(request)
+        self.begin_lane()?.submit(request)
     }
 
-    fn lane(&mut self) -> Result<&mut Lane, OpError> {
+    fn begin_lane(&mut self) -> Result<&mut Lane, OpError> {
         if self.end.state != LinkState::Up {
             return Err(OpError::LinkDown);
         }
-        let Self { lane, config, .. } = self;
-        Ok(lane.get_or_insert_with(|| Box::new(Lane::new(config))))
+        Ok(self.lane.get_or_insert_with(|| Box::new(Lane::new())))
     }
 
-    /// Whether there is a lane, which may have something for the driver to do:
-    /// [`poll_lane`](Self::poll_lane), [`poll_op`](Self::poll_op).
+    /// The lane, once one end has asked for it.
     #[must_use]
     #[inline]
-    pub fn has_lane(&self) -> bool {
-        self.lane.is_some()
+    pub fn lane(&self) -> Option<&Lane> {
+        self.lane.as_deref()
     }
 
-    /// Operations that may be under way.
-    #[must_use]
-    pub fn ops_max(&self) -> usize {
-        self.config.limits.lane_ops_max
-    }
-
-    /// The next thing that the driver has to do for the queue pair of the lane. Ask as for
-    /// [`poll_renew`](Self::poll_renew).
-    pub fn poll_lane(&mut self, now: Time) -> Option<LaneStep> {
-        if self.is_down() {
-            return None;
-        }
-        self.lane.as_mut()?.poll_step(now)
+    /// The same for the driver: [`Lane::poll_step`], [`Lane::renew`] and what it could not do.
+    pub fn lane_mut(&mut self) -> Option<&mut Lane> {
+        self.lane.as_deref_mut()
     }
 
     /// The driver has made our half, or says that it makes none, and nothing of the one before is
     /// posted any more.
     pub fn lane_made(&mut self, ours: LaneWay) {
-        let made = self.lane.as_mut().and_then(|lane| lane.life.on_made(ours));
+        let made = self.lane.as_mut().and_then(|lane| lane.on_made(ours));
         let Some(number) = made else { return };
         let (message, index) = match ours {
-            LaneWay::QueuePair(LaneHalf { qp_num, psn, rd_atomic }) => {
-                (u64::from(qp_num.0) | u64::from(psn.value()) << 32, u32::from(rd_atomic))
+            LaneWay::QueuePair(half) => {
+                (packed_half(half.qp_num, half.psn), u32::from(half.rd_atomic))
             }
             LaneWay::Messages => (0, 0),
         };
         let told = Control::of(Kind::Lane, number);
         self.control.push(Control { message, index, ..told });
-    }
-
-    /// Whether operations go by messages now: carry out what [`poll_op`](Self::poll_op) tells on
-    /// [the channel of the lane](Self::open_lane_channel).
-    #[must_use]
-    pub fn lane_is_by_messages(&self) -> bool {
-        self.lane.as_ref().is_some_and(|lane| lane.is_by_messages())
-    }
-
-    /// Operations went by messages, none is posted, and our end can have a queue pair again.
-    pub fn renew_lane(&mut self, now: Time) {
-        if let Some(lane) = &mut self.lane {
-            lane.life.renew(now);
-        }
-    }
-
-    /// The driver could not make our half: it is asked again, later.
-    pub fn lane_make_failed(&mut self, now: Time) {
-        if let Some(lane) = &mut self.lane {
-            lane.life.on_make_failed(now);
-        }
-    }
-
-    /// The peer takes no operations by messages, or there is no channel for them: those that wait
-    /// end as not carried out.
-    pub fn refuse_ops(&mut self) {
-        if let Some(lane) = &mut self.lane {
-            lane.refuse();
-        }
     }
 
     /// The queue pair of the lane is in error.
@@ -144,9 +99,6 @@ impl Link {
     /// The next operation to post to the queue pair of the lane.
     #[inline]
     pub fn poll_op(&mut self, now: Time) -> Option<OpPost> {
-        if self.is_down() {
-            return None;
-        }
         let Self { lane, flow, .. } = self;
         lane.as_mut()?.poll_op(now, |charge| flow.post_operation(now, charge))
     }
@@ -167,13 +119,7 @@ impl Link {
     /// Operations whose [`Event::OpDone`] was not taken.
     #[must_use]
     pub fn ops_live(&self) -> usize {
-        self.lane.as_ref().map_or(0, |lane| lane.live())
-    }
-
-    /// How operations ended so far.
-    #[must_use]
-    pub fn op_counts(&self) -> OpCounts {
-        self.lane.as_ref().map_or_else(OpCounts::default, |lane| lane.counts())
+        self.lane().map_or(0, Lane::live)
     }
 
     /// What the lane has to tell.
@@ -191,8 +137,8 @@ impl Link {
     /// GRANT: the peer lets us reach memory.
     pub(super) fn on_grant(&mut self, header: &ChunkHeader) {
         let ChunkHeader { channel, message, index, message_len, .. } = *header;
-        let told = GrantMessage { channel, message, index, message_len };
-        let taken = self.lane().is_ok_and(|lane| lane.on_grant(&told));
+        let lane = self.begin_lane();
+        let taken = lane.is_ok_and(|lane| lane.on_grant(channel, (message, message_len), index));
         self.stats.violations += u64::from(!taken && self.end.state == LinkState::Up);
     }
 
@@ -200,7 +146,7 @@ impl Link {
     /// under way still, and need the next queue pair where one dies.
     fn lane_of_peer(&mut self) -> Option<&mut Lane> {
         // One that leaves begins none.
-        let _ = self.lane();
+        let _ = self.begin_lane();
         self.lane.as_deref_mut()
     }
 
@@ -212,28 +158,18 @@ impl Link {
 
     /// LANE: the peer has made its half of a life.
     pub(super) fn on_lane(&mut self, now: Time, header: &ChunkHeader) {
-        let (qp_num, psn) = (header.message & 0xffff_ffff, header.message >> 32);
-        let half = u32::try_from(qp_num)
-            .ok()
-            .zip(u32::try_from(psn).ok())
-            .zip(u8::try_from(header.index).ok().filter(|&n| n <= RcAttr::RD_ATOMIC_MAX));
-        let sound = half.filter(|&((qp_num, psn), _)| {
-            qp_num <= QpNum::MAX.0 && psn <= QpNum::MAX.0 && header.channel > 0
-        });
-        let Some(((qp_num, psn), rd_atomic)) = sound else {
+        let rd_atomic = u8::try_from(header.index).ok().filter(|&n| n <= RcAttr::RD_ATOMIC_MAX);
+        let half = half_of(header.message).zip(rd_atomic).filter(|_| header.channel > 0);
+        let Some(((qp_num, psn), rd_atomic)) = half else {
             self.stats.violations += 1;
             return;
         };
         let theirs = match (header.message, header.index) {
             (0, 0) => LaneWay::Messages,
-            _ => LaneWay::QueuePair(LaneHalf {
-                qp_num: QpNum(qp_num),
-                psn: Psn::new(psn),
-                rd_atomic,
-            }),
+            _ => LaneWay::QueuePair(LaneHalf { qp_num, psn, rd_atomic }),
         };
         if let Some(lane) = self.lane_of_peer() {
-            lane.life.on_told(now, header.channel, theirs);
+            lane.on_told(now, header.channel, theirs);
         }
     }
 }

@@ -97,11 +97,8 @@ impl Link {
     #[must_use]
     pub fn new(mut config: LinkConfig, peer: PeerParams, now: Time) -> Self {
         peer.check();
-        // Silence counts from the last sign of life, so idle links must ask for one in time.
-        config.times.ping_interval =
-            config.times.ping_interval.min(Nanos(config.times.peer_timeout.0 / 2));
         let whole_bytes_max = whole_bytes_max(&config, &peer);
-        if !config.streams {
+        if !config.rules.streams {
             config.limits.message_bytes_max = config.limits.message_bytes_max.min(whole_bytes_max);
         }
         let piece_max = config.flow.chunk_bytes_max.min(peer.chunk_bytes_max);
@@ -114,7 +111,7 @@ impl Link {
             control: Controls::new(&config),
             channels: Channels::new(),
             sends: Sends::new(config.limits.sends_max, piece_max),
-            receives: Receives::new(config.incoming_max(), whole_bytes_max),
+            receives: Receives::new(config.limits.incoming_max(), whole_bytes_max),
             lane: None,
             events: VecDeque::new(),
             stats: LinkStats::default(),

@@ -30,7 +30,7 @@ pub(super) struct Presence {
 impl Presence {
     pub(super) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
         let sends_to_address = peer.carriers.iter().any(|&carrier| carrier != Carrier::Tcp);
-        let waits = config.checks_address && config.side == Side::Server && sends_to_address;
+        let waits = config.rules.checks_address && config.side == Side::Server && sends_to_address;
         Self {
             is_heard: false,
             is_shown: !waits,
@@ -51,7 +51,7 @@ impl Presence {
 
 /// The client says at once what the server waits for: that it is there.
 pub(super) fn greeting(config: &LinkConfig) -> VecDeque<Control> {
-    let greets = config.checks_address && config.side == Side::Client;
+    let greets = config.rules.checks_address && config.side == Side::Client;
     greets.then(|| Control::of(Kind::Ping, 0)).into_iter().collect()
 }
 

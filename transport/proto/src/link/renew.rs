@@ -6,14 +6,23 @@ use super::{Link, LinkState};
 use crate::carrier::Carrier;
 use crate::event::{PathId, Renew};
 use crate::limits::CONTROL_PATH;
-use crate::path::{Path, PathSignal, PathState, QpHalf, Step, places};
+use crate::path::{Path, PathSignal, PathState, places};
+use crate::remake::{QpHalf, Step};
 use crate::wire::{ChunkHeader, Kind};
 use towpath_base::Time;
 use towpath_base::serial::Psn;
 use towpath_verbs::QpNum;
 
-/// Queue pair numbers and packet sequence numbers have 24 bits.
-const MASK_24: u64 = (1 << 24) - 1;
+/// The number and the first PSN of a queue pair in one word, as RENEW and LANE tell them.
+pub(super) fn packed_half(qp_num: QpNum, psn: Psn) -> u64 {
+    u64::from(qp_num.0) | u64::from(psn.value()) << 32
+}
+
+/// The same, unpacked; each has 24 bits.
+pub(super) fn half_of(word: u64) -> Option<(QpNum, Psn)> {
+    let (qp_num, psn) = (word as u32, (word >> 32) as u32);
+    (qp_num <= QpNum::MAX.0 && psn <= QpNum::MAX.0).then(|| (QpNum(qp_num), Psn::new(psn)))
+}
 
 impl Link {
     /// Whether [`poll_renew`](Self::poll_renew) may have something to tell, now or later.
@@ -50,7 +59,7 @@ impl Link {
         let Some(found) = self.paths.get_mut(index) else { return };
         let Some(life) = found.remake.on_made() else { return };
         found.generation_in = ours.generation;
-        let message = u64::from(ours.qp_num.0) | u64::from(ours.psn.value()) << 32;
+        let message = packed_half(ours.qp_num, ours.psn);
         let told = Control::of(Kind::Renew, u32::from(path.0));
         let (index, message_len) = (life, ours.generation);
         self.control.push(Control { message, index, message_len, ..told });
@@ -69,19 +78,15 @@ impl Link {
         if header.channel == CONTROL_PATH && header.index == 0 {
             return self.leave_control();
         }
-        let (qp_num, psn) = (header.message & 0xffff_ffff, header.message >> 32);
         let index = header.channel as usize;
         let carrier = self.paths.get(index).map(|path| path.carrier);
         let has_one = carrier.is_some_and(|carrier| carrier != Carrier::Tcp);
-        if !has_one || header.index == 0 || qp_num > MASK_24 || psn > MASK_24 {
+        let half = half_of(header.message).filter(|_| has_one && header.index > 0);
+        let Some((qp_num, psn)) = half else {
             self.stats.violations += 1;
             return;
-        }
-        let half = QpHalf {
-            qp_num: QpNum(qp_num as u32),
-            psn: Psn::new(psn as u32),
-            generation: header.message_len,
         };
+        let half = QpHalf { qp_num, psn, generation: header.message_len };
         if self.paths[index].remake.on_told(now, header.index, half) {
             // Ours speaks to one that is no more.
             self.end_queue_pair(now, index);

@@ -4,6 +4,7 @@ use super::control::Control;
 use super::{Link, LinkState};
 use crate::event::DownReason;
 use crate::limits::CONTROL_OUTSTANDING_MAX;
+use crate::listed;
 use crate::path::{PathSignal, PathState, TailProbe, bit, places};
 use crate::wire::Kind;
 use towpath_base::{Nanos, Time};
@@ -27,48 +28,35 @@ const LOOKS_IN_SILENCE: u64 = 4;
 /// Doublings from the shortest interval to beyond the longest.
 const CREDIT_PROBE_DOUBLINGS: u32 = 14;
 
-/// What time demands, in the order in which it is done. [`Link::timer`] says when.
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    /// The carrier in use was silent for too long, or others are to be probed.
-    Carriers,
-    /// A path: its newest number is overdue (a tail-loss probe, then a retransmission timeout), or
-    /// one that was overtaken counts as lost.
-    Loss,
-    /// A path among others: its oldest number is overdue by an SLA tick.
-    Tick,
-    /// A path that is not good: the next probe, or the end of its quarantine.
-    Condition,
-    /// A path that is asked for a packet size: the next pair of probes, or the verdict on one.
-    Mtu,
-    /// A path whose queue pair failed: [`Link::poll_renew`] tells the driver to make the next one.
-    Remake,
-    /// The deadline of a message.
-    Deadline,
-    /// The deadline of an operation; the next life of the lane; its pace.
-    Lane,
-    /// Channels starve: a grant may be lost.
-    Credit,
-    /// The peer has been silent: it is asked for a sign of life, or it is gone.
-    Peer,
-    /// The pacer lets the next chunk go: [`Link::poll_transmits`] sends it.
-    Pacer,
-}
-
-impl Timer {
-    const ALL: [Self; 11] = [
-        Self::Carriers,
-        Self::Loss,
-        Self::Tick,
-        Self::Condition,
-        Self::Mtu,
-        Self::Remake,
-        Self::Deadline,
-        Self::Lane,
-        Self::Credit,
-        Self::Peer,
-        Self::Pacer,
-    ];
+listed! {
+    /// What time demands, in the order in which it is done. [`Link::timer`] says when.
+    #[derive(Clone, Copy, Debug)]
+    enum Timer {
+        /// The carrier in use was silent for too long, or others are to be probed.
+        Carriers,
+        /// A path: its newest number is overdue (a tail-loss probe, then a retransmission timeout),
+        /// or one that was overtaken counts as lost.
+        Loss,
+        /// A path among others: its oldest number is overdue by an SLA tick.
+        Tick,
+        /// A path that is not good: the next probe, or the end of its quarantine.
+        Condition,
+        /// A path that is asked for a packet size: the next pair of probes, or the verdict on one.
+        Mtu,
+        /// A path whose queue pair failed: [`Link::poll_renew`] tells the driver to make the next
+        /// one.
+        Remake,
+        /// The deadline of a message.
+        Deadline,
+        /// The deadline of an operation; the next life of the lane; its pace.
+        Lane,
+        /// Channels starve: a grant may be lost.
+        Credit,
+        /// The peer has been silent: it is asked for a sign of life, or it is gone.
+        Peer,
+        /// The pacer lets the next chunk go: [`Link::poll_transmits`] sends it.
+        Pacer,
+    }
 }
 
 impl Link {
@@ -86,7 +74,7 @@ impl Link {
         let at = at.min(self.earliest(Timer::Deadline)).min(self.earliest(Timer::Lane));
         let at = at.min(self.earliest(Timer::Credit)).min(self.earliest(Timer::Peer));
         let at = at.min(self.earliest(Timer::Pacer));
-        let all = || Timer::ALL.into_iter().map(|timer| self.earliest(timer)).min();
+        let all = || Timer::ALL.iter().map(|&timer| self.earliest(timer)).min();
         debug_assert_eq!(Some(at), all(), "no kind is left out");
         at
     }
@@ -142,7 +130,7 @@ impl Link {
             return;
         }
         self.excuse_absence(now);
-        for timer in Timer::ALL {
+        for &timer in Timer::ALL {
             for index in places(self.paths_of(timer)) {
                 self.look_at(now, timer, index);
                 if matches!(timer, Timer::Loss) && self.paths.has_choice() {
@@ -182,7 +170,7 @@ impl Link {
     /// When to ask for a sign of life, or to stop waiting for one.
     fn sign_of_life_due(&self) -> Time {
         if !self.awaits_answer() {
-            return self.presence.last_heard + self.config.times.ping_interval;
+            return self.presence.last_heard + self.config.times.ping_interval();
         }
         let look =
             self.presence.looked_at + Nanos(self.config.times.peer_timeout.0 / LOOKS_IN_SILENCE);
@@ -339,7 +327,7 @@ impl Link {
                 _ => DownReason::Silent(silent),
             };
             self.go_down(reason);
-        } else if now >= self.presence.last_heard + self.config.times.ping_interval {
+        } else if now >= self.presence.last_heard + self.config.times.ping_interval() {
             self.control.push(Control::of(Kind::Ping, 0));
         }
     }

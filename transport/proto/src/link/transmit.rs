@@ -4,9 +4,10 @@ use super::Link;
 use super::build::Builder;
 use super::control::Control;
 use super::sends::Pending;
+use crate::config::Spreading;
 use crate::event::{PathId, SendKey, Transmit};
 use crate::limits::HEADER_BYTES;
-use crate::path::{Spreading, TailProbe, What, bit};
+use crate::path::{TailProbe, What, bit};
 use crate::slots::Key;
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
 use alloc::vec::Vec;
@@ -332,7 +333,7 @@ impl Link {
         header.flags = header
             .flags
             .with(ChunkFlags::CREDIT, granted.is_some())
-            .with(ChunkFlags::BODY_CRC, self.config.payload_crc);
+            .with(ChunkFlags::BODY_CRC, self.config.rules.payload_crc);
         header
     }
 

@@ -115,7 +115,7 @@ impl Link {
             Kind::Goodbye => self.go_down(DownReason::Local),
             Kind::Lane => {
                 if let Some(lane) = &mut self.lane {
-                    lane.life.on_told_acked(control.channel);
+                    lane.on_told_acked(control.channel);
                 }
             }
             _ => {}

@@ -13,28 +13,6 @@ const EXPLORE_ONE_IN: u64 = 32;
 /// are or not known. Then what went there first is answered, or ought to be.
 const KEPT_MIN: Nanos = Nanos::from_micros(50);
 
-/// How chunks are spread over the good paths of a link.
-///
-/// Loss is found on each path by itself, and a receiver takes the chunks of a message in any
-/// order: so spreading costs no reordering, and the order of delivery holds under both policies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Spreading {
-    /// A path is chosen anew after so many bytes, or a round trip. Long messages use many paths,
-    /// so that one slow path holds up a part of them only and load evens out; the more bytes, the
-    /// fewer acks.
-    Bytes(u32),
-    /// Each message keeps to one path unless that fails. A burst stays in one piece, and only
-    /// messages on a bad path suffer from it; but two long ones may share a path while others idle.
-    Message,
-}
-
-impl Default for Spreading {
-    /// 256 KiB: four full chunks, so that a turn of the receiver acknowledges one or two paths.
-    fn default() -> Self {
-        Self::Bytes(256 << 10)
-    }
-}
-
 /// The path that chunks take for a while.
 #[derive(Debug)]
 pub(super) struct Turn {

@@ -54,12 +54,7 @@ struct Rung {
 }
 
 impl Ladder {
-    pub(crate) fn new(
-        carriers: &[Carrier],
-        (after, stay): (Nanos, Nanos),
-        hopeless_loss: f64,
-        now: Time,
-    ) -> Self {
+    pub(crate) fn new(carriers: &[Carrier], (after, stay): (Nanos, Nanos), now: Time) -> Self {
         let mut rungs = [Rung::default(); Carrier::ALL.len()];
         for (index, &carrier) in carriers.iter().enumerate() {
             rungs[carrier as usize].paths |= bit(index);
@@ -75,7 +70,7 @@ impl Ladder {
             falls: 0,
             heard_on: 0,
             heard_at: 0,
-            loss: LossWatch::new(hopeless_loss, after, now),
+            loss: LossWatch::new(after, now),
             is_hopeless: false,
             after,
             stay,

@@ -1,13 +1,11 @@
 //! Whether a carrier loses so much, for so long, that it is of no use although it answers.
 
-use crate::limits::{HOPELESS_PACKETS_MIN, HOPELESS_SPANS};
+use crate::limits::{HOPELESS_LOSS, HOPELESS_PACKETS_MIN, HOPELESS_SPANS};
 use towpath_base::{Nanos, Time};
 
 /// Counts what is lost in one span after the other, while answers come.
 #[derive(Debug)]
 pub(crate) struct LossWatch {
-    /// Of the packets sent in a span: so many lost are too many. Never from 1.0 on.
-    share: f64,
     span: Nanos,
     ends_at: Time,
     packets: u64,
@@ -17,8 +15,8 @@ pub(crate) struct LossWatch {
 }
 
 impl LossWatch {
-    pub(crate) fn new(share: f64, span: Nanos, now: Time) -> Self {
-        Self { share, span, ends_at: now + span, packets: 0, lost: 0, bad_spans: 0 }
+    pub(crate) fn new(span: Nanos, now: Time) -> Self {
+        Self { span, ends_at: now + span, packets: 0, lost: 0, bad_spans: 0 }
     }
 
     #[inline]
@@ -42,9 +40,7 @@ impl LossWatch {
         let is_enough = self.packets >= HOPELESS_PACKETS_MIN;
         let longest = self.span.saturating_mul(u64::from(HOPELESS_SPANS));
         if now >= self.ends_at && (is_enough || now >= self.ends_at + longest) {
-            let is_bad = is_enough
-                && self.share < 1.0
-                && self.lost as f64 >= self.share * self.packets as f64;
+            let is_bad = is_enough && self.lost as f64 >= HOPELESS_LOSS * self.packets as f64;
             self.bad_spans = if is_bad { self.bad_spans.saturating_add(1) } else { 0 };
             (self.packets, self.lost, self.ends_at) = (0, 0, now + self.span);
         }
@@ -58,7 +54,7 @@ impl LossWatch {
 
     /// Another carrier: what was counted is of the one before.
     pub(crate) fn begin(&mut self, now: Time) {
-        *self = Self::new(self.share, self.span, now);
+        *self = Self::new(self.span, now);
     }
 }
 
@@ -70,7 +66,7 @@ mod tests {
 
     /// Spans after which it counts as hopeless, with these numbers sent and lost in each.
     fn spans_of(packets: u32, lost: u32) -> Option<u64> {
-        let mut watch = LossWatch::new(0.25, SPAN, Time::ZERO);
+        let mut watch = LossWatch::new(SPAN, Time::ZERO);
         (1..100).find(|&span| {
             watch.on_sent(packets);
             watch.on_lost(lost);
@@ -88,7 +84,7 @@ mod tests {
 
     #[test]
     fn one_good_span_and_losses_that_were_none_begin_the_count_anew() {
-        let mut watch = LossWatch::new(0.25, SPAN, Time::ZERO);
+        let mut watch = LossWatch::new(SPAN, Time::ZERO);
         for span in 1..200 {
             watch.on_sent(1_000);
             watch.on_lost(500);

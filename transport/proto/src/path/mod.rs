@@ -9,19 +9,15 @@ mod loss;
 mod mtu;
 mod order;
 mod ports;
-mod remake;
 mod rx;
 mod state;
 mod table;
 mod timing;
 mod tx;
 
-pub use choice::Spreading;
 pub(crate) use condition::{Condition, Verdict as ProbeVerdict};
-pub use mtu::{MtuPhase, MtuReason, PacketSizes};
+pub use mtu::{MtuPhase, MtuReason};
 pub(crate) use mtu::{MtuSearch, MtuStep};
-pub use remake::QpHalf;
-pub(crate) use remake::{Backoff, Remake, Step};
 pub(crate) use rx::ReceiveWindow;
 pub use state::{MOVES, Move, PathSignal, PathState};
 pub(crate) use table::{PathTable, bit, places};
@@ -29,9 +25,10 @@ pub(crate) use timing::{PROBE_INTERVAL_MIN, TailProbe, Timing};
 pub(crate) use tx::{AckDigest, Lost, SendWindow, What};
 
 use crate::carrier::Carrier;
-use crate::config::{LinkConfig, PeerParams};
+use crate::config::{LinkConfig, PacketSizes, PeerParams};
 use crate::flow::Flow;
 use crate::limits::NUMBER_WINDOW;
+use crate::remake::{Backoff, QpHalf, Remake};
 use crate::wire::HOLD_UNKNOWN;
 use towpath_base::{Nanos, Time};
 
@@ -143,7 +140,8 @@ impl Path {
         }
         // What comes back on a carrier that we do not ride on says nothing of the one we do.
         if let Some(flow) = flow {
-            flow.on_ack(now, self.mtu.reckoned(), (rtt, endpoint), digest);
+            let acked = (digest.acked_chunks, digest.acked_bytes, digest.landed_bytes);
+            flow.on_ack(now, self.mtu.reckoned(), (rtt, endpoint), acked);
         }
         if digest.acked_chunks > 0 {
             self.timing.on_progress(now);

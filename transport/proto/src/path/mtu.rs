@@ -16,12 +16,13 @@
 mod question;
 
 use self::question::{Next, Question};
+use crate::config::PacketSizes;
 use crate::limits::{
     MTU_DOUBT_INTERVAL, MTU_LOST_MIN, MTU_PAIRS_HINTED, MTU_PAIRS_MIN, MTU_RAISE_FIRST,
     MTU_RAISE_LONGEST,
 };
+use crate::named;
 use alloc::boxed::Box;
-use core::fmt;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::Mtu;
 
@@ -29,61 +30,31 @@ use towpath_verbs::Mtu;
 /// bytes), and so whatever is called a network today. It is BASE_PLPMTU of RFC 8899.
 pub(crate) const BASE: Mtu = Mtu::Mtu1024;
 
-/// How a link goes on with smaller packets than the MTU of its queue pairs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum PacketSizes {
-    /// Not at all, and nothing is searched: no packets are on the way, or nobody may ask.
-    #[default]
-    Fixed,
-    /// Both devices know sends that are cut at a smaller size
-    /// ([`DeviceCaps::cuts_each_send`](towpath_verbs::DeviceCaps::cuts_each_send)).
-    Cut,
-    /// By sends that fit one packet.
-    Lone,
-}
-
-/// Where the search of a path stands, in the words of RFC 8899.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MtuPhase {
-    /// Nothing longer than the base was asked for yet.
-    Base,
-    /// Probes ask for more.
-    Searching,
-    /// The largest size that is carried is in use.
-    Complete,
-    /// Not even the base is carried: a smaller size is in use.
-    Error,
-}
-
-impl fmt::Display for MtuPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Base => "base",
-            Self::Searching => "searching",
-            Self::Complete => "complete",
-            Self::Error => "error",
-        })
+named! {
+    /// Where the search of a path stands, in the words of RFC 8899.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum MtuPhase {
+        /// Nothing longer than the base was asked for yet.
+        Base => "base",
+        /// Probes ask for more.
+        Searching => "searching",
+        /// The largest size that is carried is in use.
+        Complete => "complete",
+        /// Not even the base is carried: a smaller size is in use.
+        Error => "error",
     }
 }
 
-/// Why the packets of a path are as long as they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MtuReason {
-    /// Both ends and the host's knowledge of the way say so; nothing was asked.
-    Agreed,
-    /// A probe of this size was answered.
-    Probed,
-    /// Longer ones are swallowed while short ones get through.
-    Swallowed,
-}
-
-impl fmt::Display for MtuReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Agreed => "agreed",
-            Self::Probed => "probed",
-            Self::Swallowed => "swallowed",
-        })
+named! {
+    /// Why the packets of a path are as long as they are.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum MtuReason {
+        /// Both ends and the host's knowledge of the way say so; nothing was asked.
+        Agreed => "agreed",
+        /// A probe of this size was answered.
+        Probed => "probed",
+        /// Longer ones are swallowed while short ones get through.
+        Swallowed => "swallowed",
     }
 }
 

@@ -1,53 +1,57 @@
 //! What a path is thought of, as one table of legal moves.
 
-use core::fmt;
+use crate::named;
 
-/// What a path is thought of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PathState {
-    /// It carries chunks.
-    #[default]
-    Good,
-    /// Something on it is overdue: others are preferred, and probes ask whether it works.
-    Suspect,
-    /// In quarantine: nothing is sent on it.
-    Dead,
-    /// Its quarantine is over: probes ask whether it works again.
-    Probing,
-    /// Joined at both ends and held back until another path is retired.
-    Spare,
-    /// Its queue pair is in error, and another one is being made: nothing is sent on it.
-    Failed,
+named! {
+    /// What a path is thought of.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum PathState {
+        /// It carries chunks.
+        #[default]
+        Good => "good",
+        /// Something on it is overdue: others are preferred, and probes ask whether it works.
+        Suspect => "suspect",
+        /// In quarantine: nothing is sent on it.
+        Dead => "dead",
+        /// Its quarantine is over: probes ask whether it works again.
+        Probing => "probing",
+        /// Joined at both ends and held back until another path is retired.
+        Spare => "spare",
+        /// Its queue pair is in error, and another one is being made: nothing is sent on it.
+        Failed => "failed",
+    }
 }
 
-/// What makes a path move from one state to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PathSignal {
-    /// What was sent on it was not acknowledged for an SLA tick or a retransmission timeout,
-    /// while later chunks on other paths were.
-    Silent,
-    /// The peer repeats what it has sent: acks that went this way did not arrive.
-    Duplicates,
-    /// What had been sent before the doubt was acknowledged after all.
-    Late,
-    /// Probes were acknowledged, as many as it takes.
-    Answered,
-    /// A probe was acknowledged, but the path has been in doubt too often of late.
-    Relapsed,
-    /// Probes were not acknowledged, while chunks on other paths were.
-    Unanswered,
-    /// It leaves from another source port, which is another way through the network.
-    Moved,
-    /// Another path was retired, or none answers, and this one is to take its place.
-    Called,
-    /// Probes are answered, but as many paths are good as are used.
-    Unneeded,
-    /// The quarantine is over.
-    Rested,
-    /// Its queue pair is in error.
-    Failed,
-    /// Its queue pair was made anew, at both ends.
-    Renewed,
+named! {
+    /// What makes a path move from one state to another.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum PathSignal {
+        /// What was sent on it was not acknowledged for an SLA tick or a retransmission timeout,
+        /// while later chunks on other paths were.
+        Silent => "silent",
+        /// The peer repeats what it has sent: acks that went this way did not arrive.
+        Duplicates => "duplicates",
+        /// What had been sent before the doubt was acknowledged after all.
+        Late => "late ack",
+        /// Probes were acknowledged, as many as it takes.
+        Answered => "probes answered",
+        /// A probe was acknowledged, but the path has been in doubt too often of late.
+        Relapsed => "relapsed",
+        /// Probes were not acknowledged, while chunks on other paths were.
+        Unanswered => "probes unanswered",
+        /// It leaves from another source port, which is another way through the network.
+        Moved => "source port changed",
+        /// Another path was retired, or none answers, and this one is to take its place.
+        Called => "called",
+        /// Probes are answered, but as many paths are good as are used.
+        Unneeded => "not needed",
+        /// The quarantine is over.
+        Rested => "rested",
+        /// Its queue pair is in error.
+        Failed => "failed",
+        /// Its queue pair was made anew, at both ends.
+        Renewed => "queue pair renewed",
+    }
 }
 
 /// One legal move of a path.
@@ -102,38 +106,6 @@ impl PathState {
     pub fn after(self, signal: PathSignal) -> Option<Self> {
         let legal = |step: &&Move| step.from == self && step.signal == signal;
         MOVES.iter().find(legal).map(|step| step.to)
-    }
-}
-
-impl fmt::Display for PathState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Good => "good",
-            Self::Suspect => "suspect",
-            Self::Dead => "dead",
-            Self::Probing => "probing",
-            Self::Spare => "spare",
-            Self::Failed => "failed",
-        })
-    }
-}
-
-impl fmt::Display for PathSignal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Silent => "silent",
-            Self::Duplicates => "duplicates",
-            Self::Late => "late ack",
-            Self::Answered => "probes answered",
-            Self::Relapsed => "relapsed",
-            Self::Unanswered => "probes unanswered",
-            Self::Moved => "source port changed",
-            Self::Called => "called",
-            Self::Unneeded => "not needed",
-            Self::Rested => "rested",
-            Self::Failed => "failed",
-            Self::Renewed => "queue pair renewed",
-        })
     }
 }
 

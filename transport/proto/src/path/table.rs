@@ -2,13 +2,13 @@
 
 use super::Path;
 use super::ack_way::AckWay;
-use super::choice::{Spreading, Turn};
+use super::choice::Turn;
 use super::condition::Condition;
 use super::ladder::Ladder;
 use super::ports::Ports;
 use super::state::{PathSignal, PathState};
 use crate::carrier::Carrier;
-use crate::config::{LinkConfig, PeerParams};
+use crate::config::{LinkConfig, PeerParams, Spreading};
 use crate::limits::PATH_CHANGE_INTERVAL;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
@@ -110,12 +110,7 @@ impl PathTable {
             states: [0; PathState::COUNT],
             spares_max: config.ways.spare_paths,
             used_max: 0,
-            ladder: Ladder::new(
-                &peer.carriers,
-                config.ways.fallback,
-                config.ways.hopeless_loss,
-                now,
-            ),
+            ladder: Ladder::new(&peer.carriers, config.ways.fallback, now),
             busy: 0,
             acks_due: 0,
             answers_due: 0,
@@ -133,7 +128,7 @@ impl PathTable {
             changed_at: None,
             acks: AckWay::FIRST,
             turn: Turn::new(now),
-            prng: Prng::new(config.seed),
+            prng: Prng::new(config.ways.seed),
             spreading: config.ways.spreading,
             sla_tick: config.times.sla_tick,
         };

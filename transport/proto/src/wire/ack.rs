@@ -1,6 +1,7 @@
 //! The ack frame (docs/protocol.md section 4).
 
-use super::{VERSION, errors, field, is_sealed, pair, put, seal};
+use super::{VERSION, field, header, is_sealed, put, seal};
+use crate::errors;
 use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, NUMBER_MAX, NUMBER_WINDOW};
 use towpath_base::crc::crc32c;
 
@@ -11,29 +12,31 @@ pub(crate) const HOLD_UNKNOWN: u32 = u32::MAX;
 
 const WORDS_MAX: usize = NUMBER_WINDOW as usize / 64;
 
-/// The fixed part of an ack. Field meanings: docs/protocol.md section 4.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ack {
-    /// Index of the acknowledged path.
-    pub path: u16,
-    /// Generation of the control queue pair, issued by the receiver of the ack.
-    pub generation: u32,
-    /// Generation of the acknowledged path, issued by the sender of the ack.
-    pub acked_generation: u32,
-    /// Counts the acks of a path.
-    pub ack_number: u64,
-    /// Largest transmission number received.
-    pub largest: u64,
-    /// Everything below was received or lies below the sender's floor.
-    pub base: u64,
-    /// When `largest` came in, ns on the acker's clock.
-    pub receive_time: u64,
-    /// Nanoseconds from then to the sending of this ack; `u32::MAX` when it is not the first.
-    pub hold: u32,
-    /// What the receiver of this ack may have in flight, KiB.
-    pub window_kib: u32,
-    /// Numbers of the path that came behind larger ones, low bits.
-    pub disordered: u16,
+header! {
+    /// The fixed part of an ack. Field meanings: docs/protocol.md section 4.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    Ack [] {
+        /// Index of the acknowledged path.
+        2 => path: u16,
+        /// Generation of the control queue pair, issued by the receiver of the ack.
+        4 => generation: u32,
+        /// Generation of the acknowledged path, issued by the sender of the ack.
+        8 => acked_generation: u32,
+        /// Numbers of the path that came behind larger ones, low bits.
+        14 => disordered: u16,
+        /// Counts the acks of a path.
+        16 => ack_number: u64,
+        /// Largest transmission number received.
+        24 => largest: u64,
+        /// Everything below was received or lies below the sender's floor.
+        32 => base: u64,
+        /// When `largest` came in, ns on the acker's clock.
+        40 => receive_time: u64,
+        /// Nanoseconds from then to the sending of this ack; `u32::MAX` when it is not the first.
+        48 => hold: u32,
+        /// What the receiver of this ack may have in flight, KiB.
+        52 => window_kib: u32,
+    }
 }
 
 /// A received ack: the fixed part, and the variable parts in place.
@@ -87,18 +90,7 @@ impl<'a> AckFrame<'a> {
         if crc32c(body) != field!(head, 56, u32) {
             return Err(AckError::Crc);
         }
-        let ack = Ack {
-            path: field!(head, 2, u16),
-            generation: field!(head, 4, u32),
-            acked_generation: field!(head, 8, u32),
-            ack_number: field!(head, 16, u64),
-            largest: field!(head, 24, u64),
-            base: field!(head, 32, u64),
-            receive_time: field!(head, 40, u64),
-            hold: field!(head, 48, u32),
-            window_kib: field!(head, 52, u32),
-            disordered: field!(head, 14, u16),
-        };
+        let ack = Ack::read(head);
         let span = words as u64 * 64;
         if ack.largest > NUMBER_MAX {
             return Err(AckError::Range);
@@ -148,19 +140,12 @@ impl Ack {
         }
         let body_crc = crc32c(&out[HEADER_BYTES..at]);
         let head = out.first_chunk_mut().expect("an ack begins with a header");
-        let kind = u32::from(VERSION) | u32::from(KIND_ACK) << 8;
+        let mut fields = self.words();
+        fields[0] |= u64::from(VERSION) | u64::from(KIND_ACK) << 8;
         // At most 64 words.
-        let parts = words as u32 | u32::from(entries) << 8 | u32::from(self.disordered) << 16;
-        let words = [
-            pair(kind | u32::from(self.path) << 16, self.generation),
-            pair(self.acked_generation, parts),
-            self.ack_number,
-            self.largest,
-            self.base,
-            self.receive_time,
-            pair(self.hold, self.window_kib),
-        ];
-        seal(head, words, body_crc);
+        fields[1] |= (words as u64) << 32 | u64::from(entries) << 40;
+        fields[7] = u64::from(body_crc);
+        seal(head, fields);
         at
     }
 }

@@ -1,60 +1,46 @@
 //! The chunk header (docs/protocol.md section 3).
 
-use super::{VERSION, errors, field, is_sealed, pair, seal};
+use super::{VERSION, field, header, is_sealed, seal};
 use crate::limits::{FRAME_UNITS_MAX, HEADER_BYTES, NUMBER_MAX, NUMBER_WINDOW};
+use crate::{errors, listed};
 
-/// What a chunk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// Frames of messages.
-    Data = 1,
-    /// Opens a channel.
-    Open = 2,
-    /// Answers an opening.
-    Opened = 3,
-    /// Closes a channel.
-    Close = 4,
-    /// Gives a message up.
-    Abandon = 5,
-    /// Answers with what had become of it.
-    Abandoned = 6,
-    /// Asks for the credit of a channel.
-    CreditProbe = 7,
-    /// Asks for a sign of life.
-    Ping = 8,
-    /// The sender leaves in order.
-    Goodbye = 9,
-    /// Asks whether a path works; nothing but its number counts.
-    Probe = 10,
-    /// The queue pair of a path was made anew at this end.
-    Renew = 11,
-    /// The queue pair of the lane was made at this end.
-    Lane = 12,
-    /// The peer may reach memory of this end.
-    Grant = 13,
-    /// It may no longer.
-    Revoke = 14,
+listed! {
+    /// What a chunk is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[repr(u8)]
+    pub enum Kind {
+        /// Frames of messages.
+        Data = 1,
+        /// Opens a channel.
+        Open = 2,
+        /// Answers an opening.
+        Opened = 3,
+        /// Closes a channel.
+        Close = 4,
+        /// Gives a message up.
+        Abandon = 5,
+        /// Answers with what had become of it.
+        Abandoned = 6,
+        /// Asks for the credit of a channel.
+        CreditProbe = 7,
+        /// Asks for a sign of life.
+        Ping = 8,
+        /// The sender leaves in order.
+        Goodbye = 9,
+        /// Asks whether a path works; nothing but its number counts.
+        Probe = 10,
+        /// The queue pair of a path was made anew at this end.
+        Renew = 11,
+        /// The queue pair of the lane was made at this end.
+        Lane = 12,
+        /// The peer may reach memory of this end.
+        Grant = 13,
+        /// It may no longer.
+        Revoke = 14,
+    }
 }
 
 impl Kind {
-    const ALL: [Self; 14] = [
-        Self::Data,
-        Self::Open,
-        Self::Opened,
-        Self::Close,
-        Self::Abandon,
-        Self::Abandoned,
-        Self::CreditProbe,
-        Self::Ping,
-        Self::Goodbye,
-        Self::Probe,
-        Self::Renew,
-        Self::Lane,
-        Self::Grant,
-        Self::Revoke,
-    ];
-
     fn from_wire(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
@@ -126,40 +112,43 @@ impl ChunkFlags {
     }
 }
 
-/// A valid chunk header. Field meanings: docs/protocol.md section 3. What it says of the first
-/// frame is checked by [`FrameTable`](super::FrameTable).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChunkHeader {
-    /// What the chunk is.
-    pub kind: Kind,
-    /// Flag bits.
-    pub flags: ChunkFlags,
-    /// Generation of the path, issued by the receiver.
-    pub generation: u32,
-    /// Transmission number.
-    pub number: u64,
-    /// Message id, of the first frame as all up to `length`.
-    pub message: u64,
-    /// Channel id.
-    pub channel: u32,
-    /// Index of the piece within the message.
-    pub index: u32,
-    /// Byte offset of the frame within the message.
-    pub offset: u32,
-    /// Bytes of the whole message.
-    pub message_len: u32,
-    /// Bytes of the frame.
-    pub length: u32,
-    /// `number` minus the oldest outstanding number.
-    pub floor_delta: u16,
-    /// Cumulative credit, low bits.
-    pub credit: u16,
-    /// Everything up to here was received on the reverse direction, low bits.
-    pub ack_largest: u32,
-    /// Nanoseconds that the acknowledgement was held.
-    pub ack_hold: u32,
-    /// CRC32C of all that follows the header.
-    pub body_crc: u32,
+header! {
+    /// A valid chunk header. Field meanings: docs/protocol.md section 3. What it says of the first
+    /// frame is checked by [`FrameTable`](super::FrameTable).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    ChunkHeader [
+        /// What the chunk is.
+        kind: Kind,
+        /// Flag bits.
+        flags: ChunkFlags,
+    ] {
+        /// Generation of the path, issued by the receiver.
+        4 => generation: u32,
+        /// Transmission number.
+        8 => number: u64,
+        /// Message id, of the first frame as all up to `length`.
+        16 => message: u64,
+        /// Channel id.
+        24 => channel: u32,
+        /// Index of the piece within the message.
+        28 => index: u32,
+        /// Byte offset of the frame within the message.
+        32 => offset: u32,
+        /// Bytes of the whole message.
+        36 => message_len: u32,
+        /// Bytes of the frame.
+        40 => length: u32,
+        /// `number` minus the oldest outstanding number.
+        44 => floor_delta: u16,
+        /// Cumulative credit, low bits.
+        46 => credit: u16,
+        /// Everything up to here was received on the reverse direction, low bits.
+        48 => ack_largest: u32,
+        /// Nanoseconds that the acknowledgement was held.
+        52 => ack_hold: u32,
+        /// CRC32C of all that follows the header.
+        56 => body_crc: u32,
+    }
 }
 
 errors! {
@@ -195,23 +184,8 @@ impl ChunkHeader {
             return Err(HeaderError::Crc);
         }
         let flags = field!(bytes, 2, u16);
-        let header = Self {
-            kind: Kind::from_wire(bytes[1]).ok_or(HeaderError::Kind(bytes[1]))?,
-            flags: ChunkFlags(flags),
-            generation: field!(bytes, 4, u32),
-            number: field!(bytes, 8, u64),
-            message: field!(bytes, 16, u64),
-            channel: field!(bytes, 24, u32),
-            index: field!(bytes, 28, u32),
-            offset: field!(bytes, 32, u32),
-            message_len: field!(bytes, 36, u32),
-            length: field!(bytes, 40, u32),
-            floor_delta: field!(bytes, 44, u16),
-            credit: field!(bytes, 46, u16),
-            ack_largest: field!(bytes, 48, u32),
-            ack_hold: field!(bytes, 52, u32),
-            body_crc: field!(bytes, 56, u32),
-        };
+        let kind = Kind::from_wire(bytes[1]).ok_or(HeaderError::Kind(bytes[1]))?;
+        let header = Self::read(bytes, kind, ChunkFlags(flags));
         if !ChunkFlags(flags).is_valid() {
             return Err(HeaderError::Flags(flags));
         }
@@ -236,17 +210,9 @@ impl ChunkHeader {
 
     /// Writes the header with its checksum.
     pub fn emit(&self, bytes: &mut [u8; HEADER_BYTES]) {
-        let kind = u32::from(VERSION) | (self.kind as u32) << 8;
-        let words = [
-            pair(kind | u32::from(self.flags.0) << 16, self.generation),
-            self.number,
-            self.message,
-            pair(self.channel, self.index),
-            pair(self.offset, self.message_len),
-            pair(self.length, u32::from(self.floor_delta) | u32::from(self.credit) << 16),
-            pair(self.ack_largest, self.ack_hold),
-        ];
-        seal(bytes, words, self.body_crc);
+        let mut words = self.words();
+        words[0] |= u64::from(VERSION) | (self.kind as u64) << 8 | u64::from(self.flags.0) << 16;
+        seal(bytes, words);
     }
 
     /// The checksum of the body, where headers tell it.

@@ -4,7 +4,8 @@
 //! room in the header, stand in a table at the end of the chunk, in units of 16 bytes. Where the
 //! payload of each frame lies follows from the lengths.
 
-use super::{ChunkFlags, ChunkHeader, Kind, errors, field, put};
+use super::{ChunkFlags, ChunkHeader, Kind, field, put};
+use crate::errors;
 use crate::limits::{
     ALIGNED_PAYLOAD_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, MESSAGE_BYTES_MAX, PAGE_BYTES,
 };

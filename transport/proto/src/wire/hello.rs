@@ -2,9 +2,10 @@
 
 use super::app::{AppProtocol, NAME_BYTES_MAX};
 use super::refusal::{REFUSAL_BYTES, REFUSAL_BYTES_MAX, Refusal, parse_refusal};
-use super::{errors, field, put};
+use super::{field, put};
 use crate::carrier::Carrier;
 use crate::class::Class;
+use crate::errors;
 use crate::limits::{HEADER_BYTES, PATHS_MAX};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -217,7 +218,7 @@ impl Hello {
         let mut out = prefix(HEADER_BYTES as u16, len);
         out.extend(self.instance.to_le_bytes());
         let (family, ip) = match self.addr.ip() {
-            IpAddr::V4(ip) => (4u8, u128::from_le_bytes(pad16(&ip.octets()))),
+            IpAddr::V4(ip) => (4u8, u128::from(u32::from_le_bytes(ip.octets()))),
             IpAddr::V6(ip) => (6, u128::from_le_bytes(ip.octets())),
         };
         out.extend([family, self.class.code()]);
@@ -258,12 +259,6 @@ fn emit_path(out: &mut Vec<u8>, path: &HelloPath) {
     out.extend((qp_num | (path.carrier as u32) << 24).to_le_bytes());
     out.extend(path.psn.value().to_le_bytes());
     out.extend(path.generation.to_le_bytes());
-}
-
-fn pad16(octets: &[u8]) -> [u8; 16] {
-    let mut out = [0; 16];
-    out[..octets.len()].copy_from_slice(octets);
-    out
 }
 
 pub(super) fn prefix(header_bytes: u16, len: usize) -> Vec<u8> {

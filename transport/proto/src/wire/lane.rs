@@ -2,7 +2,8 @@
 //!
 //! On the channel of its lane an end sends requests, and its peer answers each, in their order.
 
-use super::{errors, field, put};
+use super::{field, put};
+use crate::errors;
 use crate::lane::{GrantId, OpKind};
 use crate::limits::LANE_MESSAGE_BYTES_MAX;
 

@@ -26,26 +26,6 @@ use towpath_base::crc::crc32c_of_60;
 /// The version of headers and acks of this build (docs/protocol.md).
 pub const VERSION: u8 = 4;
 
-/// An error enum whose variants each say what they mean.
-macro_rules! errors {
-    ($(#[$doc:meta])* $name:ident {
-        $($(#[$of:meta])* $variant:ident $(($value:ident: $type:ty))? => $text:literal,)+
-    }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name { $($(#[$of])* $variant $(($type))?),+ }
-
-        impl core::fmt::Display for $name {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                match self { $(Self::$variant $(($value))? => write!(f, $text),)+ }
-            }
-        }
-
-        impl core::error::Error for $name {}
-    };
-}
-pub(crate) use errors;
-
 /// Reads little-endian fields at fixed offsets of a slice whose length was checked.
 macro_rules! field {
     ($bytes:expr, $at:expr, $int:ty) => {{
@@ -64,21 +44,44 @@ macro_rules! put {
 }
 pub(crate) use put;
 
-/// Two fields of 32 bits as the eight bytes that they take.
-const fn pair(low: u32, high: u32) -> u64 {
-    low as u64 | (high as u64) << 32
-}
+/// A header of 64 bytes: its struct, and how each field is read and written, from one list of the
+/// fields and the bytes at which they begin. The fields in brackets are read and written apart.
+macro_rules! header {
+    ($(#[$doc:meta])* $name:ident [$($(#[$of_own:meta])* $own:ident: $own_type:ty,)*] {
+        $($(#[$of:meta])* $at:literal => $field:ident: $type:ty,)+
+    }) => {
+        $(#[$doc])*
+        pub struct $name {
+            $($(#[$of_own])* pub $own: $own_type,)*
+            $($(#[$of])* pub $field: $type,)+
+        }
 
-/// Writes a header whose last field is `last`, and its checksum behind it.
+        impl $name {
+            #[inline(always)]
+            fn read(bytes: &[u8; HEADER_BYTES], $($own: $own_type),*) -> Self {
+                Self { $($own,)* $($field: field!(bytes, $at, $type),)+ }
+            }
+
+            #[inline(always)]
+            fn words(&self) -> [u64; 8] {
+                let mut words = [0; 8];
+                $(words[$at / 8] |= u64::from(self.$field) << ($at % 8 * 8);)+
+                words
+            }
+        }
+    };
+}
+pub(crate) use header;
+
+/// Writes the words of a header but for the last half of the last, which is the checksum.
 ///
 /// In whole words: the checksum reads words, and would have to wait for each that was just written
 /// in pieces until it has left the store buffer.
-fn seal(bytes: &mut [u8; HEADER_BYTES], words: [u64; 7], last: u32) {
+fn seal(bytes: &mut [u8; HEADER_BYTES], words: [u64; 8]) {
     let (places, _) = bytes.as_chunks_mut::<8>();
     for (place, word) in places.iter_mut().zip(words) {
         *place = word.to_le_bytes();
     }
-    put!(bytes, 56, last);
     let crc = crc32c_of_60(bytes);
     put!(bytes, 60, crc);
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::Carrier;
-use crate::path::{MtuPhase, MtuReason, PacketSizes, PathState};
+use crate::config::PacketSizes;
+use crate::path::{MtuPhase, MtuReason, PathState};
 use core::cell::Cell;
 use towpath_verbs::Mtu;
 

@@ -1,7 +1,8 @@
 //! Several paths: spreading, black holes in either direction, flapping, silence of the peer.
 
 use super::*;
-use crate::path::{PathState, Spreading};
+use crate::config::Spreading;
+use crate::path::PathState;
 
 const PATHS: u32 = 16;
 

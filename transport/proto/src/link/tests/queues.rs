@@ -3,7 +3,7 @@
 use super::paths::EACH;
 use super::wire::{Faults, Wire};
 use super::*;
-use crate::path::Spreading;
+use crate::config::Spreading;
 
 const SPAN: Nanos = Nanos::from_millis(100);
 

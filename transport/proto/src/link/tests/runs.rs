@@ -3,7 +3,7 @@
 use super::wire::Trace;
 use super::*;
 use crate::Carrier;
-use crate::path::Spreading;
+use crate::config::Spreading;
 use towpath_cc::ControllerConfig;
 
 /// What was sent by both ends, whatever it was, and what they counted, while a driver had room for

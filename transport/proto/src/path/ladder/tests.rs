@@ -8,7 +8,7 @@ const AFTER: Nanos = Nanos::from_millis(100);
 const STAY: Nanos = Nanos::from_secs(1);
 
 fn ladder() -> Ladder {
-    Ladder::new(&[Uc, Uc, Rc, Tcp], (AFTER, STAY), 0.25, Time::ZERO)
+    Ladder::new(&[Uc, Uc, Rc, Tcp], (AFTER, STAY), Time::ZERO)
 }
 
 fn ms(ms: u64) -> Time {
@@ -138,10 +138,8 @@ fn a_rung_that_answers_and_loses_too_much_for_long_is_left_for_tcp() {
     assert_eq!(lose(&mut ladder(), (0, 3), 60), None, "not for long");
     assert_eq!(lose(&mut ladder(), (0, 40), 30), Some(Tcp));
     let carriers = [Uc, Rc];
-    let mut without = Ladder::new(&carriers, (AFTER, STAY), 0.25, Time::ZERO);
+    let mut without = Ladder::new(&carriers, (AFTER, STAY), Time::ZERO);
     assert_eq!(lose(&mut without, (0, 40), 60), None, "RC loses as much");
-    let mut never = Ladder::new(&[Uc, Tcp], (AFTER, STAY), 1.0, Time::ZERO);
-    assert_eq!(lose(&mut never, (0, 40), 100), None);
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! Enums whose variants are listed once.
+
+/// An enum, and the texts of its variants.
+macro_rules! named {
+    ($(#[$doc:meta])* $vis:vis enum $name:ident {
+        $($(#[$of:meta])* $variant:ident $(= $code:literal)? => $text:literal,)+
+    }) => {
+        $(#[$doc])*
+        $vis enum $name { $($(#[$of])* $variant $(= $code)?),+ }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.pad(match self { $(Self::$variant => $text),+ })
+            }
+        }
+    };
+}
+pub(crate) use named;
+
+/// An enum, and all its variants in their order.
+macro_rules! listed {
+    ($(#[$doc:meta])* $vis:vis enum $name:ident {
+        $($(#[$of:meta])* $variant:ident $(= $code:literal)?,)+
+    }) => {
+        $(#[$doc])*
+        $vis enum $name { $($(#[$of])* $variant $(= $code)?),+ }
+
+        impl $name {
+            const ALL: &'static [Self] = &[$(Self::$variant),+];
+        }
+    };
+}
+pub(crate) use listed;
+
+/// An error enum whose variants each say what they mean.
+macro_rules! errors {
+    ($(#[$doc:meta])* $name:ident {
+        $($(#[$of:meta])* $variant:ident $(($value:ident: $type:ty))?
+            $({ $($(#[$of_field:meta])* $field:ident: $of_type:ty,)+ })? => $text:literal,)+
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$of])* $variant $(($type))? $({ $($(#[$of_field])* $field: $of_type,)+ })?),+
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match self {
+                    $(Self::$variant $(($value))? $({ $($field),+ })? => write!(f, $text),)+
+                }
+            }
+        }
+
+        impl core::error::Error for $name {}
+    };
+}
+pub(crate) use errors;
