@@ -50,7 +50,7 @@ fn round(one: &mut One, at: Time, payload_bytes: u32, away: Nanos, hold: Nanos) 
     one.on_sent(at, payload_bytes);
     let One { flow, path } = one;
     let (number, _) = path.tx.send(What::Nothing, charge, at);
-    path.tx.returned(number, None, |_| {});
+    path.tx.returned(number..number + 1, None, |_| {});
     let digest =
         path.tx.on_ack(Time::ZERO, (number, number + 1), core::iter::empty(), |_, _| {}, |_| {});
     path.on_ack_digest(at + away, at + away, hold, &digest, Some(flow));

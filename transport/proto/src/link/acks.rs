@@ -4,10 +4,11 @@ use super::{Controls, Link, LinkState};
 use crate::chunk_size::ChunkSize;
 use crate::event::{AckTransmit, DownReason, Outcome, PathId};
 use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES};
-use crate::path::{AckDigest, Path, What, bit};
+use crate::path::{AckDigest, Path, SendWindow, What, bit};
 use crate::stats::LinkStats;
 use crate::wire::{Ack, AckFrame};
 use core::hint::cold_path;
+use core::ops::Range;
 use towpath_base::serial::expand_u32;
 use towpath_base::{Nanos, Time};
 
@@ -154,18 +155,26 @@ impl Link {
 
     /// The device has returned the work request that carried `number` on `path`.
     pub fn handle_sent(&mut self, path: PathId, number: u64, timestamp: Option<Time>) {
-        let Self { paths, events, sends, .. } = self;
-        let Some(path) = paths.get_mut(usize::from(path.0)) else { return };
-        path.tx.returned(number, timestamp, |frame| sends.on_returned(frame, events));
-        self.leave_when_done();
+        self.on_returned(path, timestamp, |_| number..number.saturating_add(1));
     }
 
     /// The device has returned the work requests of all numbers up to `number` on `path`, in the
     /// order in which they were posted; the last of them at `timestamp`.
     pub fn handle_sent_upto(&mut self, path: PathId, number: u64, timestamp: Option<Time>) {
+        self.on_returned(path, timestamp, |tx| tx.posted_upto(number));
+    }
+
+    #[inline(always)]
+    fn on_returned(
+        &mut self,
+        path: PathId,
+        timestamp: Option<Time>,
+        numbers: impl Fn(&SendWindow) -> Range<u64>,
+    ) {
         let Self { paths, events, sends, .. } = self;
         let Some(path) = paths.get_mut(usize::from(path.0)) else { return };
-        path.tx.returned_upto(number, timestamp, |frame| sends.on_returned(frame, events));
+        let numbers = numbers(&path.tx);
+        path.tx.returned(numbers, timestamp, |frame| sends.on_returned(frame, events));
         self.leave_when_done();
     }
 

@@ -4,11 +4,9 @@
 //! [`MtuSearch`]: crate::path::MtuSearch
 
 use super::Link;
-use crate::event::{Event, PathId, Transmit};
-use crate::limits::{HEADER_BYTES, PATH_CHANGE_INTERVAL};
-use crate::path::{MtuSearch, MtuStep, PathState, What, bit, places};
-use crate::wire::Kind;
-use alloc::vec::Vec;
+use crate::event::{Event, PathId};
+use crate::limits::PATH_CHANGE_INTERVAL;
+use crate::path::{MtuSearch, PathState, bit, places};
 use towpath_base::Time;
 use towpath_verbs::Mtu;
 
@@ -17,16 +15,14 @@ impl Link {
     pub(super) fn watch_mtu(&mut self, now: Time, index: usize) {
         if !self.may_ask(index) {
             self.paths[index].mtu.forget_question();
-            self.paths.mtus_asked &= !bit(index);
-            return;
+            return self.note_question(index);
         }
         let answer = self.paths[index].timing.probe_interval(&self.flow);
         let path = &mut self.paths[index];
-        match path.mtu.on_due(now, answer, |number| path.tx.is_acked(number)) {
-            MtuStep::Wait => {}
-            MtuStep::Ask => self.paths.probes_due |= bit(index),
-            MtuStep::Decided => self.settle_mtu(now, index),
+        if path.mtu.on_due(now, answer, |number| path.tx.is_acked(number)) {
+            self.paths.probes_due |= bit(index);
         }
+        self.settle_mtu(now, index);
     }
 
     /// What is silent altogether has other questions to answer.
@@ -45,9 +41,8 @@ impl Link {
 
     /// Sends were lost on a path; nothing was answered there for a timeout if `has_timed_out`.
     pub(super) fn suspect_mtu(&mut self, now: Time, index: usize, has_timed_out: bool) {
-        if self.paths[index].mtu.suspect(now, has_timed_out) {
-            self.paths.mtus_asked |= bit(index);
-        }
+        self.paths[index].mtu.suspect(now, has_timed_out);
+        self.note_question(index);
     }
 
     /// The host has learnt that packets longer than those of `mtu` do not get to the peer. That
@@ -55,8 +50,9 @@ impl Link {
     /// few probes decide.
     pub fn hint_mtu(&mut self, now: Time, mtu: Mtu) {
         for index in 0..self.paths.len() {
-            if self.may_ask(index) && self.paths[index].mtu.on_hint(now, mtu) {
-                self.paths.mtus_asked |= bit(index);
+            if self.may_ask(index) {
+                self.paths[index].mtu.on_hint(now, mtu);
+                self.note_question(index);
             }
         }
     }
@@ -68,16 +64,16 @@ impl Link {
         self.settle_mtu(now, index);
     }
 
+    /// Keeps the set of paths that are asked.
+    fn note_question(&mut self, index: usize) {
+        let asked = u16::from(self.paths[index].mtu.is_asked()) << index;
+        self.paths.mtus_asked = self.paths.mtus_asked & !bit(index) | asked;
+    }
+
     /// Tells what was found, if anything was, and begins to go by it.
     fn settle_mtu(&mut self, now: Time, index: usize) {
-        let mtu = &mut self.paths[index].mtu;
-        let (change, is_asked) = (mtu.poll_change(), mtu.is_asked());
-        if is_asked {
-            self.paths.mtus_asked |= bit(index);
-        } else {
-            self.paths.mtus_asked &= !bit(index);
-        }
-        if let Some(change) = change {
+        self.note_question(index);
+        if let Some(change) = self.paths[index].mtu.poll_change() {
             let path = PathId(index as u8);
             let (from, to, why) = (change.from, change.to, change.why);
             self.events.push_back(Event::PathMtuChanged { path, from, to, why });
@@ -118,22 +114,5 @@ impl Link {
     /// The packet sizes of the paths in use.
     fn sizes_in_use(&self) -> impl Iterator<Item = &MtuSearch> {
         places(self.paths.ladder.paths()).map(|index| &self.paths[index].mtu)
-    }
-
-    /// A probe of `size`: filler stands behind its header.
-    pub(super) fn transmit_long_probe(&mut self, now: Time, index: usize, size: Mtu) -> Transmit {
-        let answer = self.paths[index].timing.probe_interval(&self.flow);
-        let path = &mut self.paths[index];
-        let (number, floor) = path.tx.send(What::LongProbe(size), 0, now);
-        path.mtu.on_long_probe(now, answer, number);
-        self.paths.on_sent(now, index, 0);
-        self.stats.path_probes += 1;
-        // Another short one behind it, whose answer shows a gap where it is lost: else the path
-        // would count as silent.
-        self.paths.probes_due |= bit(index);
-        let header = self.header(Kind::Probe, 0, index, number, floor);
-        let filler_bytes = size.bytes() - HEADER_BYTES as u32;
-        let path = PathId(index as u8);
-        Transmit { path, header, frames: Vec::new(), filler_bytes, cut_at: None }
     }
 }

@@ -4,11 +4,14 @@ use super::Link;
 use super::alarm::AckAlarm;
 use crate::carrier::Carrier;
 use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
-use crate::limits::{DUPLICATES_MAX, PATH_CHANGE_INTERVAL, PROBES_TO_RETURN, UNANSWERED_MIN};
+use crate::limits::{
+    DUPLICATES_MAX, HEADER_BYTES, PATH_CHANGE_INTERVAL, PROBES_TO_RETURN, UNANSWERED_MIN,
+};
 use crate::path::{PROBE_INTERVAL_MIN, PathSignal, PathState, ProbeVerdict, What, bit};
 use crate::wire::Kind;
 use alloc::vec::Vec;
 use towpath_base::Time;
+use towpath_verbs::Mtu;
 
 /// `index` of PROBE: no path is acknowledged.
 pub(super) const PROBE_SILENCE: u32 = 1;
@@ -263,10 +266,8 @@ impl Link {
                 continue;
             }
             if self.paths[index].has_number_for_probe() {
-                if let Some(size) = self.paths[index].mtu.long_probe_due() {
-                    return Some(self.transmit_long_probe(now, index, size));
-                }
-                return Some(self.transmit_probe(now, index));
+                let size = self.paths[index].mtu.long_probe_due();
+                return Some(self.transmit_probe(now, index, size));
             }
             let again = now + self.paths[index].timing.probe_interval(&self.flow);
             self.paths[index].condition.postpone(again);
@@ -274,39 +275,50 @@ impl Link {
         None
     }
 
-    /// A probe counts nothing against windows: it must go when they are full.
-    pub(super) fn transmit_probe(&mut self, now: Time, index: usize) -> Transmit {
+    /// A probe counts nothing against windows: it must go when they are full. Filler makes it a
+    /// packet of `size`, where the path is asked whether it carries such.
+    pub(super) fn transmit_probe(
+        &mut self,
+        now: Time,
+        index: usize,
+        size: Option<Mtu>,
+    ) -> Transmit {
         let interval = self.paths[index].timing.probe_interval(&self.flow);
-        let (number, floor) = self.paths[index].tx.send(What::Probe, 0, now);
+        let path = &mut self.paths[index];
+        let (number, floor) = path.tx.send(size.map_or(What::Probe, What::LongProbe), 0, now);
+        let another_follows = if size.is_none() {
+            path.condition.on_probe_sent(now, number, interval);
+            path.mtu.on_short_probe(number)
+        } else {
+            path.mtu.on_long_probe(now, interval, number);
+            // A short one, whose answer shows a gap where the long one is lost: else the path would
+            // count as silent.
+            true
+        };
+        self.paths.probes_due |= u16::from(another_follows) << index;
         self.paths.on_sent(now, index, 0);
-        self.paths[index].condition.on_probe_sent(now, number, interval);
         self.stats.path_probes += 1;
-        if self.paths[index].mtu.on_short_probe(number) {
-            self.paths.probes_due |= bit(index);
-        }
         let mut header = self.header(Kind::Probe, 0, index, number, floor);
-        header.index = if self.paths.is_silent() { PROBE_SILENCE } else { 0 };
-        self.ride_along(now, index, Kind::Probe).on(&mut header);
+        if size.is_none() {
+            header.index = if self.paths.is_silent() { PROBE_SILENCE } else { 0 };
+            self.ride_along(now, index, Kind::Probe).on(&mut header);
+        }
+        let filler_bytes = size.map_or(0, |size| size.bytes() - HEADER_BYTES as u32);
         let path = PathId(index as u8);
-        Transmit { path, header, frames: Vec::new(), filler_bytes: 0, cut_at: None }
+        Transmit { path, header, frames: Vec::new(), filler_bytes, cut_at: None }
     }
 
     /// A chunk came in on a path that had been taken before. That says nothing by itself: we may
     /// have been away, and find what was sent again meanwhile. When another one follows, and
-    /// nothing new, although the peer ought to have our answer, or the same one comes once more
-    /// then, acks do not get back. Where paths disorder chunks it says nothing at all.
-    pub(super) fn on_known_chunk(&mut self, now: Time, heard_on: usize, chunk: (u32, u64, u32)) {
-        if self.paths.iter().any(|path| path.rx.is_disordered(now)) {
+    /// nothing new, although the peer ought to have our answer, acks do not get back. Where paths
+    /// disorder chunks it says nothing at all.
+    pub(super) fn on_known_chunk(&mut self, now: Time, heard_on: usize) {
+        let is_disordered = self.paths.iter().any(|path| path.rx.is_disordered(now));
+        if is_disordered || !self.doubts.ack_alarm.is_heeded(now) {
             return;
         }
         let span = self.paths[heard_on].timing.probe_interval(&self.flow);
-        let comes_again = self.doubts.ack_alarm.comes_again(now, chunk, span);
-        if !self.doubts.ack_alarm.is_heeded(now) {
-            return;
-        }
-        if comes_again {
-            self.doubts.duplicates = DUPLICATES_MAX - 1;
-        } else if self.doubts.duplicates == 0 {
+        if self.doubts.duplicates == 0 {
             self.doubts.duplicate_at = now;
         } else if now < self.doubts.duplicate_at + span {
             return;

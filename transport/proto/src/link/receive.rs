@@ -278,8 +278,7 @@ impl Link {
             cold_path();
             self.stats.chunks_duplicate += 1;
             if !tally.is_refused {
-                let first = &table.first;
-                self.on_known_chunk(now, path, (first.channel, first.message, first.offset));
+                self.on_known_chunk(now, path);
             }
         }
         if tally.is_refused {

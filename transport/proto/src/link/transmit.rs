@@ -147,7 +147,7 @@ impl Link {
         } else if builder.is_empty() {
             self.sends.put_back(builder);
             // What it carried has ended; any number will do to draw an ack.
-            return Some(self.transmit_probe(now, index));
+            return Some(self.transmit_probe(now, index, None));
         } else {
             self.transmit_again(now, index, builder)
         };

@@ -16,8 +16,8 @@ mod timing;
 mod tx;
 
 pub(crate) use condition::{Condition, Verdict as ProbeVerdict};
+pub(crate) use mtu::MtuSearch;
 pub use mtu::{MtuPhase, MtuReason};
-pub(crate) use mtu::{MtuSearch, MtuStep};
 pub(crate) use rx::ReceiveWindow;
 pub use state::{MOVES, Move, PathSignal, PathState};
 pub(crate) use table::{PathTable, bit, places};
@@ -57,8 +57,6 @@ pub(crate) struct Path {
     /// Numbers that may be outstanding: the peer has receives for so many, and an ack tells of no
     /// more.
     numbers_max: u64,
-    /// Those that chunks may use.
-    chunks_max: u64,
 }
 
 impl Path {
@@ -90,20 +88,20 @@ impl Path {
             lost_chunks: 0,
             mtu: MtuSearch::new(peer.mtu, sizes, now),
             numbers_max,
-            chunks_max: chunks_max(numbers_max),
         }
     }
 
     /// As if the peer had receives for fewer numbers.
     #[cfg(test)]
     pub(crate) fn limit_numbers(&mut self, numbers_max: u64) {
-        (self.numbers_max, self.chunks_max) = (numbers_max, chunks_max(numbers_max));
+        self.numbers_max = numbers_max;
     }
 
     /// Whether a chunk may use another number here. The last one is left for a probe: when the
     /// peer has refused all that is outstanding, nothing else shows it.
     pub(crate) fn has_number(&self) -> bool {
-        self.tx.span() < self.chunks_max && self.tx.has_number()
+        let for_chunks = self.numbers_max.saturating_sub(1).max(1);
+        self.tx.span() < for_chunks && self.tx.has_number()
     }
 
     /// Whether a chunk of frames may be sent here; see [`has_number`](Self::has_number).
@@ -170,9 +168,4 @@ impl Path {
             sent_at => self.timing.tick_due(flow, sla_tick, sent_at),
         }
     }
-}
-
-/// Numbers of a path that chunks may use: all but one.
-fn chunks_max(numbers_max: u64) -> u64 {
-    numbers_max.saturating_sub(1).max(1)
 }

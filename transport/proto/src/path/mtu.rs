@@ -68,17 +68,6 @@ pub(crate) struct MtuChange {
     pub(crate) took_data: bool,
 }
 
-/// What is to be done when [`MtuSearch::on_due`] was called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MtuStep {
-    /// Nothing before [`MtuSearch::due`].
-    Wait,
-    /// A pair of probes is to be sent: a short one first.
-    Ask,
-    /// The question is decided; perhaps another one begins.
-    Decided,
-}
-
 /// The packet size of one path, for what we send on it.
 #[derive(Debug)]
 pub(crate) struct MtuSearch {
@@ -281,27 +270,28 @@ impl MtuSearch {
         true
     }
 
-    /// What time demands. Within `answer` a probe is answered, if it is.
+    /// What time demands: true when a pair of probes is to be sent, a short one first. Within
+    /// `answer` a probe is answered, if it is.
     pub(crate) fn on_due(
         &mut self,
         now: Time,
         answer: Nanos,
         is_acked: impl Fn(u64) -> bool,
-    ) -> MtuStep {
-        let Some(question) = &mut self.question else { return MtuStep::Wait };
+    ) -> bool {
+        let Some(question) = &mut self.question else { return false };
         question.judge(now, is_acked);
         if question.swallowed >= question.needed {
             let size = question.size;
             self.question = None;
             self.on_swallowed(now, size);
-            return MtuStep::Decided;
+            return false;
         }
         if !question.wants_pair() || now < question.pair_at {
-            return MtuStep::Wait;
+            return false;
         }
         question.pair_at = now + question.spacing(answer);
         question.next = Next::Short;
-        MtuStep::Ask
+        true
     }
 
     /// A short probe went out; true when a long one is to follow.

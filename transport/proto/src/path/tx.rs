@@ -14,6 +14,7 @@ use crate::slots::Key;
 use alloc::boxed::Box;
 use alloc::vec;
 use core::hint::cold_path;
+use core::ops::Range;
 use towpath_base::Time;
 use towpath_verbs::Mtu;
 
@@ -309,40 +310,22 @@ impl SendWindow {
         self.floor_held = u64::MAX;
     }
 
-    /// The device has returned the work request of `number`. Hands on the frames that it carried,
-    /// once; false when it was returned before.
-    pub(crate) fn returned(
-        &mut self,
-        number: u64,
-        timestamp: Option<Time>,
-        each: impl FnMut(&SendFrame),
-    ) -> bool {
-        if !self.remembers(number) {
-            return false;
-        }
-        let sent = self.at_mut(number);
-        if !core::mem::take(&mut sent.posted) {
-            return false;
-        }
-        if let Some(at) = timestamp.filter(|_| sent.state == State::Outstanding) {
-            sent.sent_at = sent.sent_at.max(at);
-        }
-        let frames = sent.frames;
-        self.frames.get(frames).for_each(each);
-        true
+    /// All numbers up to this one whose work requests may be with the device.
+    pub(crate) fn posted_upto(&self, number: u64) -> Range<u64> {
+        self.returned..number.saturating_add(1)
     }
 
-    /// The device has returned the work requests of all numbers up to `number`, the last of them at
-    /// `timestamp`. Hands on the frames that they carried that were not returned before.
-    pub(crate) fn returned_upto(
+    /// The device has returned the work requests of these numbers, the last of them at `timestamp`.
+    /// Hands on the frames that they carried that were not returned before.
+    pub(crate) fn returned(
         &mut self,
-        number: u64,
+        numbers: Range<u64>,
         timestamp: Option<Time>,
         mut each: impl FnMut(&SendFrame),
     ) {
         let Self { ring, next, returned, frames, .. } = self;
-        let (len, end) = (ring.len() as u64, (number + 1).min(*next));
-        for number in (*returned).max(next.saturating_sub(len))..end {
+        let (len, end) = (ring.len() as u64, numbers.end.min(*next));
+        for number in numbers.start.max(next.saturating_sub(len))..end {
             let sent = &mut ring[(number & (len - 1)) as usize];
             if !core::mem::take(&mut sent.posted) {
                 continue;
@@ -353,7 +336,9 @@ impl SendWindow {
             }
             frames.get(sent.frames).for_each(&mut each);
         }
-        *returned = end.max(*returned);
+        if numbers.start <= *returned {
+            *returned = end.max(*returned);
+        }
     }
 
     /// Whether an ack that names `largest` can be true.

@@ -52,7 +52,7 @@ fn probes_that_took_the_last_number_are_waited_for_as_long_as_any() {
     wire.turn(0);
     let now = wire.now;
     // It gets lost.
-    let _ = wire.ends[0].link.transmit_probe(now, 0);
+    let _ = wire.ends[0].link.transmit_probe(now, 0, None);
     assert!(!wire.ends[0].link.paths[0].has_number_for_probe());
     wire.away_until[1] = wire.now + Nanos::from_micros(600);
     wire.run_until(Wire::settled);

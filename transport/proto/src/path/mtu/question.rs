@@ -1,6 +1,7 @@
 //! One question to a path: does it carry packets of a size?
 
 use crate::limits::{MTU_PAIRS_OPEN, PROBE_INTERVAL_MAX, PROBE_SPACING_MIN};
+use alloc::collections::VecDeque;
 use towpath_base::{Nanos, Time};
 use towpath_verbs::Mtu;
 
@@ -33,50 +34,41 @@ pub(super) struct Question {
     /// Pairs in a row of which that was not answered either: they tell nothing.
     silent: u32,
     /// Pairs that were sent and are not judged, in the order in which they were sent.
-    open: [Pair; MTU_PAIRS_OPEN],
-    open_len: usize,
+    open: VecDeque<Pair>,
     pub(super) pair_at: Time,
     pub(super) next: Next,
 }
 
 impl Question {
     pub(super) fn new(size: Mtu, needed: u32, now: Time) -> Self {
-        let unused = Pair { short: 0, long: 0, judge_at: Time::NEVER };
         Self {
             size,
             needed,
             swallowed: 0,
             silent: 0,
-            open: [unused; MTU_PAIRS_OPEN],
-            open_len: 0,
+            open: VecDeque::new(),
             pair_at: now,
             next: Next::Nothing,
         }
     }
 
     pub(super) fn wants_pair(&self) -> bool {
-        self.open_len < MTU_PAIRS_OPEN && self.swallowed + (self.open_len as u32) < self.needed
+        self.open.len() < MTU_PAIRS_OPEN && self.swallowed + (self.open.len() as u32) < self.needed
     }
 
     pub(super) fn due(&self) -> Time {
-        let judge_at = if self.open_len > 0 { self.open[0].judge_at } else { Time::NEVER };
+        let judge_at = self.open.front().map_or(Time::NEVER, |pair| pair.judge_at);
         if self.wants_pair() { judge_at.min(self.pair_at) } else { judge_at }
     }
 
     /// The two probes of a pair went out, which are answered by `judge_at`, if they are.
     pub(super) fn on_pair_sent(&mut self, (short, long): (u64, u64), judge_at: Time) {
-        if let Some(place) = self.open.get_mut(self.open_len) {
-            *place = Pair { short, long, judge_at };
-            self.open_len += 1;
-        }
+        self.open.push_back(Pair { short, long, judge_at });
     }
 
     /// Judges pairs that have had their time.
     pub(super) fn judge(&mut self, now: Time, is_acked: impl Fn(u64) -> bool) {
-        while self.open_len > 0 && self.open[0].judge_at <= now {
-            let pair = self.open[0];
-            self.open.copy_within(1..self.open_len, 0);
-            self.open_len -= 1;
+        while let Some(pair) = self.open.pop_front_if(|pair| pair.judge_at <= now) {
             if is_acked(pair.short) && !is_acked(pair.long) {
                 (self.swallowed, self.silent) = (self.swallowed + 1, 0);
             } else {

@@ -69,7 +69,7 @@ impl Carrying {
         self.now = self.now.max(due);
         let Self { search, answered, now, .. } = self;
         let is_acked = |number: u64| answered[number as usize];
-        if search.on_due(*now, ANSWER, is_acked) == MtuStep::Ask {
+        if search.on_due(*now, ANSWER, is_acked) {
             let (number, _) = self.probe(None);
             assert!(self.search.on_short_probe(number));
             let size = self.search.long_probe_due().unwrap();

@@ -6,7 +6,7 @@ use crate::path::frames::tests::frame;
 
 fn send(window: &mut SendWindow) -> u64 {
     let (number, _) = window.send(What::Nothing, 1, Time(window.next()));
-    window.returned(number, None, |_| {});
+    window.returned(number..number + 1, None, |_| {});
     number
 }
 
@@ -44,14 +44,17 @@ fn what_the_device_returned_is_told_once_and_nothing_behind_it() {
     }
     // One that the device refused, of two frames.
     let mut count = 0;
-    assert!(window.returned(1, None, |_| count += 1));
+    window.returned(1..2, None, |_| count += 1);
     assert_eq!(count, 2);
-    window.returned_upto(2, Some(Time(9)), |_| count += 1);
+    window.returned(window.posted_upto(2), Some(Time(9)), |_| count += 1);
     assert_eq!(count, 4, "0 and 2");
-    window.returned_upto(2, Some(Time(99)), |_| count += 1);
-    window.returned_upto(0, None, |_| count += 1);
+    window.returned(window.posted_upto(2), Some(Time(99)), |_| count += 1);
+    window.returned(window.posted_upto(0), None, |_| count += 1);
     assert_eq!(count, 4, "an old completion tells nothing");
-    assert!(!window.returned(2, None, |_| {}) && window.returned(3, None, |_| {}));
+    window.returned(2..3, None, |_| count += 1);
+    assert_eq!(count, 4, "2 was returned before");
+    window.returned(3..4, None, |_| count += 1);
+    assert_eq!(count, 6);
     let sent_at = [0, 1, 2, 3].map(|number| window.at(number).sent_at);
     assert_eq!(sent_at, [0, 1, 9, 3].map(Time), "a timestamp is of the last one");
 }
@@ -74,7 +77,7 @@ fn frames_are_kept_while_they_are_outstanding_or_posted_and_no_number_is_given_b
     };
     assert_eq!(acked(&mut window, sent / 2), (sent as usize / 2 + 1) * FRAMES_MAX);
     assert!(!window.has_room_for_frames(), "the device has them");
-    window.returned_upto(sent - 1, None, |_| {});
+    window.returned(window.posted_upto(sent - 1), None, |_| {});
     assert!(window.has_room_for_frames());
     assert_eq!(acked(&mut window, sent - 1), (sent as usize - sent as usize / 2 - 1) * FRAMES_MAX);
 }
