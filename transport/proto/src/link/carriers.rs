@@ -12,7 +12,8 @@ impl Link {
     /// reason to go there.
     pub(super) fn on_path_answer(&mut self, now: Time, index: usize, digest: &AckDigest) {
         if !self.paths.is_in_use(index) {
-            if let Some(carrier) = self.paths.ladder.on_answer_of(now, index) {
+            let carrier = self.paths[index].carrier;
+            if self.paths.ladder.on_answer_of(now, carrier) {
                 let why = self.paths.ladder.reason(now, carrier);
                 self.ride_on(now, carrier, why);
             }
@@ -41,10 +42,9 @@ impl Link {
         // What may not be sent to the peer's address yet is never answered: nothing to wait for.
         let heard = self.paths[index].carrier;
         let has_to_follow = self.has_to_wait(self.carrier()) && !self.has_to_wait(heard);
-        let follows = self.paths.ladder.on_heard(now, index);
-        if let Some(carrier) = follows.or(has_to_follow.then_some(heard)) {
+        if self.paths.on_heard(now, index) || has_to_follow {
             cold_path();
-            self.ride_on(now, carrier, CarrierReason::Peer);
+            self.ride_on(now, heard, CarrierReason::Peer);
         }
     }
 
@@ -65,10 +65,8 @@ impl Link {
     /// taken without asking.
     pub(super) fn leave_failed_carrier(&mut self, now: Time, index: usize) {
         let carrier = self.paths[index].carrier;
-        let works = (0..self.paths.len()).any(|index| {
-            self.paths[index].carrier == carrier && self.paths.failed() & bit(index) == 0
-        });
-        if let Some(carrier) = self.paths.ladder.on_failed(index, works) {
+        let failed = self.paths.failed();
+        if let Some(carrier) = self.paths.ladder.on_failed(carrier, failed) {
             self.ride_on(now, carrier, CarrierReason::Failed);
         }
     }

@@ -7,7 +7,7 @@ use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
 use crate::limits::{
     DUPLICATES_MAX, HEADER_BYTES, PATH_CHANGE_INTERVAL, PROBES_TO_RETURN, UNANSWERED_MIN,
 };
-use crate::path::{PROBE_INTERVAL_MIN, PathSignal, PathState, ProbeVerdict, What, bit};
+use crate::path::{PROBE_INTERVAL_MIN, PathSignal, PathState, What, bit};
 use crate::wire::Kind;
 use alloc::vec::Vec;
 use towpath_base::Time;
@@ -215,16 +215,14 @@ impl Link {
             return;
         }
         let answered_at = self.paths.answered_at();
-        match self.paths[index].condition.on_due(answered_at) {
-            ProbeVerdict::Open => {}
-            ProbeVerdict::Probe => self.paths.probes_due |= bit(index),
-            ProbeVerdict::Signal(signal) => {
-                if signal == PathSignal::Rested {
-                    self.paths.move_rested(now, index);
-                }
-                self.signal_path(now, index, signal);
-            }
+        let Some(signal) = self.paths[index].condition.on_due(answered_at) else {
+            self.paths.probes_due |= bit(index);
+            return;
+        };
+        if signal == PathSignal::Rested {
+            self.paths.move_rested(now, index);
         }
+        self.signal_path(now, index, signal);
     }
 
     /// Numbers of a path that is not good were acknowledged. When nothing had answered before,
@@ -244,7 +242,7 @@ impl Link {
         let to_return = if is_last_hope { 1 } else { PROBES_TO_RETURN };
         let condition = &mut self.paths[index].condition;
         let is_probing = condition.state() == PathState::Probing;
-        if let ProbeVerdict::Signal(signal) = condition.on_acked(numbers, to_return) {
+        if let Some(signal) = condition.on_acked(numbers, to_return) {
             let is_needed = is_last_hope || !is_probing || !self.paths.has_enough();
             let signal = match signal {
                 _ if !is_needed => PathSignal::Unneeded,
@@ -287,7 +285,7 @@ impl Link {
         let path = &mut self.paths[index];
         let (number, floor) = path.tx.send(size.map_or(What::Probe, What::LongProbe), 0, now);
         let another_follows = if size.is_none() {
-            path.condition.on_probe_sent(now, number, interval);
+            path.condition.on_probe_sent(now, interval);
             path.mtu.on_short_probe(number)
         } else {
             path.mtu.on_long_probe(now, interval, number);
@@ -301,7 +299,7 @@ impl Link {
         let mut header = self.header(Kind::Probe, 0, index, number, floor);
         if size.is_none() {
             header.index = if self.paths.is_silent() { PROBE_SILENCE } else { 0 };
-            self.ride_along(now, index, Kind::Probe).on(&mut header);
+            self.ride_along(now, index, &mut header);
         }
         let filler_bytes = size.map_or(0, |size| size.bytes() - HEADER_BYTES as u32);
         let path = PathId(index as u8);
@@ -387,7 +385,7 @@ impl Link {
     /// Which queue pair sends acks of the path at `of` now, and the generation that the peer
     /// expects there. A peer that has fallen back further than we have hears us where it speaks.
     pub(super) fn ack_route(&mut self, now: Time, of: usize) -> (Option<PathId>, u32) {
-        if self.paths.ladder.is_below(of) && self.paths.failed() & bit(of) == 0 {
+        if self.paths.is_below(of) && self.paths.failed() & bit(of) == 0 {
             return (Some(PathId(of as u8)), self.paths[of].generation_out);
         }
         if self.paths.ack_way() != 0 && self.paths.has_choice() {

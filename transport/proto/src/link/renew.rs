@@ -113,9 +113,10 @@ impl Link {
     fn revive(&mut self, now: Time, index: usize, generation: u32) {
         let path = &mut self.paths[index];
         path.generation_out = generation;
+        let carrier = path.carrier;
         path.timing.on_progress(now);
         self.stats.paths_renewed += 1;
-        self.paths.ladder.on_renewed(now, index);
+        self.paths.ladder.on_renewed(now, carrier);
         self.signal_path(now, index, PathSignal::Renewed);
     }
 }

@@ -315,7 +315,7 @@ impl Link {
         header.flags = header.flags.with_units(units).with(ChunkFlags::PART, first.is_part());
         (header.message, header.message_len) = (first.message, first.message_len);
         (header.index, header.offset, header.length) = (first.index, first.offset, first.length);
-        self.ride_along(now, index, Kind::Data).on(&mut header);
+        self.ride_along(now, index, &mut header);
         let cut_at = self.paths[index].mtu.cut_at();
         Transmit { path: PathId(index as u8), header, frames, filler_bytes: 0, cut_at }
     }
@@ -359,7 +359,7 @@ impl Link {
             header.credit = quota as u16;
             header.flags = header.flags.with(ChunkFlags::CREDIT, true);
         }
-        self.ride_along(now, index, control.kind).on(&mut header);
+        self.ride_along(now, index, &mut header);
         let path = PathId(index as u8);
         Transmit { path, header, frames: Vec::new(), filler_bytes: 0, cut_at: None }
     }
@@ -372,29 +372,16 @@ impl Link {
         number: u64,
         floor: u64,
     ) -> ChunkHeader {
-        ChunkHeader {
-            kind,
-            flags: ChunkFlags::default(),
-            generation: self.paths[index].generation_out,
-            number,
-            message: 0,
-            channel,
-            index: 0,
-            offset: 0,
-            message_len: 0,
-            length: 0,
-            floor_delta: (number - floor) as u16,
-            credit: 0,
-            ack_largest: 0,
-            ack_hold: 0,
-            body_crc: 0,
-        }
+        let generation = self.paths[index].generation_out;
+        let floor_delta = (number - floor) as u16;
+        let rest = ChunkHeader::default();
+        ChunkHeader { kind, generation, number, channel, floor_delta, ..rest }
     }
 
-    /// The ack that rides on a chunk that leaves on the path at `index`: one that is due on any
-    /// path where nothing is missing, that path's own first (docs/protocol.md section 4).
+    /// Lets an ack ride on a chunk that leaves on the path at `index`: one that is due on any path
+    /// where nothing is missing, that path's own first (docs/protocol.md section 4).
     #[inline]
-    pub(super) fn ride_along(&mut self, now: Time, index: usize, kind: Kind) -> Ride {
+    pub(super) fn ride_along(&mut self, now: Time, index: usize, header: &mut ChunkHeader) {
         let due = self.paths.acks_due;
         let mut of = index;
         if due & bit(index) == 0 && due != 0 {
@@ -402,46 +389,25 @@ impl Link {
         }
         // All our ways are tried: the peer needs but one ack by one of them.
         if let Some(heard) = self.doubts.heard_in_vain
-            && kind == Kind::Probe
+            && header.kind == Kind::Probe
         {
             of = heard;
         }
         let rx = &mut self.paths[of].rx;
-        let Some((largest, at)) = rx.largest().filter(|_| rx.is_complete()) else {
-            return Ride { of: None, largest: 0, hold: 0 };
-        };
-        let hold = rx.tell(now, at);
+        let Some((largest, at)) = rx.largest().filter(|_| rx.is_complete()) else { return };
+        header.flags = header.flags.with_ack_of(of);
+        (header.ack_largest, header.ack_hold) = (largest as u32, rx.tell(now, at));
         if due & bit(of) != 0 {
             self.tell_along(index, of);
         }
-        Ride { of: Some(of), largest: largest as u32, hold }
     }
 
     /// The ack that was due on the path `of` leaves on that at `index`.
     fn tell_along(&mut self, index: usize, of: usize) {
         // What rides on a path in doubt is told again.
-        if self.paths.good() & bit(index) != 0 && !self.paths.ladder.is_below(of) {
+        if self.paths.good() & bit(index) != 0 && !self.paths.is_below(of) {
             self.stats.acks_piggybacked += 1;
             self.paths.acks_due &= !bit(of);
         }
-    }
-}
-
-/// An ack that rides on a chunk, if any does.
-pub(super) struct Ride {
-    /// The path that it is of.
-    of: Option<usize>,
-    largest: u32,
-    hold: u32,
-}
-
-impl Ride {
-    fn flags(&self, flags: ChunkFlags) -> ChunkFlags {
-        self.of.map_or(flags, |of| flags.with_ack_of(of))
-    }
-
-    pub(super) fn on(&self, header: &mut ChunkHeader) {
-        header.flags = self.flags(header.flags);
-        (header.ack_largest, header.ack_hold) = (self.largest, self.hold);
     }
 }

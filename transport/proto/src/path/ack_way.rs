@@ -94,8 +94,8 @@ impl PathTable {
     /// heard, if that is on a carrier worse than ours. None where nothing was accepted there yet,
     /// for then there is nothing to acknowledge either.
     pub(crate) fn news_way(&self) -> u16 {
-        let heard_on = self.ladder.heard_on;
-        let way = if self.ladder.is_below(heard_on) { bit(heard_on) } else { u16::MAX };
+        let heard_on = self.answers.heard_on;
+        let way = if self.is_below(heard_on) { bit(heard_on) } else { u16::MAX };
         way & self.received()
     }
 

@@ -22,7 +22,8 @@ pub(crate) struct Condition {
     clean_from: Time,
     /// When the next probe is due, or the quarantine is over.
     due: Time,
-    probe: Option<(u64, Time)>,
+    /// When the probe was sent that is not answered.
+    probe: Option<Time>,
     unanswered: u32,
     /// Probes in a row that nothing answered on any path: they slow the next down and say no more.
     unheard: u32,
@@ -30,16 +31,6 @@ pub(crate) struct Condition {
     /// Ever, for snapshots.
     pub(crate) doubts_ever: u64,
     pub(crate) quarantines_ever: u64,
-}
-
-/// What a timer or an ack says of a path that is not good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Nothing yet.
-    Open,
-    /// Send a probe now.
-    Probe,
-    Signal(PathSignal),
 }
 
 impl Condition {
@@ -136,56 +127,49 @@ impl Condition {
 
     /// A probe went out under this number; the next one is due after `interval`, backed off. One
     /// that asks after a silent peer may go out on a path in quarantine: it shortens none.
-    pub(crate) fn on_probe_sent(&mut self, now: Time, number: u64, interval: Nanos) {
+    pub(crate) fn on_probe_sent(&mut self, now: Time, interval: Nanos) {
         if !matches!(self.state, PathState::Suspect | PathState::Probing) {
             return;
         }
-        self.probe = Some((number, now));
+        self.probe = Some(now);
         let span =
             interval.saturating_mul(1 << self.unanswered.saturating_add(self.unheard).min(10));
         self.due = now + span.min(PROBE_INTERVAL_MAX.max(interval));
     }
 
-    /// Its time has come. `answered_at` is when the newest chunk was sent that was acknowledged on
-    /// any path: without an answer elsewhere a probe that got none says nothing of this path.
-    pub(crate) fn on_due(&mut self, answered_at: Time) -> Verdict {
-        match self.state {
-            PathState::Good | PathState::Spare | PathState::Failed => Verdict::Open,
-            PathState::Dead => Verdict::Signal(PathSignal::Rested),
-            PathState::Suspect | PathState::Probing => {
-                self.answered = if self.probe.is_some() { 0 } else { self.answered };
-                if let Some((_, sent_at)) = self.probe.take() {
-                    let others_answer = answered_at > sent_at;
-                    self.unanswered += u32::from(others_answer);
-                    self.unheard = if others_answer { 0 } else { self.unheard.saturating_add(1) };
-                }
-                if self.unanswered >= PROBES_UNANSWERED_MAX {
-                    return Verdict::Signal(PathSignal::Unanswered);
-                }
-                Verdict::Probe
-            }
+    /// Its time has come: what follows, or nothing when a probe is to be sent. `answered_at` is when
+    /// the newest chunk was sent that was acknowledged on any path: without an answer elsewhere a
+    /// probe that got none says nothing of this path.
+    pub(crate) fn on_due(&mut self, answered_at: Time) -> Option<PathSignal> {
+        if self.state == PathState::Dead {
+            return Some(PathSignal::Rested);
         }
+        if let Some(sent_at) = self.probe.take() {
+            let others_answer = answered_at > sent_at;
+            self.answered = 0;
+            self.unanswered += u32::from(others_answer);
+            self.unheard = if others_answer { 0 } else { self.unheard.saturating_add(1) };
+        }
+        (self.unanswered >= PROBES_UNANSWERED_MAX).then_some(PathSignal::Unanswered)
     }
 
-    /// Numbers from `lowest` to `highest` were newly acknowledged. So many probes in a row must be
-    /// before the path is used again.
-    pub(crate) fn on_acked(&mut self, (lowest, highest): (u64, u64), to_return: u32) -> Verdict {
+    /// Numbers from `lowest` to `highest` were newly acknowledged: what follows of it. So many
+    /// probes in a row must be before the path is used again.
+    pub(crate) fn on_acked(
+        &mut self,
+        (lowest, highest): (u64, u64),
+        to_return: u32,
+    ) -> Option<PathSignal> {
         match self.state {
-            PathState::Good | PathState::Dead | PathState::Spare | PathState::Failed => {
-                Verdict::Open
-            }
-            PathState::Suspect if lowest < self.doubt_number => Verdict::Signal(PathSignal::Late),
-            PathState::Suspect if self.is_on_probation() => Verdict::Signal(PathSignal::Relapsed),
-            PathState::Suspect => Verdict::Signal(PathSignal::Answered),
-            PathState::Probing if highest < self.doubt_number => Verdict::Open,
-            PathState::Probing => {
+            PathState::Suspect if lowest < self.doubt_number => Some(PathSignal::Late),
+            PathState::Suspect if self.is_on_probation() => Some(PathSignal::Relapsed),
+            PathState::Suspect => Some(PathSignal::Answered),
+            PathState::Probing if highest >= self.doubt_number => {
                 (self.unanswered, self.unheard) = (0, 0);
                 self.answered += u32::from(self.probe.take().is_some());
-                if self.answered >= to_return {
-                    return Verdict::Signal(PathSignal::Answered);
-                }
-                Verdict::Open
+                (self.answered >= to_return).then_some(PathSignal::Answered)
             }
+            _ => None,
         }
     }
 
@@ -209,7 +193,7 @@ mod tests {
         condition.go(now, PathSignal::Unanswered, PathState::Dead, 7);
         let until = condition.due();
         assert_eq!(until, now + QUARANTINE_FIRST);
-        condition.on_probe_sent(now, 7, Nanos::from_millis(4));
+        condition.on_probe_sent(now, Nanos::from_millis(4));
         assert_eq!(condition.due(), until);
     }
 
@@ -220,8 +204,8 @@ mod tests {
         let mut probes = 0;
         while condition.due() < Time::ZERO + Nanos::from_secs(10) {
             let now = condition.due();
-            assert_eq!(condition.on_due(Time::ZERO), Verdict::Probe);
-            condition.on_probe_sent(now, 7, interval);
+            assert_eq!(condition.on_due(Time::ZERO), None);
+            condition.on_probe_sent(now, interval);
             probes += 1;
         }
         assert!(probes < 120, "{probes} in ten seconds");

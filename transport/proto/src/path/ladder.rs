@@ -28,8 +28,7 @@ pub(crate) struct Ladder {
     probe_at: Time,
     /// Falls that are not forgiven: each doubles the stay on the lower rung.
     falls: u32,
-    /// The path that the peer's last chunk came on, and its rung.
-    pub(crate) heard_on: usize,
+    /// The rung on which the peer's last chunk came.
     heard_at: usize,
     /// What is lost on our rung although it answers.
     pub(crate) loss: LossWatch,
@@ -68,7 +67,6 @@ impl Ladder {
             since: now,
             probe_at: Time::NEVER,
             falls: 0,
-            heard_on: 0,
             heard_at: 0,
             loss: LossWatch::new(after, now),
             is_hopeless: false,
@@ -96,13 +94,9 @@ impl Ladder {
         self.rungs[self.at].paths
     }
 
-    /// Whether a path belongs to a worse carrier than ours.
-    pub(crate) fn is_below(&self, index: usize) -> bool {
-        self.rungs[self.at + 1..].iter().any(|rung| rung.paths & bit(index) != 0)
-    }
-
-    fn rung_of(&self, index: usize) -> Option<usize> {
-        self.rungs.iter().position(|rung| rung.paths & bit(index) != 0)
+    /// Whether a carrier is worse than ours.
+    pub(crate) fn is_below(&self, carrier: Carrier) -> bool {
+        carrier as usize > self.at
     }
 
     fn works(&self, rung: usize) -> bool {
@@ -219,25 +213,24 @@ impl Ladder {
         if rung.is_lossy { only } else { rung.paths }
     }
 
-    /// A path of another rung has answered: the rung to go to, if that is a reason.
-    pub(crate) fn on_answer_of(&mut self, now: Time, index: usize) -> Option<Carrier> {
-        let rung = self.rung_of(index)?;
+    /// A path of another carrier has answered; true if that is a reason to go there.
+    pub(crate) fn on_answer_of(&mut self, now: Time, carrier: Carrier) -> bool {
+        let rung = carrier as usize;
         if !core::mem::take(&mut self.rungs[rung].is_asked) {
-            return None;
+            return false;
         }
         self.rungs[rung].answered += 1;
         self.rungs[rung].heard_at = now;
         let silent = self.is_silent(now);
         let Rung { answered, is_lossy, .. } = self.rungs[rung];
-        let goes = if rung > self.at {
+        if rung > self.at {
             let flees = self.is_hopeless && self.refuge() == Some(rung);
             silent || (flees && answered >= PROBES_TO_RETURN)
         } else {
             let rested = now >= self.since + self.stay_now();
             let enough = if is_lossy { PROBES_TO_RETURN_AFTER_LOSS } else { PROBES_TO_RETURN };
             silent || (rested && answered >= enough)
-        };
-        goes.then_some(Carrier::ALL[rung])
+        }
     }
 
     /// How long we stay on a lower rung at least.
@@ -246,28 +239,22 @@ impl Ladder {
         self.stay.saturating_mul(1 << doublings)
     }
 
-    /// The peer was heard on a path. When it has gone down just now, and what we send is not
-    /// answered either or has not been of late: where we follow. That it is still down when we have
+    /// The peer was heard on a carrier; true if we follow: it has gone down just now, and what we
+    /// send is not answered either or has not been of late. That it is still down when we have
     /// found a better way is no reason.
     #[inline]
-    pub(crate) fn on_heard(&mut self, now: Time, index: usize) -> Option<Carrier> {
-        self.heard_on = index;
-        let is_same = self.rungs[self.heard_at].paths & bit(index) != 0;
-        if is_same { None } else { self.on_heard_elsewhere(now, index) }
-    }
-
-    #[inline(never)]
-    fn on_heard_elsewhere(&mut self, now: Time, index: usize) -> Option<Carrier> {
-        let rung = self.rung_of(index)?;
+    pub(crate) fn on_heard(&mut self, now: Time, carrier: Carrier) -> bool {
+        let rung = carrier as usize;
         let went_down = rung > core::mem::replace(&mut self.heard_at, rung);
-        let quiet = now >= self.answered_at + Nanos(self.after.0 / 2);
-        (went_down && rung > self.at && quiet && self.works(rung)).then(|| Carrier::ALL[rung])
+        let is_quiet = || now >= self.answered_at + Nanos(self.after.0 / 2);
+        went_down && rung > self.at && is_quiet() && self.works(rung)
     }
 
-    /// No path of a carrier works any more: where to go if we rode on it.
-    pub(crate) fn on_failed(&mut self, index: usize, still_works: bool) -> Option<Carrier> {
-        let rung = self.rung_of(index)?;
-        if still_works {
+    /// A path of a carrier has failed, and so have these in all: where to go if no other path of it
+    /// works, and we rode on it.
+    pub(crate) fn on_failed(&mut self, carrier: Carrier, failed: u16) -> Option<Carrier> {
+        let rung = carrier as usize;
+        if self.rungs[rung].paths & !failed != 0 {
             return None;
         }
         self.rungs[rung].has_failed = true;
@@ -280,8 +267,8 @@ impl Ladder {
     }
 
     /// A path of a carrier works again.
-    pub(crate) fn on_renewed(&mut self, now: Time, index: usize) {
-        let Some(rung) = self.rung_of(index) else { return };
+    pub(crate) fn on_renewed(&mut self, now: Time, carrier: Carrier) {
+        let rung = carrier as usize;
         let was_gone = core::mem::take(&mut self.rungs[rung].has_failed);
         if was_gone {
             (self.rungs[rung].is_asked, self.rungs[rung].answered) = (false, 0);

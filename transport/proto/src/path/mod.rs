@@ -15,7 +15,7 @@ mod table;
 mod timing;
 mod tx;
 
-pub(crate) use condition::{Condition, Verdict as ProbeVerdict};
+pub(crate) use condition::Condition;
 pub(crate) use mtu::MtuSearch;
 pub use mtu::{MtuPhase, MtuReason};
 pub(crate) use rx::ReceiveWindow;

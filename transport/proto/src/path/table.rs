@@ -74,6 +74,8 @@ pub(super) struct Answers {
     /// When the last answer came, and on which path.
     last_at: Time,
     pub(super) last_on: usize,
+    /// The path that the peer's last chunk came on.
+    pub(super) heard_on: usize,
     /// No path has answered for a tick.
     is_silent: bool,
     /// Good paths that have answered to what was sent after that which the last one that was
@@ -122,6 +124,7 @@ impl PathTable {
                 newest_sent_at: Time::ZERO,
                 last_at: now,
                 last_on: 0,
+                heard_on: 0,
                 is_silent: false,
                 proven: u16::MAX,
             },
@@ -171,6 +174,18 @@ impl PathTable {
     #[inline]
     pub(crate) fn is_in_use(&self, index: usize) -> bool {
         self.ladder.paths() & bit(index) != 0
+    }
+
+    /// Whether a path belongs to a worse carrier than that.
+    pub(crate) fn is_below(&self, index: usize) -> bool {
+        self.ladder.is_below(self.all[index].carrier)
+    }
+
+    /// The peer was heard on a path; true if the link goes to its carrier for that.
+    #[inline]
+    pub(crate) fn on_heard(&mut self, now: Time, index: usize) -> bool {
+        self.answers.heard_on = index;
+        self.ladder.on_heard(now, self.all[index].carrier)
     }
 
     /// Whether there is more than one path in use.

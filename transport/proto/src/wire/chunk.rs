@@ -6,10 +6,11 @@ use crate::{errors, listed};
 
 listed! {
     /// What a chunk is.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     #[repr(u8)]
     pub enum Kind {
         /// Frames of messages.
+        #[default]
         Data = 1,
         /// Opens a channel.
         Open = 2,
@@ -115,7 +116,7 @@ impl ChunkFlags {
 header! {
     /// A valid chunk header. Field meanings: docs/protocol.md section 3. What it says of the first
     /// frame is checked by [`FrameTable`](super::FrameTable).
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     ChunkHeader [
         /// What the chunk is.
         kind: Kind,

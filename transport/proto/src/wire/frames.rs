@@ -21,7 +21,7 @@ const AT_PAGE: u32 = 1 << 30;
 ///
 /// Messages are cut into pieces as they are first sent. A piece has an index, uses a credit and is
 /// cut only once. A frame carries a piece, or what of it a path bears.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// Channel id.
     pub channel: u32,
@@ -198,9 +198,8 @@ impl<'a> FrameTable<'a> {
             index: header.index,
             offset: header.offset,
             length,
-            part_start: 0,
             piece_len: length,
-            at_page: false,
+            ..Frame::default()
         };
         if header.flags.has(ChunkFlags::PART) {
             let (part, rest) =
@@ -282,12 +281,10 @@ impl Others<'_> {
             channel: field!(entry, 0, u32),
             message: u64::from(field!(entry, 4, u32)),
             message_len: length,
-            index: 0,
-            offset: 0,
             length,
-            part_start: 0,
             piece_len: length,
             at_page,
+            ..Frame::default()
         };
         self.entries = rest;
         let is_sound = if word & TWO_UNITS == 0 {
