@@ -1,6 +1,7 @@
 //! Traffic classes: what the messages of a link are for, and so how urgent they are.
 
 use crate::named;
+use alloc::string::ToString;
 use core::fmt;
 use core::str::FromStr;
 
@@ -81,11 +82,7 @@ impl FromStr for Class {
     type Err = ClassNameError;
 
     fn from_str(name: &str) -> Result<Self, ClassNameError> {
-        let named = |class: &Self| match class {
-            Self::Gold => name.eq_ignore_ascii_case("gold"),
-            Self::Silver => name.eq_ignore_ascii_case("silver"),
-            Self::Copper => name.eq_ignore_ascii_case("copper"),
-        };
+        let named = |class: &Self| class.to_string().eq_ignore_ascii_case(name);
         Self::ALL.into_iter().find(named).ok_or(ClassNameError)
     }
 }
@@ -93,7 +90,6 @@ impl FromStr for Class {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
 
     #[test]
     fn names_codes_and_places_lead_back_to_their_class() {

@@ -142,13 +142,11 @@ impl Link {
         self.leave_when_done();
     }
 
+    /// Does what a timer demands, if it is due.
     fn look_at(&mut self, now: Time, timer: Timer, index: usize) {
-        if self.timer(timer, index) <= now {
-            self.on_timer(now, timer, index);
+        if self.timer(timer, index) > now {
+            return;
         }
-    }
-
-    fn on_timer(&mut self, now: Time, timer: Timer, index: usize) {
         match timer {
             Timer::Carriers => self.ask_other_carriers(now),
             Timer::Loss => self.on_path_timer(now, index),

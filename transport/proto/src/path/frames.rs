@@ -34,14 +34,14 @@ impl FrameRing {
         Self { ring: Vec::new(), head: 0, tail: 0 }
     }
 
-    /// Where the frames of the next chunk begin, or behind.
-    pub(crate) fn head(&self) -> u64 {
-        self.head
+    /// Those of a chunk without frames that is sent next.
+    pub(crate) fn none(&self) -> Span {
+        Span { first: self.head, count: 0 }
     }
 
-    /// Frames below this position are not needed any more.
-    pub(crate) fn release(&mut self, tail: u64) {
-        self.tail = tail.max(self.tail);
+    /// Frames of chunks that were sent before the one with these are not needed any more.
+    pub(crate) fn release(&mut self, frames: Span) {
+        self.tail = frames.first.max(self.tail);
     }
 
     /// Whether the frames of any chunk find room, in a ring as long as it may get.
@@ -145,7 +145,7 @@ pub(super) mod tests {
                 while kept.len() as u64 > prng.between(1, 8) {
                     kept.pop_front();
                 }
-                ring.release(kept.front().map_or(ring.head(), |(span, _)| span.first));
+                ring.release(kept.front().map_or(ring.none(), |&(span, _)| span));
                 for &(span, first) in &kept {
                     let found: Vec<u32> = ring.get(span).map(|sent| sent.frame.channel).collect();
                     let expected = first..first + u32::from(span.count);
@@ -160,11 +160,11 @@ pub(super) mod tests {
     fn what_was_written_over_is_not_taken_for_something_else() {
         let mut ring = FrameRing::new();
         let old = ring.push(&[frame(1)]);
-        ring.release(ring.head());
+        ring.release(ring.none());
         for number in 0..RING_FIRST as u32 {
             assert_eq!(ring.get(old).count(), 1);
             ring.push(&[frame(number)]);
-            ring.release(ring.head());
+            ring.release(ring.none());
         }
         assert_eq!(ring.get(old).count(), 0);
         assert_eq!(ring.get(Span::EMPTY).count(), 0);

@@ -47,8 +47,6 @@ enum State {
 struct Sent {
     what: What,
     frames: Span,
-    /// Where the frames begin of what is sent next, or behind.
-    frames_at: u64,
     sent_at: Time,
     charge: u32,
     state: State,
@@ -100,7 +98,6 @@ impl Sent {
     const UNUSED: Self = Self {
         what: What::Nothing,
         frames: Span::EMPTY,
-        frames_at: 0,
         sent_at: Time::ZERO,
         charge: 0,
         state: State::Done,
@@ -206,12 +203,13 @@ impl SendWindow {
         while self.frames_from < self.next {
             let sent = self.at(self.frames_from);
             if sent.state == State::Outstanding || sent.posted {
-                self.frames.release(self.at(self.frames_from).frames_at);
+                let frames = sent.frames;
+                self.frames.release(frames);
                 return;
             }
             self.frames_from += 1;
         }
-        self.frames.release(self.frames.head());
+        self.frames.release(self.frames.none());
     }
 
     /// The number that the next transmission gets.
@@ -249,24 +247,18 @@ impl SendWindow {
             cold_path();
             self.release_frames();
         }
-        let frames_at = self.frames.head();
         let frames = self.frames.push(frames);
-        self.use_number((What::Data, frames, frames_at), charge, now)
+        self.use_number(What::Data, frames, charge, now)
     }
 
     /// Uses the next number for something else; returns it and the floor to tell.
     pub(crate) fn send(&mut self, what: What, charge: u32, now: Time) -> (u64, u64) {
-        let frames_at = self.frames.head();
-        self.use_number((what, Span::EMPTY, frames_at), charge, now)
+        let none = self.frames.none();
+        self.use_number(what, none, charge, now)
     }
 
     #[inline(always)]
-    fn use_number(
-        &mut self,
-        (what, frames, frames_at): (What, Span, u64),
-        charge: u32,
-        now: Time,
-    ) -> (u64, u64) {
+    fn use_number(&mut self, what: What, frames: Span, charge: u32, now: Time) -> (u64, u64) {
         debug_assert!(self.has_number(), "asked before");
         let number = self.next;
         let mut place = self.at_mut(number);
@@ -275,7 +267,7 @@ impl SendWindow {
         }
         let state = State::Outstanding;
         let (posted, is_copy) = (true, false);
-        *place = Sent { what, frames, frames_at, sent_at: now, charge, state, posted, is_copy };
+        *place = Sent { what, frames, sent_at: now, charge, state, posted, is_copy };
         self.next += 1;
         self.in_flight_bytes += u64::from(charge);
         self.floor_told = self.floor_to_tell(number);
