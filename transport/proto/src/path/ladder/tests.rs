@@ -121,10 +121,9 @@ fn lose(ladder: &mut Ladder, (from, spans): (u64, u64), lost: u32) -> Option<Car
         for part in 0..4 {
             let now = ms(from + 100 * span + 25 * part);
             ladder.on_answer(now, true);
-            if ladder.due() <= now && ladder.on_due(now) & 0b1000 != 0 {
-                if ladder.on_answer_of(now, Tcp) {
-                    return Some(Tcp);
-                }
+            let asks = ladder.due() <= now && ladder.on_due(now) & 0b1000 != 0;
+            if asks && ladder.on_answer_of(now, Tcp) {
+                return Some(Tcp);
             }
         }
     }
@@ -153,10 +152,9 @@ fn one_that_was_left_for_loss_is_gone_back_to_after_many_answers_of_one_path() {
         assert_eq!(ladder.on_due(now), 0b0001, "one path of UC, and RC not at all");
         rounds += 1;
         // The stay alone takes forty rounds; an answer is missing now and then.
-        if rounds % 11 != 0 || rounds > 70 {
-            if ladder.on_answer_of(now, Uc) {
-                break;
-            }
+        let is_answered = rounds % 11 != 0 || rounds > 70;
+        if is_answered && ladder.on_answer_of(now, Uc) {
+            break;
         }
     }
     assert!(rounds >= 66 + PROBES_TO_RETURN_AFTER_LOSS, "{rounds}");
