@@ -75,12 +75,22 @@ impl<'t> Room<'t> {
         unsafe { self.fill(NonNull::from(bytes).cast(), bytes.len(), false) }
     }
 
+    /// Moves on by `len` bytes of shared memory, copying them as far as there is room.
+    ///
+    /// # Safety
+    /// There must be so many bytes at `from`.
+    #[cold]
+    unsafe fn fill_from_shared(&mut self, from: NonNull<u8>, len: usize) {
+        // SAFETY: passed on.
+        unsafe { self.fill(from, len, true) }
+    }
+
     /// Moves on by `len` bytes, copying them as far as there is room.
     ///
     /// # Safety
     /// There must be so many bytes at `from`, which nobody writes meanwhile but by words of shared
     /// memory, where `is_shared` says that it is some.
-    #[inline]
+    #[inline(always)]
     unsafe fn fill(&mut self, mut from: NonNull<u8>, mut len: usize, is_shared: bool) {
         while len > 0 && (self.len > 0 || self.begin_next()) {
             let part = len.min(self.len);
@@ -124,10 +134,16 @@ impl MrTable {
     #[must_use]
     #[inline]
     pub fn copy_to(&self, pd: PdNum, list: &[Sge], room: &mut Room<'_>) -> bool {
-        list.iter().all(|sge| self.copy_entry(pd, sge, room))
+        for sge in list {
+            if !self.copy_entry(pd, sge, room) {
+                cold_path();
+                return false;
+            }
+        }
+        true
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy_entry(&self, pd: PdNum, sge: &Sge, room: &mut Room<'_>) -> bool {
         let &Sge { addr, length, lkey } = sge;
         if length == 0 {
@@ -139,9 +155,8 @@ impl MrTable {
             return false;
         }
         if entry.is_shared {
-            cold_path();
             // SAFETY: located just now.
-            unsafe { room.fill(start, len, true) };
+            unsafe { room.fill_from_shared(start, len) };
             return true;
         }
         // SAFETY: located just now, and held as long as this reads it.

@@ -24,7 +24,8 @@
 //!    Shared memory is read and written by atomic words, never as slices.
 //!
 //! Holds are counted in a word for each buffer. One thread alone counts by a load and a store, and
-//! several threads by atomic steps: which of both is decided for each region, while it is used.
+//! several threads by atomic steps: which of both is decided for each region, while it is used. A
+//! copy by the thread that counts alone needs no count: nobody takes the buffer back meanwhile.
 //!
 //! A device that software does not carry out, as one on libibverbs, must give a hold up only when
 //! its driver is done with the bytes.
