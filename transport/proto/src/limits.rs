@@ -95,7 +95,8 @@ pub const CONTROL_WINDOW: u64 = 64;
 /// callers see [`crate::SendError::Full`] long before; the rest is a peer's flood, refused.
 pub const CONTROL_QUEUE_MAX: usize = 4096;
 
-/// Operations of a lane that may be under way on a link: four times what keeps a 100 Gb/s line busy with 4 KiB READs at a round trip of 20 us.
+/// Operations of a lane that may be under way on a link: four times what keeps a 100 Gb/s line busy
+/// with 4 KiB READs at a round trip of 20 us.
 pub const LANE_OPS_MAX: usize = 256;
 
 /// Grants of each end of a link, and messages of the peer about such that are not known: each is a

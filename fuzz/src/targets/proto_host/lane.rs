@@ -107,7 +107,7 @@ impl Host {
             deadline: if nth & 1 == 0 { towpath_base::Time::NEVER } else { late },
             ..OpRequest::default()
         };
-        let Ok(key) = self.link.operate(self.now, &request) else { return };
+        let Ok(key) = self.link.operate(&request) else { return };
         let grant = grants.iter().find(|grant| grant.id == named).expect("it was granted");
         assert!(offset + length <= grant.byte_len, "within the grant");
         self.lane.asked += 1;

@@ -6,7 +6,7 @@ use crate::limits::{FORGIVE_AFTER, QUARANTINE_FIRST, QUARANTINE_LONGEST};
 use towpath_base::{Nanos, Time};
 
 /// The way that acks take.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AckWay {
     /// The path; acks of the first one go by the control queue pair.
     pub(super) path: usize,
@@ -18,9 +18,6 @@ pub(super) struct AckWay {
 }
 
 impl AckWay {
-    pub(super) const FIRST: Self =
-        Self { path: 0, turned_at: None, return_at: Time::ZERO, turns: 0 };
-
     /// The way was changed: each further change waits twice as long for the next.
     pub(super) fn back_off(&mut self, now: Time, (first, longest): (Nanos, Nanos)) {
         if now > self.return_at + FORGIVE_AFTER {

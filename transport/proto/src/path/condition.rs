@@ -8,7 +8,7 @@ use crate::limits::{
 use towpath_base::{Nanos, Time};
 
 /// The state of a path, and what is remembered of its conduct.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Condition {
     state: PathState,
     since: Time,
@@ -35,21 +35,7 @@ pub(crate) struct Condition {
 
 impl Condition {
     pub(crate) fn new(now: Time) -> Self {
-        Self {
-            state: PathState::Good,
-            since: now,
-            doubt_number: 0,
-            doubts: 0,
-            quarantines: 0,
-            clean_from: now,
-            due: Time::NEVER,
-            probe: None,
-            unanswered: 0,
-            unheard: 0,
-            answered: 0,
-            doubts_ever: 0,
-            quarantines_ever: 0,
-        }
+        Self { since: now, clean_from: now, due: Time::NEVER, ..Self::default() }
     }
 
     /// That of a path which is held back.
@@ -137,9 +123,9 @@ impl Condition {
         self.due = now + span.min(PROBE_INTERVAL_MAX.max(interval));
     }
 
-    /// Its time has come: what follows, or nothing when a probe is to be sent. `answered_at` is when
-    /// the newest chunk was sent that was acknowledged on any path: without an answer elsewhere a
-    /// probe that got none says nothing of this path.
+    /// Its time has come: what follows, or nothing when a probe is to be sent. `answered_at` is
+    /// when the newest chunk was sent that was acknowledged on any path: without an answer elsewhere
+    /// a probe that got none says nothing of this path.
     pub(crate) fn on_due(&mut self, answered_at: Time) -> Option<PathSignal> {
         if self.state == PathState::Dead {
             return Some(PathSignal::Rested);

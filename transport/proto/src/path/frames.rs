@@ -20,7 +20,7 @@ impl Span {
 }
 
 /// A ring of frames. The frames of one chunk lie side by side. It grows with what is under way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FrameRing {
     ring: Vec<Option<SendFrame>>,
     /// Behind the newest.
@@ -30,10 +30,6 @@ pub(crate) struct FrameRing {
 }
 
 impl FrameRing {
-    pub(crate) const fn new() -> Self {
-        Self { ring: Vec::new(), head: 0, tail: 0 }
-    }
-
     /// Those of a chunk without frames that is sent next.
     pub(crate) fn none(&self) -> Span {
         Span { first: self.head, count: 0 }
@@ -135,7 +131,7 @@ pub(super) mod tests {
     fn what_is_not_released_stays_while_others_come_and_go_and_the_ring_stays_short() {
         for seed in 0..40 {
             let mut prng = Prng::new(seed);
-            let (mut ring, mut kept, mut number) = (FrameRing::new(), VecDeque::new(), 0);
+            let (mut ring, mut kept, mut number) = (FrameRing::default(), VecDeque::new(), 0);
             for _ in 0..2_000 {
                 let count = prng.between(1, FRAMES_MAX as u64) as u32;
                 let frames: Vec<_> = (number..number + count).map(frame).collect();
@@ -158,7 +154,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_was_written_over_is_not_taken_for_something_else() {
-        let mut ring = FrameRing::new();
+        let mut ring = FrameRing::default();
         let old = ring.push(&[frame(1)]);
         ring.release(ring.none());
         for number in 0..RING_FIRST as u32 {

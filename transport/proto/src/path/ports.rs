@@ -1,7 +1,7 @@
 //! Source ports: which way a path goes, and which ways were bad of late.
 
 use super::state::PathState;
-use super::table::{PathTable, bit};
+use super::table::{PathTable, bit, places};
 use crate::carrier::Carrier;
 use crate::config::LinkConfig;
 use crate::flow::estimator;
@@ -240,11 +240,8 @@ impl PathTable {
 
     /// The next path that goes on from another port.
     pub(crate) fn take_reroute(&mut self) -> Option<(usize, u16)> {
-        if self.ports.reroutes_due == 0 {
-            return None;
-        }
-        let index = self.ports.reroutes_due.trailing_zeros() as usize;
-        self.ports.reroutes_due &= self.ports.reroutes_due - 1;
+        let index = places(self.ports.reroutes_due).next()?;
+        self.ports.reroutes_due &= !bit(index);
         Some((index, self[index].source_port))
     }
 }

@@ -67,7 +67,7 @@ pub(crate) struct PathTable {
 }
 
 /// What the paths of the carrier in use have answered.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Answers {
     /// When the newest chunk was sent that was acknowledged on any path.
     newest_sent_at: Time,
@@ -120,16 +120,9 @@ impl PathTable {
             mtus_asked: 0,
             tails_due: 0,
             ports: Ports::new(config),
-            answers: Answers {
-                newest_sent_at: Time::ZERO,
-                last_at: now,
-                last_on: 0,
-                heard_on: 0,
-                is_silent: false,
-                proven: u16::MAX,
-            },
+            answers: Answers { last_at: now, proven: u16::MAX, ..Answers::default() },
             changed_at: None,
-            acks: AckWay::FIRST,
+            acks: AckWay::default(),
             turn: Turn::new(now),
             prng: Prng::new(config.ways.seed),
             spreading: config.ways.spreading,

@@ -125,7 +125,7 @@ impl SendWindow {
             decided: 0,
             returned: 0,
             largest_acked: None,
-            frames: FrameRing::new(),
+            frames: FrameRing::default(),
             frames_from: 0,
             in_flight_bytes: 0,
             order: Order::new(),
@@ -361,7 +361,8 @@ impl SendWindow {
         let mut digest = AckDigest {
             timed_out_numbers: self.timed_out,
             largest_before: self.largest_acked,
-            ..AckDigest::NOTHING
+            lowest: u64::MAX,
+            ..AckDigest::default()
         };
         let news = self.largest_acked.is_none_or(|seen| largest > seen);
         if news {

@@ -1,10 +1,10 @@
 //! What an ack newly told, of all numbers together.
 
-use super::{NONE_TIMED_OUT, Sent, State};
+use super::{Sent, State};
 use towpath_base::Time;
 
 /// What an ack newly told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckDigest {
     pub(crate) acked_chunks: u32,
     pub(crate) acked_bytes: u64,
@@ -36,24 +36,6 @@ pub(crate) struct AckDigest {
 }
 
 impl AckDigest {
-    pub(crate) const NOTHING: Self = Self {
-        acked_chunks: 0,
-        acked_bytes: 0,
-        landed_bytes: 0,
-        lowest: u64::MAX,
-        highest: 0,
-        largest_sent_at: None,
-        spurious: 0,
-        timed_out: 0,
-        oldest_late: None,
-        is_disordered: false,
-        largest_before: None,
-        unknown: 0,
-        gone: 0,
-        timeouts_were_false: None,
-        timed_out_numbers: NONE_TIMED_OUT,
-    };
-
     /// Takes in that `number` is acknowledged; true when it was not before. What it carried is
     /// looked at in its place: a copy would cost more than the rest.
     #[inline(always)]
