@@ -42,9 +42,8 @@ fn pieces_become_whole_at_once_although_their_ends_come_with_what_has_no_buffer(
     let channel = near.open_channel(link, false).expect("room");
     let send = |at: &mut Endpoint<Device>, channel: ChannelId, token: u64| {
         let buf = at.copy(&[token as u8; LEN]).expect("a free buffer");
-        // So that no two whole messages share a chunk, which would go without parts.
-        let payload = Payload::from(buf).page_aligned();
-        at.send(link, channel, payload, SendOptions::new().token(token)).expect("an open channel");
+        let options = SendOptions::new().token(token);
+        at.send(link, channel, Payload::from(buf), options).expect("an open channel");
     };
     let (mut next, mut delivered, mut seen) = (0, 0, 0);
     while delivered < 400 || seen < 400 {

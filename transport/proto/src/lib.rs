@@ -50,7 +50,7 @@ pub mod wire;
 pub use carrier::{Carrier, CarrierReason};
 pub use channel::{CancelError, SendError, SendRequest, SupplyError};
 pub use class::{Class, ClassNameError};
-pub use class_order::{AtDevice, ClassOrder, ClassScheduler};
+pub use class_order::{AtDevice, ClassLine, ClassOrder};
 #[cfg(feature = "sabotage")]
 pub use config::Sabotage;
 pub use config::{LinkConfig, PacketSizes, PeerParams, Side, Spreading};

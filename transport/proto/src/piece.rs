@@ -36,3 +36,19 @@ pub struct SendFrame {
     /// What the chunk says of it.
     pub frame: Frame,
 }
+
+impl SendFrame {
+    /// Cuts it to its first `length` bytes; the rest.
+    pub(crate) fn split_off(&mut self, length: u32) -> Self {
+        let mut rest = *self;
+        (self.source.length, self.frame.length) = (length, length);
+        rest.source.offset += length;
+        rest.source.length -= length;
+        rest.frame.offset += length;
+        rest.frame.part_start += length;
+        rest.frame.length -= length;
+        // Parts are copied by the receiver.
+        (self.frame.at_page, rest.frame.at_page) = (false, false);
+        rest
+    }
+}

@@ -2,11 +2,11 @@
 
 use crate::conn::Conn;
 use std::collections::VecDeque;
-use towpath_proto::{AtDevice, Class, ClassOrder, ClassScheduler};
+use towpath_proto::{AtDevice, Class, ClassLine, ClassOrder};
 
 /// Which links wait for their turn, and what the device has of each class.
 pub(crate) struct Order {
-    scheduler: Box<dyn ClassScheduler>,
+    classes: ClassLine,
     device: AtDevice,
     lines: [VecDeque<u16>; Class::COUNT],
     /// Links that are up.
@@ -16,7 +16,7 @@ pub(crate) struct Order {
 impl Order {
     pub(crate) fn new(order: ClassOrder, ahead_bytes: u64) -> Self {
         Self {
-            scheduler: order.scheduler(),
+            classes: ClassLine::new(order),
             device: AtDevice { bytes: [0; Class::COUNT], ahead_bytes },
             lines: [const { VecDeque::new() }; Class::COUNT],
             up: [0; Class::COUNT],
@@ -58,16 +58,16 @@ impl Order {
         if !std::mem::replace(&mut conn.turn.is_in_line, true) {
             self.lines[class.index()].push_back(conn.id.index);
         }
-        self.scheduler.enter(class);
+        self.classes.enter(class);
     }
 
     /// The link whose turn it is, and its class; it is not in line any more.
     pub(crate) fn turn(&mut self) -> Option<(Class, u16)> {
         loop {
-            let class = self.scheduler.turn(&self.device)?;
+            let class = self.classes.turn(&self.device)?;
             match self.lines[class.index()].pop_front() {
                 Some(index) => return Some((class, index)),
-                None => self.scheduler.served(class, 0, false),
+                None => self.classes.served(class, 0, false),
             }
         }
     }
@@ -78,7 +78,7 @@ impl Order {
         if more {
             line.push_back(index);
         }
-        self.scheduler.served(class, bytes, !line.is_empty());
+        self.classes.served(class, bytes, !line.is_empty());
     }
 
     /// Empties the lines.

@@ -6,6 +6,7 @@
 //! parts; one whose bytes were supplied at once goes whole.
 
 use super::outgoing::unit_of;
+use super::spans::Spans;
 use crate::limits::PIECE_BYTES_MIN;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -123,9 +124,8 @@ pub(crate) struct Growing {
     pub(crate) first: u32,
     len: u32,
     pub(crate) sizes: PieceSizes,
-    /// What was supplied, in spans that do not touch.
-    have: BTreeMap<u32, u32>,
-    have_bytes: u32,
+    /// What was supplied.
+    have: Spans,
     supplies: u32,
     /// What was supplied and is in no cut piece, as it was supplied.
     ready: BTreeMap<u32, u32>,
@@ -152,8 +152,7 @@ impl Growing {
             first,
             len,
             sizes,
-            have: BTreeMap::new(),
-            have_bytes: 0,
+            have: Spans::default(),
             supplies: 0,
             ready: BTreeMap::new(),
             ready_bytes: 0,
@@ -167,7 +166,7 @@ impl Growing {
 
     /// Whether all of it was supplied.
     pub(crate) fn is_supplied(&self) -> bool {
-        self.have_bytes == self.len
+        self.have.bytes() == self.len
     }
 
     /// Bytes that are at hand and in no piece.
@@ -187,7 +186,8 @@ impl Growing {
         mut late: impl FnMut(Range<u32>, u32, Range<u32>),
     ) -> Result<(), SupplyError> {
         let end = self.check(offset, length)?;
-        self.note(offset, end);
+        self.supplies += 1;
+        self.have.insert(offset..end);
         // Those that are cut and have bytes of it.
         let mut at = offset;
         let first = self.pieces.partition_point(|piece| piece.end <= offset);
@@ -218,8 +218,7 @@ impl Growing {
         if !is_aligned(offset) || !(is_aligned(end) || end == self.len) {
             return Err(SupplyError::Misaligned);
         }
-        let before = self.have.range(..end).next_back();
-        if before.is_some_and(|(_, &before)| before > offset) {
+        if self.have.has_any(offset..end) {
             return Err(SupplyError::Overlap);
         }
         let max = SUPPLIES_FEW + self.len / SUPPLY_BYTES_MEAN;
@@ -227,16 +226,6 @@ impl Growing {
             return Err(SupplyError::TooMany { max });
         }
         Ok(end)
-    }
-
-    /// Notes what was supplied, joined with what it touches.
-    fn note(&mut self, offset: u32, end: u32) {
-        self.supplies += 1;
-        self.have_bytes += end - offset;
-        let before = self.have.range(..offset).next_back();
-        let start = before.filter(|&(_, &before)| before == offset).map_or(offset, |(&at, _)| at);
-        let end = self.have.remove(&end).unwrap_or(end);
-        self.have.insert(start, end);
     }
 
     fn add_ready(&mut self, from: u32, until: u32) {
@@ -291,7 +280,7 @@ impl Growing {
     /// Whether all bytes of the piece are there that begins at `start`, and ends as it does.
     pub(crate) fn is_there(&self, start: u32, end: Option<u32>) -> bool {
         let end = end.unwrap_or_else(|| self.len.min(start + self.sizes.shortest));
-        self.have.range(..=start).next_back().is_some_and(|(_, &until)| until >= end)
+        self.have.has(start..end)
     }
 
     /// Credit that the receiver may have to keep until more is supplied: of what it hands out in

@@ -1,7 +1,7 @@
 //! A message being received.
 
-use super::parts::Parts;
 use super::runs::{Misfit, Runs};
+use super::spans::Spans;
 use crate::event::{BufToken, ChunkRef};
 use crate::limits::CHUNK_WINDOW;
 use crate::wire::Frame;
@@ -59,7 +59,8 @@ pub(crate) struct Partial {
     index: u32,
     /// Where the piece begins in the message.
     offset: u32,
-    pub(crate) parts: Parts,
+    pub(crate) piece_len: u32,
+    pub(crate) parts: Spans,
     pub(crate) buf: BufToken,
 }
 
@@ -113,7 +114,7 @@ impl Incoming {
     #[inline(never)]
     fn partial_bytes_beside(&self, index: u32) -> u64 {
         let others = self.partials.iter().filter(|partial| partial.index != index);
-        others.map(|partial| u64::from(partial.parts.piece_len())).sum()
+        others.map(|partial| u64::from(partial.piece_len)).sum()
     }
 
     /// The piece of which a frame carries a part, as far as it is held; `None` when nothing of it
@@ -133,7 +134,7 @@ impl Incoming {
             return Ok(None);
         };
         let says = (frame.piece_offset(), frame.piece_len);
-        let is_same = says == (partial.offset, partial.parts.piece_len());
+        let is_same = says == (partial.offset, partial.piece_len);
         if is_same { Ok(Some(partial)) } else { Err(Misfit) }
     }
 
@@ -147,7 +148,7 @@ impl Incoming {
     #[inline]
     pub(crate) fn has_part(&mut self, frame: &Frame) -> Result<bool, Misfit> {
         let partial = self.partial(frame)?;
-        Ok(partial.is_some_and(|partial| partial.parts.has(frame.part_start, frame.length)))
+        Ok(partial.is_some_and(|partial| partial.parts.has(frame.part())))
     }
 
     /// Begins to put a piece together in `buf`, of which a frame carries the first part to come.
@@ -156,7 +157,8 @@ impl Incoming {
         self.partials.push(Partial {
             index: frame.index,
             offset: frame.piece_offset(),
-            parts: Parts::new(frame.piece_len),
+            piece_len: frame.piece_len,
+            parts: Spans::default(),
             buf,
         });
         Ok(())

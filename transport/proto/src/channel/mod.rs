@@ -3,17 +3,17 @@
 mod growing;
 mod incoming;
 mod outgoing;
-mod parts;
 mod queue;
 mod request;
 mod runs;
 mod rx;
+mod spans;
 mod tx;
 
 pub(crate) use growing::PieceSizes;
 pub use growing::SupplyError;
 pub(crate) use incoming::{Incoming, Reading, Stage};
-pub(crate) use outgoing::{Line, Outgoing, SendState};
+pub(crate) use outgoing::{Outgoing, SendState};
 pub use request::{CancelError, SendError, SendRequest};
 pub(crate) use runs::Misfit;
 pub(crate) use rx::{ChannelRx, Closed, Place, RxViolation};

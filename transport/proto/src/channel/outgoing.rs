@@ -1,9 +1,9 @@
 //! A message being sent: how it is cut, what of it is acknowledged, and how it ended.
 
 use super::growing::{Growing, Next, PieceSizes, SupplyError};
-use super::parts::Parts;
 use super::request::SendRequest;
 use super::runs::Runs;
+use super::spans::Spans;
 use crate::event::{Outcome, PayloadRef, SendFrame, SendKey};
 use crate::limits::{CHUNK_WINDOW, FRAME_ALIGN_BYTES, PAGE_BYTES, SEGMENTS_MAX};
 use crate::wire::Frame;
@@ -26,23 +26,12 @@ pub(crate) enum SendState {
     Ended(Outcome),
 }
 
-/// Where a message with bytes to cut stands beside the queue of its channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Line {
-    /// In the queue.
-    #[default]
-    Queued,
-    /// Out of it, with bytes at hand that it may not send yet.
-    Aside,
-    /// Out of it, with nothing at hand.
-    Out,
-}
-
 /// A message being sent. Lives in a slot that keeps its memory for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     pub(crate) state: SendState,
-    pub(crate) line: Line,
+    /// It is in the queue of its channel: it has bytes at hand that are in no piece.
+    pub(crate) in_line: bool,
     pub(crate) channel: u32,
     pub(crate) token: u64,
     pub(crate) deadline: Time,
@@ -59,7 +48,7 @@ pub(crate) struct Outgoing {
     /// Which pieces are acknowledged.
     acked: Runs,
     /// Which parts are, of pieces that travel in several frames, by index.
-    parts: Vec<(u32, Parts)>,
+    parts: Vec<(u32, Spans)>,
     /// Work requests that the device has not returned.
     pub(crate) posted: u32,
     /// The path that it keeps to, where messages do.
@@ -73,7 +62,7 @@ impl Outgoing {
     pub(crate) fn start(&mut self, request: &SendRequest<'_>) {
         let lens = request.segments;
         // Field by field: a whole new value would be built aside and then copied.
-        (self.state, self.line) = (SendState::Queued, Line::Queued);
+        (self.state, self.in_line) = (SendState::Queued, true);
         self.channel = request.channel.0;
         self.token = request.token;
         self.deadline = request.deadline;
@@ -81,8 +70,8 @@ impl Outgoing {
         self.message_len = lens.iter().sum();
         self.at_pages = request.at_pages;
         // One by one: a copy of so few is slower for its call.
-        for (place, len) in self.segments.iter_mut().zip(lens) {
-            *place = *len;
+        for (place, &len) in lens.iter().enumerate() {
+            self.segments[place] = len;
         }
         (self.segment, self.segment_offset, self.offset) = (0, 0, 0);
         (self.pieces_cut, self.posted) = (0, 0);
@@ -143,9 +132,15 @@ impl Outgoing {
         self.offset == self.message_len
     }
 
-    /// Whether another piece may be cut: not all are, and the receiver's bitmap reaches it.
-    pub(crate) fn may_cut(&self) -> bool {
-        !self.is_fully_cut() && self.may_use(self.pieces_cut)
+    /// Whether another piece may be cut: its bytes are there, and the receiver's bitmap reaches it.
+    /// All messages of the channel that are not wholly supplied hold `all_held` of the `most`
+    /// credit that they may hold together.
+    #[inline]
+    pub(crate) fn may_cut(&self, all_held: u32, most: u32) -> bool {
+        match &self.growing {
+            None => !self.is_fully_cut() && self.may_use(self.pieces_cut),
+            Some(growing) => self.may_cut_of(growing, all_held - growing.held, most),
+        }
     }
 
     /// Whether the receiver's bitmap reaches a piece.
@@ -164,10 +159,8 @@ impl Outgoing {
         self.growing.as_ref()?.next(self.pieces_cut)
     }
 
-    /// Whether a piece may be cut of a message that grows. All that are not wholly supplied may
-    /// hold so much credit together; `others` hold a part of that.
-    pub(crate) fn may_cut_growing(&self, others: u32, most: u32) -> bool {
-        let Some(growing) = &self.growing else { return true };
+    #[cold]
+    fn may_cut_of(&self, growing: &Growing, others: u32, most: u32) -> bool {
         let next = if self.grows() { self.next_grown() } else { None };
         if next.is_none() && self.grows() {
             return false;
@@ -212,9 +205,6 @@ impl Outgoing {
         self.offset += length;
         self.segment_offset += length;
         self.pieces_cut += 1;
-        if self.is_fully_cut() {
-            self.line = Line::Out;
-        }
         if self.segment_offset == self.segments[usize::from(self.segment)] {
             (self.segment, self.segment_offset) = (self.segment + 1, 0);
         }
@@ -223,25 +213,19 @@ impl Outgoing {
 
     /// Cuts the next piece of the segment that grows, of `piece_len` bytes: frames of what of it is
     /// there, in order.
-    pub(crate) fn cut_grown(
-        &mut self,
-        send: SendKey,
-        piece_len: u32,
-        mut each: impl FnMut(SendFrame),
-    ) {
-        let Some(next) = self.next_grown() else { return };
+    pub(crate) fn cut_grown(&mut self, send: SendKey, piece_len: u32) -> Vec<SendFrame> {
+        let mut frames = Vec::new();
+        let Some(next) = self.next_grown() else { return frames };
         let piece = next.start..next.start + piece_len;
-        let Some(mut growing) = self.growing.take() else { return };
+        let Some(mut growing) = self.growing.take() else { return frames };
         let place = (growing.segment, growing.first);
         growing.cut(next, piece.end, self.pieces_cut, |there| {
-            each(self.grown_frame(send, place, (&piece, next.index), there));
+            frames.push(self.grown_frame(send, place, (&piece, next.index), there));
         });
         self.growing = Some(growing);
         self.offset += piece_len;
         self.pieces_cut += 1;
-        if self.is_fully_cut() {
-            self.line = Line::Out;
-        }
+        frames
     }
 
     /// Takes bytes of the segment that grows. Frames of pieces that are cut already go to `late`.
@@ -315,8 +299,13 @@ impl Outgoing {
     pub(crate) fn is_acked(&self, frame: &Frame) -> bool {
         self.acked.has(frame.index)
             || self.parts.iter().any(|(index, parts)| {
-                *index == frame.index && parts.has(frame.part_start, frame.length)
+                *index == frame.index && parts.has(frame.part())
             })
+    }
+
+    /// Whether parts of the piece of a frame are acknowledged, and not all of it.
+    pub(crate) fn is_begun(&self, frame: &Frame) -> bool {
+        self.parts.iter().any(|(index, _)| *index == frame.index)
     }
 
     /// Takes in that a frame is acknowledged; true when now all of the message is.
@@ -341,12 +330,12 @@ impl Outgoing {
             return true;
         }
         let at = at.unwrap_or_else(|| {
-            self.parts.push((frame.index, Parts::new(frame.piece_len)));
+            self.parts.push((frame.index, Spans::default()));
             self.parts.len() - 1
         });
         let (_, parts) = &mut self.parts[at];
-        parts.insert(frame.part_start, frame.length);
-        let is_complete = parts.is_complete();
+        parts.insert(frame.part());
+        let is_complete = parts.bytes() == frame.piece_len;
         if is_complete {
             self.parts.swap_remove(at);
         }

@@ -1,9 +1,10 @@
-//! The messages of a channel that have pieces still to cut, in order.
+//! The messages of a channel that have bytes at hand for pieces still to cut, in order.
 
 use crate::event::SendKey;
 use alloc::collections::VecDeque;
 
-/// Messages with pieces still to cut; the first one is being cut.
+/// Messages with bytes at hand for pieces still to cut. The first one is being cut, or the first
+/// that may be where some are supplied while they are sent.
 ///
 /// One that is given up leaves when it gets to the front, or together with as many others as there
 /// are left: so giving up all of a long queue costs no more than its length.
@@ -58,17 +59,14 @@ impl SendQueue {
         }
     }
 
-    /// Moves the first of those that are `wanted` to the front; false when there is none.
-    #[cold]
-    pub(crate) fn bring_forward(&mut self, wanted: impl Fn(SendKey) -> bool) -> bool {
-        let at = self.keys.iter().position(|&send| wanted(send));
-        let send = at.and_then(|at| self.keys.remove(at));
-        send.inspect(|&send| self.keys.push_front(send)).is_some()
-    }
-
-    /// The first message is cut.
-    pub(crate) fn pop_front(&mut self) {
-        self.keys.pop_front();
+    /// The message at a place leaves.
+    #[inline]
+    pub(crate) fn remove(&mut self, place: usize) {
+        if place == 0 {
+            self.keys.pop_front();
+        } else {
+            self.keys.remove(place);
+        }
     }
 
     /// A message was given up, and is none of those that `is_queued` any more.

@@ -3,13 +3,10 @@
 use crate::event::IncomingKey;
 use crate::limits::MESSAGE_WINDOW;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use core::hint::cold_path;
 use towpath_base::WindowBitmap;
-
-/// Verdicts are remembered for twice the window: a sender may ask again about an id as long as it
-/// keeps it open, and ids up to one window later may have ended meanwhile.
-const VERDICTS: u64 = 2 * MESSAGE_WINDOW;
 
 /// How a message id ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +50,9 @@ pub(crate) struct ChannelRx {
     /// The peer asked for its credit.
     pub(crate) credit_asked: bool,
     closed: WindowBitmap,
-    abandoned: Box<[u64]>,
+    /// Those of them that were given up. A sender may ask again about an id as long as it keeps it
+    /// open, and ids up to one window later may have ended meanwhile: older ones are forgotten.
+    abandoned: BTreeSet<u64>,
     /// Open messages by id modulo the window; made with the first message.
     open: Box<[Option<IncomingKey>]>,
     /// The id whose turn it is on an ordered channel.
@@ -70,7 +69,7 @@ impl ChannelRx {
             credit_due: false,
             credit_asked: false,
             closed: WindowBitmap::new(0, MESSAGE_WINDOW as usize),
-            abandoned: Box::default(),
+            abandoned: BTreeSet::new(),
             open: Box::default(),
             turn: 0,
         }
@@ -85,7 +84,8 @@ impl ChannelRx {
     pub(crate) fn place(&self, id: u64) -> Result<Place, RxViolation> {
         if self.closed.contains(id) {
             cold_path();
-            return Ok(Place::Closed(self.verdict(id)));
+            let is_abandoned = self.abandoned.contains(&id);
+            return Ok(Place::Closed(if is_abandoned { Closed::Abandoned } else { Closed::Delivered }));
         }
         if !self.closed.reaches(id) {
             cold_path();
@@ -112,7 +112,11 @@ impl ChannelRx {
     #[inline]
     pub(crate) fn close(&mut self, id: u64, verdict: Closed) {
         self.closed.insert(id);
-        self.note_verdict(id, verdict);
+        if verdict == Closed::Abandoned {
+            let oldest = self.closed.base().saturating_sub(MESSAGE_WINDOW);
+            self.abandoned = self.abandoned.split_off(&oldest);
+            self.abandoned.insert(id);
+        }
     }
 
     /// The message is handed over or dropped.
@@ -120,32 +124,6 @@ impl ChannelRx {
         if let Some(open) = self.open.get_mut((id % MESSAGE_WINDOW) as usize) {
             *open = None;
         }
-    }
-
-    #[inline]
-    fn note_verdict(&mut self, id: u64, verdict: Closed) {
-        if verdict == Closed::Abandoned || !self.abandoned.is_empty() {
-            self.note_verdict_kept(id, verdict);
-        }
-    }
-
-    #[inline(never)]
-    fn note_verdict_kept(&mut self, id: u64, verdict: Closed) {
-        if self.abandoned.is_empty() {
-            self.abandoned = vec![0; VERDICTS as usize / 64].into_boxed_slice();
-        }
-        let place = id % VERDICTS;
-        let (word, bit) = (&mut self.abandoned[(place / 64) as usize], 1 << (place % 64));
-        match verdict {
-            Closed::Abandoned => *word |= bit,
-            Closed::Delivered => *word &= !bit,
-        }
-    }
-
-    fn verdict(&self, id: u64) -> Closed {
-        let place = id % VERDICTS;
-        let word = self.abandoned.get((place / 64) as usize).copied().unwrap_or(0);
-        if word >> (place % 64) & 1 == 1 { Closed::Abandoned } else { Closed::Delivered }
     }
 
     /// Open messages, and whole ones that wait for their turn.
@@ -167,22 +145,13 @@ impl ChannelRx {
         self.closed.contains(id)
     }
 
-    /// Counts a new piece against the grant.
-    pub(crate) fn use_credit(&mut self) -> Result<(), RxViolation> {
-        if !self.has_credit() {
-            return Err(RxViolation::Credit);
-        }
-        self.count();
-        Ok(())
-    }
-
     /// Whether the peer may send a new piece.
     #[inline(always)]
-    pub(crate) fn has_credit(&self) -> bool {
-        self.accepted < self.granted()
+    pub(crate) fn check_credit(&self) -> Result<(), RxViolation> {
+        if self.accepted < self.granted() { Ok(()) } else { Err(RxViolation::Credit) }
     }
 
-    /// Counts a new piece for which there [is](Self::has_credit) credit.
+    /// Counts a new piece against the grant, for which there was [credit](Self::check_credit).
     #[inline(always)]
     pub(crate) fn count(&mut self) {
         self.accepted += 1;
@@ -194,12 +163,6 @@ impl ChannelRx {
         self.accepted += chunks;
         self.released += chunks;
         self.advertised += chunks;
-    }
-
-    /// Takes the count of a piece back that was refused after all: it comes again under the same
-    /// credit.
-    pub(crate) fn unuse_credit(&mut self) {
-        self.accepted -= 1;
     }
 
     /// Counts pieces that used credit but will never come: their message was given up. More than
@@ -254,8 +217,12 @@ mod tests {
         }
         assert_eq!(rx.place(0), Ok(Place::Closed(Closed::Abandoned)));
         assert_eq!(rx.place(1), Ok(Place::Closed(Closed::Delivered)));
-        rx.close(VERDICTS, Closed::Delivered);
-        assert_eq!(rx.verdict(VERDICTS), Closed::Delivered, "the place is used again");
+        for id in MESSAGE_WINDOW..3 * MESSAGE_WINDOW {
+            rx.close(id, Closed::Abandoned);
+        }
+        assert!(rx.abandoned.len() as u64 <= 2 * MESSAGE_WINDOW, "older ones are forgotten");
+        rx.close(3 * MESSAGE_WINDOW, Closed::Delivered);
+        assert_eq!(rx.place(3 * MESSAGE_WINDOW), Ok(Place::Closed(Closed::Delivered)));
     }
 
     #[test]
@@ -268,8 +235,11 @@ mod tests {
     #[test]
     fn no_more_chunks_are_taken_than_were_granted() {
         let mut rx = ChannelRx::new(2);
-        assert_eq!((rx.use_credit(), rx.use_credit()), (Ok(()), Ok(())));
-        assert_eq!(rx.use_credit(), Err(RxViolation::Credit));
+        for _ in 0..2 {
+            assert_eq!(rx.check_credit(), Ok(()));
+            rx.count();
+        }
+        assert_eq!(rx.check_credit(), Err(RxViolation::Credit));
         rx.release(5);
         assert_eq!((rx.held(), rx.granted()), (0, 4), "only what was held comes back");
         assert!(rx.should_tell_credit());
@@ -280,7 +250,8 @@ mod tests {
     #[test]
     fn chunks_that_will_never_come_give_their_credit_back() {
         let mut rx = ChannelRx::new(4);
-        assert_eq!(rx.use_credit(), Ok(()));
+        assert_eq!(rx.check_credit(), Ok(()));
+        rx.count();
         rx.forgo(2);
         assert_eq!((rx.held(), rx.granted()), (1, 6));
         rx.forgo(9);

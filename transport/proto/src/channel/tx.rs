@@ -1,11 +1,11 @@
 //! The sending side of a channel: messages that wait, ids, credit.
 
+use super::outgoing::{Outgoing, SendState};
 use super::queue::SendQueue;
 use crate::event::SendKey;
 use crate::limits::MESSAGE_WINDOW;
 use crate::schedule::WEIGHT_DEFAULT;
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 use towpath_base::WindowBitmap;
 
 /// The sending side of a channel.
@@ -25,8 +25,6 @@ pub(crate) struct ChannelTx {
     peer_quota: u64,
     /// Messages that are supplied while they are sent and have no outcome yet.
     pub(crate) growing: u32,
-    /// Those of them that have bytes at hand and may not send them yet.
-    pub(crate) aside: Vec<SendKey>,
     /// Credit that all of them may hold at the receiver until more is supplied.
     pub(crate) growing_held: u32,
     /// In the link's line of channels with something to send.
@@ -50,7 +48,6 @@ impl ChannelTx {
             used: 0,
             peer_quota,
             growing: 0,
-            aside: Vec::new(),
             growing_held: 0,
             is_ready: false,
             weight: WEIGHT_DEFAULT,
@@ -65,6 +62,13 @@ impl ChannelTx {
     /// Whether it has something to send and no credit for it.
     pub(crate) fn is_starved(&self) -> bool {
         !self.has_credit() && !self.queue.is_empty()
+    }
+
+    /// Whether a piece of a message can be cut now, if there is credit for one.
+    #[inline]
+    pub(crate) fn may_cut(&self, message: &Outgoing) -> bool {
+        let has_id = message.state != SendState::Queued || self.has_id();
+        has_id && message.may_cut(self.growing_held, self.growing_max())
     }
 
     pub(crate) fn use_credit(&mut self) {
@@ -85,7 +89,7 @@ impl ChannelTx {
     /// Credit that messages which are supplied while they are sent may hold until more is supplied:
     /// half, so that a message that is held whole, which needs no more than the other half, has the
     /// rest of it.
-    pub(crate) fn growing_max(&self) -> u32 {
+    fn growing_max(&self) -> u32 {
         (self.peer_quota / 2) as u32
     }
 

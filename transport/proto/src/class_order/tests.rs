@@ -1,6 +1,6 @@
 //! What the policies promise, over a device that serves its classes in turn.
 
-use super::{AtDevice, ClassOrder};
+use super::{AtDevice, ClassLine, ClassOrder};
 use crate::class::Class;
 
 const AHEAD_BYTES: u64 = 1 << 20;
@@ -9,7 +9,7 @@ const CHUNK_BYTES: u64 = 57_344;
 /// A device that sends a chunk of each class that it has in turn, while every class of `busy` has
 /// more at all times; what each one got through of `total` chunks.
 fn serve(order: ClassOrder, busy: &[Class], total: u64) -> [u64; Class::COUNT] {
-    let mut line = order.scheduler();
+    let mut line = ClassLine::new(order);
     let mut device = AtDevice { bytes: [0; Class::COUNT], ahead_bytes: AHEAD_BYTES };
     let mut sent = [0; Class::COUNT];
     let mut turn = 0;
@@ -41,7 +41,7 @@ fn under_strict_priority_the_most_urgent_has_it_all_and_the_rest_what_it_leaves(
 
 #[test]
 fn a_newcomer_that_is_more_urgent_waits_for_nobody_who_is_less() {
-    let mut line = ClassOrder::Strict.scheduler();
+    let mut line = ClassLine::new(ClassOrder::Strict);
     let mut device = AtDevice { bytes: [0, 0, AHEAD_BYTES], ahead_bytes: AHEAD_BYTES };
     line.enter(Class::Copper);
     assert_eq!(line.turn(&device), None, "the device has enough");
@@ -72,7 +72,7 @@ fn shares_are_those_of_the_weights_and_nobody_starves() {
 
 #[test]
 fn who_was_idle_is_owed_nothing_for_it() {
-    let mut line = ClassOrder::Shares([1, 1, 1]).scheduler();
+    let mut line = ClassLine::new(ClassOrder::Shares([1, 1, 1]));
     let device = AtDevice { bytes: [0; Class::COUNT], ahead_bytes: AHEAD_BYTES };
     line.enter(Class::Copper);
     for _ in 0..1000 {

@@ -2,7 +2,7 @@
 
 use super::{Controls, Link, LinkState};
 use crate::chunk_size::ChunkSize;
-use crate::event::{AckTransmit, DownReason, Outcome, PathId};
+use crate::event::{AckTransmit, DownReason, PathId};
 use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES};
 use crate::path::{AckDigest, Path, SendWindow, What, bit};
 use crate::stats::LinkStats;
@@ -94,6 +94,7 @@ impl Link {
             events,
             stats,
             sends,
+            channels,
             control: Controls { scratch: control_scratch, .. },
             ..
         } = self;
@@ -110,7 +111,7 @@ impl Link {
             What::Data | What::Nothing | What::Probe => {}
         };
         let digest = path.tx.on_ack(now, (largest, base), words, on_number, |frame| {
-            sends.on_acked(frame, events);
+            sends.on_acked(frame, channels, (events, stats));
         });
         if passed_charge > 0 {
             path.mtu.on_passed(passed_charge - flow.charge(0) + HEADER_BYTES as u32);
@@ -137,14 +138,14 @@ impl Link {
         true
     }
 
-    /// Ends what the ack just taken in has completed.
+    /// Goes on with what the ack just taken in has made possible.
     fn settle_acked(&mut self) {
-        let mut whole = self.sends.take_whole();
-        for send in whole.drain(..) {
-            self.end_send(send, Outcome::Delivered);
+        let mut woken = core::mem::take(&mut self.sends.woken);
+        for id in woken.drain(..) {
+            self.channels.make_ready(id);
+            self.close_when_done(id);
         }
-        self.sends.put_whole(whole);
-        self.sends.wake(&mut self.channels);
+        self.sends.woken = woken;
         let mut controls = core::mem::take(&mut self.control.scratch);
         for key in controls.drain(..) {
             self.on_control_acked(key);

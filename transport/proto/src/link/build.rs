@@ -31,20 +31,18 @@ pub(super) struct Bounds {
 
 /// What of a message goes into a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Take {
-    /// A piece of this length.
-    Piece(u32),
-    /// A piece of the first length, of which the chunk carries a part of the second.
-    Part(u32, u32),
+pub(super) struct Take {
+    /// Bytes of the piece that is cut.
+    pub(super) piece: u32,
+    /// Bytes of it that the chunk carries.
+    pub(super) part: u32,
 }
 
 impl Take {
-    /// Bytes that go into the chunk.
+    /// A piece that goes whole.
     #[inline(always)]
-    pub(super) fn length(self) -> u32 {
-        match self {
-            Self::Piece(length) | Self::Part(_, length) => length,
-        }
+    fn whole(piece: usize) -> Self {
+        Self { piece: piece as u32, part: piece as u32 }
     }
 }
 
@@ -117,9 +115,6 @@ impl Builder {
     /// Bytes behind the header with another frame of so many bytes, about.
     #[inline]
     pub(super) fn body_with(&self, length: u32) -> u32 {
-        if self.is_empty() {
-            return length;
-        }
         let table = (self.table_units() * FRAME_UNIT_BYTES) as u32 + TABLE_ENTRY_BYTES;
         (self.paged_end + self.packed_bytes) as u32 + length + table
     }
@@ -179,18 +174,18 @@ impl Builder {
             && (!at_page || self.may_pad(length))
     }
 
-    /// Whether a frame that was sent before finds room as it is.
-    pub(super) fn takes(&self, frame: &SendFrame) -> bool {
-        let (length, frame) = (frame.frame.length as usize, &frame.frame);
-        if self.is_empty() {
-            let units = frame.units_as_first();
-            return body_bytes(length, units) <= self.bounds.body_max;
-        }
-        self.fits(length, frame.at_page, frame.units())
+    /// How many bytes of a frame find room, if any do: all, or a part.
+    pub(super) fn room_for(&self, SendFrame { frame, .. }: &SendFrame) -> Option<u32> {
+        let length = frame.length as usize;
+        let takes_all = match self.is_empty() {
+            true => body_bytes(length, frame.units_as_first()) <= self.bounds.body_max,
+            false => self.fits(length, frame.at_page, frame.units()),
+        };
+        if takes_all { Some(frame.length) } else { self.part_of(frame.length) }
     }
 
     /// The length of a part for which there is room, of a frame with more.
-    pub(super) fn part_of(&self, length: u32) -> Option<u32> {
+    fn part_of(&self, length: u32) -> Option<u32> {
         let units = if self.is_empty() { 1 } else { UNITS_OF_FRAME };
         let most = (self.bounds.body_max & !(FRAME_ALIGN_BYTES - 1)) - units * FRAME_UNIT_BYTES;
         let room = if self.is_empty() { most } else { self.room(false, units) };
@@ -208,7 +203,7 @@ impl Builder {
         let rest = message.rest_of_segment() as usize;
         let Bounds { body_max, piece_max, .. } = self.bounds;
         if self.is_empty() && rest <= body_max {
-            return Some(Take::Piece(rest as u32));
+            return Some(Take::whole(rest));
         }
         if body_max >= PIECE_BYTES_MIN.min(piece_max) {
             return self.whole_piece_of(message, rest);
@@ -218,10 +213,10 @@ impl Builder {
         let is_short =
             if self.is_empty() { piece <= body_max } else { self.fits_of(message, piece) };
         if is_short {
-            return Some(Take::Piece(piece as u32));
+            return Some(Take::whole(piece));
         }
         let part = self.part_of(piece as u32)?;
-        Some(Take::Part(piece as u32, part))
+        Some(Take { piece: piece as u32, part })
     }
 
     /// The same of a segment that is supplied while it is sent, as far as it is there.
@@ -274,14 +269,14 @@ impl Builder {
             false => self.fits_of(message, piece as usize),
         };
         if fits {
-            return Some(Take::Piece(piece));
+            return Some(Take::whole(piece as usize));
         }
         let Bounds { body_max, piece_max, .. } = self.bounds;
         if !self.is_empty() && body_max >= PIECE_BYTES_MIN.min(piece_max) {
             // The next chunk has room for all of it.
             return None;
         }
-        self.part_of(piece).map(|part| Take::Part(piece, part))
+        self.part_of(piece).map(|part| Take { piece, part })
     }
 
     /// What finds room of a piece of which so many bytes are there.
@@ -291,7 +286,7 @@ impl Builder {
             false => self.fits(there as usize, false, UNITS_OF_FRAME),
         };
         let part = if fits { Some(there) } else { self.part_of(there) };
-        part.map(|part| Take::Part(piece, part))
+        part.map(|part| Take { piece, part })
     }
 
     /// A piece that goes whole into a chunk that is long enough.
@@ -299,17 +294,17 @@ impl Builder {
     fn whole_piece_of(&self, message: &Outgoing, rest: usize) -> Option<Take> {
         if self.is_empty() {
             let first = message.whole_units(self.bounds.body_max).min(rest);
-            return Some(Take::Piece(first as u32));
+            return Some(Take::whole(first));
         }
         if self.fits_of(message, rest) {
-            return Some(Take::Piece(rest as u32));
+            return Some(Take::whole(rest));
         }
         // What fills the chunk.
         let room = self.room(message.is_at_page(rest), UNITS_OF_FRAME);
         let piece = message.whole_units(room);
         let is_worth_it = piece >= PIECE_BYTES_MIN && piece < rest;
         let fits = is_worth_it && self.fits_of(message, piece);
-        fits.then_some(Take::Piece(piece as u32))
+        fits.then_some(Take::whole(piece))
     }
 
     /// Whether a whole piece of a message finds room.
@@ -319,9 +314,17 @@ impl Builder {
         self.fits(length, message.is_at_page(length), units)
     }
 
+    /// Adds the first bytes of a frame, for which there is room. What is left of it.
+    #[inline]
+    pub(super) fn add_part(&mut self, mut frame: SendFrame, length: u32) -> Option<SendFrame> {
+        let rest = if length < frame.frame.length { Some(frame.split_off(length)) } else { None };
+        self.add(frame);
+        rest
+    }
+
     /// Adds a frame for which there is room.
     #[inline]
-    pub(super) fn add(&mut self, frame: SendFrame) {
+    fn add(&mut self, frame: SendFrame) {
         let (length, at_page) = (frame.frame.length as usize, frame.frame.at_page);
         let (pieces, copied) = self.cost_of(length, at_page);
         self.units += frame.frame.units();

@@ -343,7 +343,7 @@ impl Link {
 #[inline]
 pub(super) fn line_up(channel: &mut Channel, schedule: &mut FairQueue) {
     if !core::mem::replace(&mut channel.tx.is_ready, true) {
-        schedule.enter(ChannelId(channel.id), channel.tx.weight);
+        schedule.enter(channel.id, channel.tx.weight);
     }
 }
 

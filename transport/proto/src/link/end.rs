@@ -74,7 +74,7 @@ impl Link {
         }
         self.channels.open -= 1;
         self.channels.all[ChannelId(id).place()] = None;
-        self.channels.schedule.remove(ChannelId(id));
+        self.channels.schedule.remove(id);
         self.channels.starved.retain(|&other| other != id);
         self.channels.credit_due.retain(|&other| other != id);
     }

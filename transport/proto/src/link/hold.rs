@@ -180,21 +180,16 @@ impl Receives {
     ) -> Result<(IncomingKey, u16), NotHeld> {
         let is_begun = self.is_begun(at.1, frame);
         if !is_begun {
-            channel.rx.use_credit()?;
+            channel.rx.check_credit()?;
         }
         let (buf, start) = (arrival.buf, place.start as u32);
         let Frame { index, offset, length, .. } = *frame;
         let chunk = ChunkRef { buf, start, index, offset, length };
-        let found = self.find(channel, frame, at);
-        let (key, message) = found.inspect_err(|_| channel.rx.unuse_credit())?;
-        if message.accept(chunk).is_err() {
-            cold_path();
-            if !is_begun {
-                channel.rx.unuse_credit();
-            }
-            return Err(NotHeld::Violation);
-        }
-        if is_begun && let Some(buf) = message.end_partial(frame.index) {
+        let (key, message) = self.find(channel, frame, at)?;
+        message.accept(chunk)?;
+        if !is_begun {
+            channel.rx.count();
+        } else if let Some(buf) = message.end_partial(frame.index) {
             buffers.give_back(buf);
         }
         Ok((key, 1))
@@ -210,31 +205,26 @@ impl Receives {
         Landing { arrival, place, buffers }: Landing<'_>,
     ) -> Result<(IncomingKey, u16), NotHeld> {
         if !self.is_begun(at.1, frame) {
-            channel.rx.use_credit()?;
-            let Some(buf) = buffers.take(frame.piece_len) else {
-                channel.rx.unuse_credit();
-                return Err(NotHeld::Full);
-            };
+            channel.rx.check_credit()?;
+            let buf = buffers.take(frame.piece_len).ok_or(NotHeld::Full)?;
             let found = self.find(channel, frame, at);
             let begun = found.and_then(|(_, message)| Ok(message.begin_partial(frame, buf)?));
-            begun.inspect_err(|_| {
-                channel.rx.unuse_credit();
-                buffers.give_back(buf);
-            })?;
+            begun.inspect_err(|_| buffers.give_back(buf))?;
+            channel.rx.count();
         }
         let Place::Open(key) = channel.rx.place(at.0)? else { return Err(NotHeld::Violation) };
         let message = self.messages.get_mut(key.0).expect("open messages are live");
         let partial = message.partial(frame)?.ok_or(NotHeld::Violation)?;
         buffers.write(partial.buf, frame.part_start, &arrival.body[place]);
-        partial.parts.insert(frame.part_start, frame.length);
-        if !partial.parts.is_complete() {
+        partial.parts.insert(frame.part());
+        if partial.parts.bytes() < partial.piece_len {
             return Ok((key, 0));
         }
         let (offset, length) = (frame.piece_offset(), frame.piece_len);
         let chunk = ChunkRef { buf: partial.buf, start: 0, index: frame.index, offset, length };
         let buf = message.end_partial(frame.index);
         if message.accept(chunk).is_err() {
-            channel.rx.unuse_credit();
+            channel.rx.release(1);
             if let Some(buf) = buf {
                 buffers.give_back(buf);
             }

@@ -4,10 +4,9 @@ use super::build::{Bounds, Builder, Take};
 use super::channels::Channels;
 use super::find_mut;
 use super::sends::{Pending, Sends, is_queued, settle_held};
-use crate::channel::{Channel, ChannelState, Line, Outgoing, SendState};
-use crate::event::{ChannelId, SendFrame, SendKey};
+use crate::channel::{Channel, ChannelState, Outgoing, SendState};
+use crate::event::{SendFrame, SendKey};
 use crate::limits::HEADER_BYTES;
-use crate::slots::Slots;
 use core::hint::cold_path;
 
 /// What goes next of new data.
@@ -15,6 +14,8 @@ use core::hint::cold_path;
 pub(super) struct Turn {
     channel: u32,
     pub(super) send: SendKey,
+    /// Its place in the queue of the channel.
+    place: usize,
     pub(super) take: Take,
 }
 
@@ -37,21 +38,18 @@ impl Sends {
     #[inline]
     pub(super) fn turn(&mut self, channels: &mut Channels, builder: &Builder) -> Option<Turn> {
         let Channels { all, schedule, starved, .. } = channels;
-        while let Some(ChannelId(id)) = schedule.turn() {
+        while let Some(id) = schedule.turn() {
             let mut channel = find_mut(all, id);
-            if let Some(channel) = &mut channel {
-                if channel.tx.growing > 0 {
-                    self.set_aside(channel);
+            if let Some(channel) = &mut channel
+                && let Some((place, send, message)) = self.next_of(channel)
+            {
+                if channel.tx.has_credit() {
+                    let take = builder.take_of(message)?;
+                    return Some(Turn { channel: id, send, place, take });
                 }
-                if let Some((send, message)) = self.next_of(channel) {
-                    if channel.tx.has_credit() {
-                        let take = builder.take_of(message)?;
-                        return Some(Turn { channel: id, send, take });
-                    }
-                    cold_path();
-                    if !core::mem::replace(&mut channel.tx.is_listed_starved, true) {
-                        starved.push_back(id);
-                    }
+                cold_path();
+                if !core::mem::replace(&mut channel.tx.is_listed_starved, true) {
+                    starved.push_back(id);
                 }
             }
             cold_path();
@@ -63,51 +61,35 @@ impl Sends {
         None
     }
 
-    /// The message of a channel that can have a piece cut now, if there is credit for one.
+    /// The message of a channel that can have a piece cut now, if there is credit for one, and its
+    /// place in the queue.
     #[inline]
-    fn next_of(&self, channel: &mut Channel) -> Option<(SendKey, &Outgoing)> {
-        let sends_on = matches!(channel.state, ChannelState::Open | ChannelState::Closing);
-        let is_queued = |send| is_queued(&self.messages, send);
-        let send = channel.tx.queue.front(is_queued).filter(|_| sends_on)?;
+    fn next_of(&self, channel: &mut Channel) -> Option<(usize, SendKey, &Outgoing)> {
+        if !matches!(channel.state, ChannelState::Open | ChannelState::Closing) {
+            return None;
+        }
+        let send = channel.tx.queue.front(|send| is_queued(&self.messages, send))?;
         let message = self.messages.get(send.0)?;
-        let has_id = message.state != SendState::Queued || channel.tx.has_id();
-        // One that grows is first in line only where it may be cut.
-        let may_cut = message.may_cut() || message.grows();
-        (has_id && may_cut).then_some((send, message))
+        if channel.tx.may_cut(message) {
+            return Some((0, send, message));
+        }
+        if channel.tx.growing > 0 { self.next_behind(channel) } else { None }
     }
 
-    /// Takes messages out of the line that grow and may not be cut further, as far as they are
-    /// first.
+    /// The same where the first message may wait for its supplier: nobody waits behind it.
     #[cold]
-    fn set_aside(&mut self, channel: &mut Channel) {
-        let Self { messages, .. } = self;
-        while let Some(send) = channel.tx.queue.front(|send| is_queued(messages, send))
-            && let Some(first) = messages.get(send.0)
-        {
-            let has_id = first.state != SendState::Queued || channel.tx.has_id();
-            // Ids come back when a message ends that has one: perhaps one that waits behind it.
-            if !has_id && channel.tx.queue.bring_forward(|send| grows(messages, send)) {
-                continue;
-            }
-            let Some(message) = messages.get_mut(send.0) else { break };
-            let held = message.growing.as_ref().map_or(0, |growing| growing.held);
-            let others = channel.tx.growing_held - held;
-            if message.may_cut_growing(others, channel.tx.growing_max()) {
-                break;
-            }
-            channel.tx.queue.pop_front();
-            message.line = if message.bytes_at_hand() > 0 { Line::Aside } else { Line::Out };
-            if message.line == Line::Aside {
-                channel.tx.aside.push(send);
-            }
-        }
+    fn next_behind(&self, channel: &Channel) -> Option<(usize, SendKey, &Outgoing)> {
+        channel.tx.queue.iter().enumerate().find_map(|(place, send)| {
+            let message = self.messages.get(send.0).filter(|message| message.is_queued())?;
+            channel.tx.may_cut(message).then_some((place, send, message))
+        })
     }
 
     /// Bytes that are ready behind what goes next, about: what there is of its message, and as much
     /// of each that waits behind it or on another channel.
     #[inline]
     pub(super) fn ready_behind(&self, channels: &mut Channels, turn: &Turn) -> u64 {
-        let length = turn.take.length();
+        let length = turn.take.part;
         let queued = find_mut(&mut channels.all, turn.channel).map_or(0, |c| c.tx.queue.len());
         let others = queued.saturating_sub(1) + channels.schedule.waiting().saturating_sub(1);
         let message = self.messages.get(turn.send.0);
@@ -123,7 +105,7 @@ impl Sends {
     /// Cuts what goes next, gives the turn on, and adds what of it has room in the chunk.
     #[inline]
     pub(super) fn cut(&mut self, channels: &mut Channels, turn: Turn, builder: &mut Builder) {
-        let Turn { channel, send, take } = turn;
+        let Turn { channel, send, place, take: Take { piece, part } } = turn;
         let Channels { all, schedule, .. } = channels;
         let Self { messages, lost, .. } = self;
         let channel = find_mut(all, channel).expect("it has the turn");
@@ -133,56 +115,30 @@ impl Sends {
             message.id = channel.tx.assign_id();
         }
         channel.tx.use_credit();
-        let (length, part) = match take {
-            Take::Piece(length) => (length, length),
-            Take::Part(length, part) => (length, part),
-        };
-        let mut is_first = true;
-        // Of a piece that grows what comes behind a gap goes by itself, before what is new and
-        // after what was lost. So does what finds no room.
-        let mut add = |frame: SendFrame| {
-            let pending = |frame| Pending { frame, lost_on: None };
-            if !core::mem::take(&mut is_first) {
-                lost.push_back(pending(frame));
-            } else if part < frame.frame.length {
-                let (part, rest) = split(&frame, part);
-                builder.add(part);
-                lost.push_back(pending(rest));
-            } else {
-                builder.add(frame);
-            }
-        };
-        let mut served = length;
+        // What finds no room goes by itself, before what is new and after what was lost.
+        let pending = |frame| Pending { frame, lost_on: None };
+        let mut served = piece;
         if message.grows() {
             cold_path();
-            message.cut_grown(send, length, add);
             served = part;
-        } else {
-            add(message.cut(send, length));
+            // So does what comes behind a gap.
+            let mut frames = message.cut_grown(send, piece).into_iter();
+            let rest = frames.next().and_then(|frame| builder.add_part(frame, part));
+            lost.extend(rest.into_iter().chain(frames).map(pending));
+        } else if let Some(rest) = builder.add_part(message.cut(send, piece), part) {
+            lost.push_back(pending(rest));
         }
-        if message.is_fully_cut() {
-            channel.tx.queue.pop_front();
+        if message.bytes_at_hand() == 0 {
+            message.in_line = false;
+            channel.tx.queue.remove(place);
+        }
+        if message.growing.is_some() {
+            settle_held(channel, message);
         }
         channel.tx.is_ready = !channel.tx.queue.is_empty();
         // A piece of a byte takes the link for its header too.
         let more = channel.tx.is_ready.then_some(channel.tx.weight);
         schedule.served(served + HEADER_BYTES as u32, more);
-        if message.growing.is_some() && settle_held(channel, message) {
-            let id = channel.id;
-            self.bring_in(channels, id);
-        }
-    }
-
-    /// What is first in line to be sent again, or for the first time behind what was. What need not
-    /// be sent any more is forgotten.
-    pub(super) fn first_lost(&mut self) -> Option<Pending> {
-        while let Some(&pending) = self.lost.front() {
-            if self.is_wanted(&pending.frame) {
-                return Some(pending);
-            }
-            self.lost.pop_front();
-        }
-        None
     }
 
     /// Takes from the line of what was lost what finds room in a chunk and `may_go`; whether any of
@@ -194,21 +150,13 @@ impl Sends {
     ) -> bool {
         let mut is_again = false;
         while let Some(Pending { frame, lost_on }) = self.first_lost() {
-            let (frame, rest) = if builder.takes(&frame) {
-                (frame, None)
-            } else if let Some(length) = builder.part_of(frame.frame.length) {
-                let (part, rest) = split(&frame, length);
-                (part, Some(rest))
-            } else {
-                break;
-            };
-            if !builder.is_empty() && !may_go(builder.body() + frame.frame.length) {
+            let Some(length) = builder.room_for(&frame) else { break };
+            if !builder.is_empty() && !may_go(builder.body() + length) {
                 break;
             }
-            builder.add(frame);
             is_again |= lost_on.is_some();
             self.lost.pop_front();
-            if let Some(frame) = rest {
+            if let Some(frame) = builder.add_part(frame, length) {
                 self.lost.push_front(Pending { frame, lost_on });
             }
         }
@@ -222,33 +170,9 @@ impl Sends {
         builder: &mut Builder,
     ) {
         for frame in frames.filter(|frame| self.is_wanted(frame)) {
-            if builder.takes(frame) {
-                builder.add(*frame);
-            } else if builder.is_empty()
-                && let Some(length) = builder.part_of(frame.frame.length)
-            {
-                builder.add(split(frame, length).0);
+            if let Some(length) = builder.room_for(frame) {
+                builder.add_part(*frame, length);
             }
         }
     }
-}
-
-/// Whether the next piece of a message is one of a segment that grows.
-fn grows(messages: &Slots<Outgoing>, send: SendKey) -> bool {
-    messages.get(send.0).is_some_and(|message| message.is_queued() && message.grows())
-}
-
-/// A frame in two: the first part of so many bytes, and the rest.
-pub(super) fn split(frame: &SendFrame, length: u32) -> (SendFrame, SendFrame) {
-    let (mut part, mut rest) = (*frame, *frame);
-    part.source.length = length;
-    part.frame.length = length;
-    rest.source.offset += length;
-    rest.source.length -= length;
-    rest.frame.offset += length;
-    rest.frame.part_start += length;
-    rest.frame.length -= length;
-    // Parts are copied by the receiver.
-    (part.frame.at_page, rest.frame.at_page) = (false, false);
-    (part, rest)
 }

@@ -1,8 +1,7 @@
 //! SEND: taking messages from the application, and giving them up again.
 
-use super::sends::GivingUp;
 use super::{Link, LinkState};
-use crate::channel::{CancelError, SendError, SendRequest, SupplyError};
+use crate::channel::{CancelError, SendError, SendRequest, SendState, SupplyError};
 use crate::event::{Outcome, SendKey};
 use towpath_base::Time;
 
@@ -61,11 +60,14 @@ impl Link {
     /// # Errors
     /// [`CancelError::Ended`] when it has its outcome already.
     pub fn cancel(&mut self, send: SendKey) -> Result<(), CancelError> {
-        let giving_up = self.sends.give_up(&mut self.channels, send);
-        match giving_up.ok_or(CancelError::Ended)? {
-            GivingUp::Over => self.end_send(send, Outcome::Abandoned),
-            GivingUp::Ask(abandon) => self.control.push(abandon),
-            GivingUp::Asked => {}
+        match self.sends.state(send) {
+            Some(SendState::Queued) => self.end_send(send, Outcome::Abandoned),
+            Some(SendState::Sending) => {
+                let abandon = self.sends.abandon(&mut self.channels, send);
+                abandon.into_iter().for_each(|abandon| self.control.push(abandon));
+            }
+            Some(SendState::Abandoning) => {}
+            Some(SendState::Ended(_)) | None => return Err(CancelError::Ended),
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::channels::{Channels, line_up};
 use super::control::Control;
 use super::find_mut;
 use crate::channel::{
-    Channel, ChannelState, Line, Outgoing, PieceSizes, SendError, SendRequest, SendState,
+    Channel, ChannelState, Outgoing, PieceSizes, SendError, SendRequest, SendState,
     SupplyError,
 };
 use crate::event::{Event, Outcome, SendFrame, SendKey};
@@ -24,16 +24,6 @@ pub(super) struct Pending {
     pub(super) lost_on: Option<u8>,
 }
 
-/// What giving a message up takes.
-pub(super) enum GivingUp {
-    /// Nothing of it was sent: it is over.
-    Over,
-    /// The peer is to be asked what has become of it.
-    Ask(Control),
-    /// The peer was asked before.
-    Asked,
-}
-
 /// Messages being sent.
 #[derive(Debug)]
 pub(super) struct Sends {
@@ -41,13 +31,14 @@ pub(super) struct Sends {
     /// Frames that were lost, and the rests of pieces that go in parts: to be sent before anything
     /// new.
     pub(super) lost: VecDeque<Pending>,
+    /// Frames may stand in `lost` before some of pieces that the receiver holds parts of.
+    is_lost_mixed: bool,
     next_deadline: Time,
     /// The longest piece that both ends take.
     pub(super) piece_max: u32,
-    /// Messages that the ack which is being taken in completes, and channels of others that it is
-    /// about.
-    whole: Vec<SendKey>,
-    woken: Vec<u32>,
+    /// Channels that may go on after the ack which is being taken in: with a message of which more
+    /// may be cut, or to their end.
+    pub(super) woken: Vec<u32>,
     /// Kept between calls for its memory, like the one below.
     pub(super) frames_scratch: Vec<SendFrame>,
     scratch: Vec<SendKey>,
@@ -58,9 +49,9 @@ impl Sends {
         Self {
             messages: Slots::new(sends_max),
             lost: VecDeque::with_capacity(64),
+            is_lost_mixed: false,
             next_deadline: Time::NEVER,
             piece_max,
-            whole: Vec::new(),
             woken: Vec::new(),
             frames_scratch: Vec::new(),
             scratch: Vec::new(),
@@ -133,86 +124,46 @@ impl Sends {
         let Channels { all, schedule, .. } = channels;
         let id = message.channel;
         let Some(channel) = find_mut(all, id) else { return Ok(()) };
-        let line = message.line;
-        if line == Line::Out && message.bytes_at_hand() > 0 {
-            message.line = Line::Queued;
+        if !message.in_line && message.bytes_at_hand() > 0 {
+            message.in_line = true;
             channel.tx.queue.push_back(send);
-            line_up(channel, schedule);
         }
-        // A gap may be filled, or all of it be there.
-        if settle_held(channel, message) || line == Line::Aside {
-            self.bring_in(channels, id);
-        }
+        // A gap may be filled, or all of it be there: this one may go on, or others.
+        settle_held(channel, message);
+        line_up(channel, schedule);
         Ok(())
     }
 
-    /// What stands aside on a channel gets in line again.
-    pub(super) fn bring_in(&mut self, channels: &mut Channels, id: u32) {
-        let Channels { all, schedule, .. } = channels;
-        let Some(channel) = find_mut(all, id).filter(|channel| !channel.tx.aside.is_empty()) else {
-            return;
-        };
-        let mut aside = core::mem::take(&mut channel.tx.aside);
-        for send in aside.drain(..) {
-            let Some(message) = self.messages.get_mut(send.0) else { continue };
-            message.line = Line::Queued;
-            channel.tx.queue.push_back(send);
-        }
-        channel.tx.aside = aside;
-        line_up(channel, schedule);
+    /// Where a message is in its life.
+    pub(super) fn state(&self, send: SendKey) -> Option<SendState> {
+        self.messages.get(send.0).map(|message| message.state)
     }
 
-    /// Begins to give a message up; none when it has its outcome.
-    pub(super) fn give_up(&mut self, channels: &mut Channels, send: SendKey) -> Option<GivingUp> {
+    /// Begins to give a message up of which something was sent: what is to be asked of the peer.
+    pub(super) fn abandon(&mut self, channels: &mut Channels, send: SendKey) -> Option<Control> {
         let message = self.messages.get_mut(send.0)?;
-        match message.state {
-            SendState::Queued => return Some(GivingUp::Over),
-            SendState::Abandoning => return Some(GivingUp::Asked),
-            SendState::Ended(_) => return None,
-            SendState::Sending => {}
-        }
         message.state = SendState::Abandoning;
-        let (id, was_queued) = (message.channel, message.line == Line::Queued);
-        let abandon = Control {
-            message: message.id,
-            message_len: message.message_len,
-            index: message.pieces_cut(),
-            ..Control::of(Kind::Abandon, id)
-        };
-        if let Some(channel) = find_mut(&mut channels.all, id) {
-            channel.tx.abandoning.insert(abandon.message, send);
-        }
-        self.leave_line(channels, send, was_queued);
-        if was_queued {
-            channels.make_ready(id);
-        }
-        Some(GivingUp::Ask(abandon))
+        let (id, index) = (message.channel, message.pieces_cut());
+        let Outgoing { id: message, message_len, .. } = *message;
+        find_mut(&mut channels.all, id)?.tx.abandoning.insert(message, send);
+        self.leave_line(channels, send);
+        Some(Control { message, message_len, index, ..Control::of(Kind::Abandon, id) })
     }
 
     /// A message goes on no more: it leaves the queue of its channel, and if it grew, it holds
-    /// nothing back.
-    fn leave_line(&mut self, channels: &mut Channels, send: SendKey, was_queued: bool) {
+    /// nothing back. Others may be cut in its place.
+    fn leave_line(&mut self, channels: &mut Channels, send: SendKey) {
         let Some(message) = self.messages.get_mut(send.0) else { return };
-        let id = message.channel;
-        let Some(channel) = find_mut(&mut channels.all, id) else { return };
-        let line = core::mem::replace(&mut message.line, Line::Out);
-        let Some(growing) = message.growing.take() else {
-            if was_queued {
-                channel.tx.queue.note_gone(|send| is_queued(&self.messages, send));
-            }
-            return;
-        };
-        channel.tx.growing -= 1;
-        channel.tx.growing_held -= growing.held;
-        if line == Line::Aside {
-            channel.tx.aside.retain(|&other| other != send);
+        let Channels { all, schedule, .. } = channels;
+        let Some(channel) = find_mut(all, message.channel) else { return };
+        if let Some(growing) = message.growing.take() {
+            channel.tx.growing -= 1;
+            channel.tx.growing_held -= growing.held;
         }
-        if was_queued {
+        if core::mem::take(&mut message.in_line) {
             channel.tx.queue.note_gone(|send| is_queued(&self.messages, send));
         }
-        if growing.held > 0 {
-            self.bring_in(channels, id);
-        }
+        line_up(channel, schedule);
     }
 
     /// Gives a message its outcome; it is reported when the device holds none of its buffers. Its
@@ -230,10 +181,9 @@ impl Sends {
             return None;
         }
         message.state = SendState::Ended(outcome);
-        let was_queued = message.line == Line::Queued;
         let (token, posted) = (message.token, message.posted);
-        if was_queued || message.growing.is_some() {
-            self.leave_line(channels, send, was_queued);
+        if message.in_line || message.growing.is_some() {
+            self.leave_line(channels, send);
         }
         match outcome {
             Outcome::Delivered => stats.messages_delivered += 1,
@@ -301,45 +251,31 @@ impl Sends {
         expired
     }
 
-    /// A frame was acknowledged. What is given up ends with the answer to ABANDON.
+    /// A frame was acknowledged, and perhaps all of its message. What is given up ends with the
+    /// answer to ABANDON.
     #[inline(always)]
-    pub(super) fn on_acked(&mut self, frame: &SendFrame, events: &mut VecDeque<Event>) {
-        let message = self.messages.get_mut(frame.source.send.0);
+    pub(super) fn on_acked(
+        &mut self,
+        frame: &SendFrame,
+        channels: &mut Channels,
+        (events, stats): (&mut VecDeque<Event>, &mut LinkStats),
+    ) {
+        let send = frame.source.send;
+        let message = self.messages.get_mut(send.0);
         let live = message.filter(|message| message.state == SendState::Sending);
         let Some(message) = live else { return };
         let is_whole = message.on_acked(&frame.frame);
+        self.is_lost_mixed |= frame.frame.is_part();
         if message.growing.is_some() {
             bring_home(message, events, frame);
         }
+        let (id, is_fully_cut) = (message.channel, message.is_fully_cut());
         if is_whole {
-            self.whole.push(frame.source.send);
-        } else if !message.is_fully_cut() && self.woken.last() != Some(&message.channel) {
-            self.woken.push(message.channel);
+            let closing = self.end(channels, (send, Outcome::Delivered), (events, stats));
+            self.woken.extend(closing);
+        } else if !is_fully_cut && self.woken.last() != Some(&id) {
+            self.woken.push(id);
         }
-    }
-
-    /// The messages that the ack which was taken in has completed. They are to be put
-    /// [back](Self::put_whole) when they are ended.
-    #[inline]
-    pub(super) fn take_whole(&mut self) -> Vec<SendKey> {
-        core::mem::take(&mut self.whole)
-    }
-
-    /// For its memory.
-    #[inline]
-    pub(super) fn put_whole(&mut self, ended: Vec<SendKey>) {
-        self.whole = ended;
-    }
-
-    /// The windows of messages may have moved with the ack that was taken in.
-    #[inline]
-    pub(super) fn wake(&mut self, channels: &mut Channels) {
-        let mut woken = core::mem::take(&mut self.woken);
-        for id in woken.drain(..) {
-            self.bring_in(channels, id);
-            channels.make_ready(id);
-        }
-        self.woken = woken;
     }
 
     /// A frame is with the device.
@@ -368,6 +304,34 @@ impl Sends {
     pub(super) fn on_lost<'f>(&mut self, frames: impl Iterator<Item = &'f SendFrame>, path: u8) {
         let again = |frame: &_| Pending { frame: *frame, lost_on: Some(path) };
         self.lost.extend(frames.map(again));
+        self.is_lost_mixed = true;
+    }
+
+    /// Puts lost frames of pieces in front that the receiver holds parts of: such a piece has a
+    /// buffer, which is free only when it is whole. What waits for that buffer is refused until
+    /// then, and the chunks in which it came count as lost.
+    #[cold]
+    fn put_begun_first(&mut self) {
+        let Self { messages, lost, .. } = self;
+        let is_begun = |Pending { frame: SendFrame { source, frame }, .. }: &_| {
+            messages.get(source.send.0).is_some_and(|message| message.is_begun(frame))
+        };
+        lost.make_contiguous().sort_by_key(|pending| !is_begun(pending));
+    }
+
+    /// What is first in line to be sent again, or for the first time behind what was. What need not
+    /// be sent any more is forgotten.
+    pub(super) fn first_lost(&mut self) -> Option<Pending> {
+        if core::mem::take(&mut self.is_lost_mixed) && self.lost.len() > 1 {
+            self.put_begun_first();
+        }
+        while let Some(&pending) = self.lost.front() {
+            if self.is_wanted(&pending.frame) {
+                return Some(pending);
+            }
+            self.lost.pop_front();
+        }
+        None
     }
 
     /// Whether what a frame carries still has to reach the peer.
@@ -413,14 +377,12 @@ pub(super) fn is_queued(messages: &Slots<Outgoing>, send: SendKey) -> bool {
     messages.get(send.0).is_some_and(Outgoing::is_queued)
 }
 
-/// Counts the credit anew that a message may hold until more of it is supplied; true when it is
-/// less than before.
-pub(super) fn settle_held(channel: &mut Channel, message: &mut Outgoing) -> bool {
+/// Counts the credit anew that a message may hold until more of it is supplied.
+pub(super) fn settle_held(channel: &mut Channel, message: &mut Outgoing) {
     let now = message.may_hold();
-    let Some(growing) = &mut message.growing else { return false };
+    let Some(growing) = &mut message.growing else { return };
     let before = core::mem::replace(&mut growing.held, now);
     channel.tx.growing_held = channel.tx.growing_held - before + now;
-    now < before
 }
 
 /// Tells of a piece of a growing message that is acknowledged and that the device does not hold.

@@ -3,6 +3,7 @@
 use super::Link;
 use super::build::Builder;
 use super::control::Control;
+use super::pack::Turn;
 use super::sends::Pending;
 use crate::config::Spreading;
 use crate::event::{PathId, SendKey, Transmit};
@@ -176,11 +177,7 @@ impl Link {
         let is_silent =
             lost_on.is_some_and(|path| self.paths[usize::from(path)].timing.rto_count() > 0);
         let mut builder = if is_silent { self.builder_of_packet() } else { self.builder() };
-        let length = match builder.takes(&frame) {
-            true => Some(frame.frame.length),
-            false => builder.part_of(frame.frame.length),
-        };
-        let may_send = length.is_some_and(|length| self.flow.may_send(now, length, 0));
+        let may_send = builder.room_for(&frame).is_some_and(|length| self.flow.may_send(now, length, 0));
         let index = match lost_on {
             _ if !may_send => None,
             Some(path) => self.paths.choose(now, bit(usize::from(path))),
@@ -206,47 +203,46 @@ impl Link {
     #[inline]
     fn next_of_new(&mut self, now: Time) -> Option<Transmit> {
         let mut builder = self.builder();
-        let index = self.begin_chunk(now, &builder);
-        let Some(index) = index.filter(|&index| self.paths[index].has_room_for_chunk()) else {
+        let first = self.begin_chunk(now, &builder);
+        let Some((turn, index)) = first else {
             self.sends.put_back(builder);
             return None;
         };
+        self.sends.cut(&mut self.channels, turn, &mut builder);
         self.fill_with_new(&mut builder, index);
-        debug_assert!(!builder.is_empty(), "who has the turn can send");
         Some(self.transmit_data(now, index, builder))
     }
 
-    /// Fills a chunk that leaves on the path at `index` with what is ready.
+    /// Adds to a chunk that leaves on the path at `index` what is ready.
     #[inline]
     fn fill_with_new(&mut self, builder: &mut Builder, index: usize) {
         let room = self.flow.room();
         while let Some(turn) = self.sends.turn(&mut self.channels, builder) {
-            if !builder.is_empty() {
-                let charge = self.flow.charge(builder.body_with(turn.take.length()));
-                if u64::from(charge) > room || !self.may_join(turn.send, index) {
-                    break;
-                }
+            let charge = self.flow.charge(builder.body_with(turn.take.part));
+            if u64::from(charge) > room || !self.may_join(turn.send, index) {
+                break;
             }
             self.sends.cut(&mut self.channels, turn, builder);
         }
     }
 
-    /// The path of the next chunk, if what has the turn may go now.
+    /// What has the turn, and the path of the next chunk, if it may go now.
     #[inline]
-    fn begin_chunk(&mut self, now: Time, builder: &Builder) -> Option<usize> {
+    fn begin_chunk(&mut self, now: Time, builder: &Builder) -> Option<(Turn, usize)> {
         let Some(turn) = self.sends.turn(&mut self.channels, builder) else {
             self.flow.on_nothing_to_send();
             self.arm_credit_probe(now);
             return None;
         };
         let ready_bytes = self.sends.ready_behind(&mut self.channels, &turn);
-        let may_send = self.flow.may_send(now, turn.take.length(), ready_bytes);
+        let may_send = self.flow.may_send(now, turn.take.part, ready_bytes);
         let index = if may_send { self.choose_for(now, turn.send) } else { None };
         if index.is_none() {
             cold_path();
             self.arm_credit_probe(now);
         }
-        index
+        let index = index.filter(|&index| self.paths[index].has_room_for_chunk())?;
+        Some((turn, index))
     }
 
     /// Whether messages keep to their paths.

@@ -11,13 +11,10 @@
 #[cfg(test)]
 mod tests;
 
-use crate::class::Class;
-use crate::event::ChannelId;
 use alloc::collections::BinaryHeap;
 use alloc::collections::binary_heap::PeekMut;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use core::fmt::Debug;
 
 /// The weight of a channel unless it is told otherwise; larger gets more.
 pub const WEIGHT_DEFAULT: u16 = 16;
@@ -25,49 +22,24 @@ pub const WEIGHT_DEFAULT: u16 = 16;
 /// Virtual time that a byte takes at weight 1: a fraction of it is exact enough at weight 65,535.
 const TICKS_PER_BYTE: u64 = 1 << 16;
 
-/// A member of a line: a channel of a link, or a class of links.
-pub(crate) trait Member: Copy + Ord + Debug + Send {
-    /// A small dense index, for tables.
-    fn place(self) -> usize;
-}
-
-impl Member for ChannelId {
-    fn place(self) -> usize {
-        Self::place(self)
-    }
-}
-
-impl Member for Class {
-    fn place(self) -> usize {
-        self.index()
-    }
-}
-
 /// In line, least first: start tag, order of entering among equals, member, weight.
-type Entry<M> = Reverse<(u128, u64, M, u16)>;
+type Entry = Reverse<(u128, u64, u32, u16)>;
 
-/// The members that may have something to send, and what each was served. A member is in line at
-/// most once.
-#[derive(Debug)]
-pub(crate) struct FairQueue<M = ChannelId> {
-    line: BinaryHeap<Entry<M>>,
-    /// Finish tags of members that have left the line, by place, and whose they are.
-    finished: Vec<(Option<M>, u128)>,
+/// The members that may have something to send, and what each was served: the channels of a link by
+/// their ids, or classes by their index. A member is in line at most once.
+#[derive(Debug, Default)]
+pub(crate) struct FairQueue {
+    line: BinaryHeap<Entry>,
+    /// Finish tags of members that have left the line, by [place](place), and whose they are.
+    finished: Vec<(Option<u32>, u128)>,
     virtual_time: u128,
     entered: u64,
 }
 
-impl<M: Member> Default for FairQueue<M> {
-    fn default() -> Self {
-        let (line, finished) = (BinaryHeap::new(), Vec::new());
-        Self { line, finished, virtual_time: 0, entered: 0 }
-    }
-}
-
-impl<M: Member> FairQueue<M> {
+impl FairQueue {
     /// A member that is not in line has something to send.
-    pub(crate) fn enter(&mut self, member: M, weight: u16) {
-        let before = self.finished.get(member.place());
+    pub(crate) fn enter(&mut self, member: u32, weight: u16) {
+        let before = self.finished.get(place(member));
         let finish = before.filter(|(of, _)| *of == Some(member)).map_or(0, |&(_, finish)| finish);
         let start = finish.max(self.virtual_time);
         self.line.push(Reverse((start, self.entered, member, weight)));
@@ -76,7 +48,7 @@ impl<M: Member> FairQueue<M> {
 
     /// Whose turn it is. It stays so until one of the calls below, or until another enters.
     #[inline]
-    pub(crate) fn turn(&self) -> Option<M> {
+    pub(crate) fn turn(&self) -> Option<u32> {
         self.line.peek().map(|Reverse((_, _, member, _))| *member)
     }
 
@@ -112,7 +84,7 @@ impl<M: Member> FairQueue<M> {
     }
 
     /// A member is over; it may or may not be in line.
-    pub(crate) fn remove(&mut self, member: M) {
+    pub(crate) fn remove(&mut self, member: u32) {
         self.line.retain(|Reverse((_, _, other, _))| *other != member);
     }
 
@@ -121,11 +93,16 @@ impl<M: Member> FairQueue<M> {
         self.line.clear();
     }
 
-    fn note_finish(&mut self, member: M, finish: u128) {
-        let place = member.place();
+    fn note_finish(&mut self, member: u32, finish: u128) {
+        let place = place(member);
         if self.finished.len() <= place {
             self.finished.resize(place + 1, (None, 0));
         }
         self.finished[place] = (Some(member), finish);
     }
+}
+
+/// The small dense index in the lower half of an id.
+fn place(member: u32) -> usize {
+    usize::from(member as u16)
 }

@@ -1,14 +1,9 @@
 //! What fair queueing promises, with channels that come, go, and send chunks of any length.
 
 use super::FairQueue;
-use crate::event::ChannelId;
 use alloc::vec;
 use alloc::vec::Vec;
 use towpath_base::Prng;
-
-fn channel(place: u32) -> ChannelId {
-    ChannelId::new(place, 0)
-}
 
 /// Serves channels that always have more, by their place in `lengths`; what each one got.
 fn serve(
@@ -18,11 +13,11 @@ fn serve(
     total_bytes: u64,
 ) -> Vec<u64> {
     for (place, &weight) in weights.iter().enumerate() {
-        scheduler.enter(channel(place as u32), weight);
+        scheduler.enter(place as u32, weight);
     }
     let mut got = vec![0; lengths.len()];
     while got.iter().sum::<u64>() < total_bytes {
-        let place = scheduler.turn().expect("all have more").place();
+        let place = scheduler.turn().expect("all have more") as usize;
         got[place] += u64::from(lengths[place]);
         scheduler.served(lengths[place], Some(weights[place]));
     }
@@ -55,7 +50,7 @@ fn a_newcomer_waits_for_one_chunk_of_each_other_and_is_owed_nothing() {
     let mut line = FairQueue::default();
     let busy = 7;
     serve(&mut line, &[57_344; 7], &[16; 7], 7 << 20);
-    let late = channel(busy);
+    let late = busy;
     line.enter(late, 16);
     let mut waited = 0;
     while line.turn() != Some(late) {
@@ -75,17 +70,17 @@ fn a_newcomer_waits_for_one_chunk_of_each_other_and_is_owed_nothing() {
 #[test]
 fn who_comes_and_goes_gets_no_more_than_who_stays() {
     let mut line = FairQueue::default();
-    line.enter(channel(0), 16);
-    line.enter(channel(1), 16);
+    line.enter(0, 16);
+    line.enter(1, 16);
     let (mut got, mut outside) = ([0u64; 2], false);
     for _ in 0..10_000 {
-        let place = line.turn().expect("channel 0 always has more").place();
+        let place = line.turn().expect("channel 0 always has more") as usize;
         got[place] += 1000;
         // Channel 1 leaves after each chunk, and is back before the next.
         line.served(1000, (place == 0).then_some(16));
         outside |= place == 1;
         if core::mem::take(&mut outside) {
-            line.enter(channel(1), 16);
+            line.enter(1, 16);
         }
     }
     assert!(got[0].abs_diff(got[1]) <= 2000, "{got:?}");
@@ -101,24 +96,24 @@ fn nobody_is_lost_and_nobody_is_twice_in_line_whatever_happens() {
         let place = random.below(32) as u32;
         match random.below(5) {
             0 | 1 if !inside[place as usize] => {
-                line.enter(channel(place), 1 + random.below(64) as u16);
+                line.enter(place, 1 + random.below(64) as u16);
                 inside[place as usize] = true;
             }
             2 => {
-                line.remove(channel(place));
+                line.remove(place);
                 inside[place as usize] = false;
             }
             3 => {
                 let Some(turn) = line.turn() else { continue };
                 line.pass();
-                inside[turn.place()] = false;
+                inside[turn as usize] = false;
             }
             _ => {
                 let Some(turn) = line.turn() else { continue };
-                assert!(inside[turn.place()], "seed {seed}, step {step}");
+                assert!(inside[turn as usize], "seed {seed}, step {step}");
                 let more = (random.below(2) == 0).then_some(16);
                 line.served(random.below(60_000) as u32, more);
-                inside[turn.place()] = more.is_some();
+                inside[turn as usize] = more.is_some();
             }
         }
     }

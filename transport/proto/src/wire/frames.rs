@@ -66,6 +66,12 @@ impl Frame {
         self.offset.wrapping_sub(self.part_start)
     }
 
+    /// Which bytes of the piece it carries.
+    #[inline]
+    pub(crate) fn part(&self) -> Range<u32> {
+        self.part_start..self.part_start.saturating_add(self.length)
+    }
+
     /// Units of the table that it takes behind the first frame.
     #[must_use]
     #[inline(always)]
@@ -219,7 +225,10 @@ impl<'a> FrameTable<'a> {
             return if is_full { Ok(table) } else { Err(BodyError::Length) };
         }
         // Before any frame is believed, so that a chunk that breaks a rule changes nothing.
-        table.checked_others().try_for_each(|entry| entry.map(drop))?;
+        let mut others = table.checked_others();
+        while !others.entries.is_empty() {
+            others.take_entry()?;
+        }
         Ok(table)
     }
 
@@ -239,6 +248,7 @@ impl<'a> FrameTable<'a> {
     }
 
     /// The frames behind the first, and where the payload of each lies.
+    #[inline]
     pub fn others(&self) -> impl Iterator<Item = (Frame, Range<usize>)> + use<'a> {
         // All were checked when the table was parsed.
         self.checked_others().map_while(Result::ok)
@@ -256,7 +266,7 @@ struct Others<'a> {
 impl Iterator for Others<'_> {
     type Item = Result<(Frame, Range<usize>), BodyError>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.entries.is_empty() {
             return None;
@@ -270,7 +280,7 @@ impl Iterator for Others<'_> {
 }
 
 impl Others<'_> {
-    #[inline]
+    #[inline(always)]
     fn take_entry(&mut self) -> Result<(Frame, Range<usize>), BodyError> {
         let Some((entry, rest)) = self.entries.split_first_chunk::<FRAME_UNIT_BYTES>() else {
             return Err(BodyError::Length);

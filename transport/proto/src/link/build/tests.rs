@@ -44,14 +44,8 @@ fn fill_with(body_max: usize, lens: impl Iterator<Item = (u32, bool)>) -> (Vec<T
         let mut message = message(len, at_pages);
         let Some(take) = builder.take_of(&message) else { break };
         taken.push(take);
-        let length = match take {
-            Take::Piece(length) | Take::Part(length, _) => length,
-        };
-        let frame = message.cut(key(), length);
-        builder.add(match take {
-            Take::Piece(_) => frame,
-            Take::Part(_, length) => super::super::pack::split(&frame, length).0,
-        });
+        let Take { piece, part } = take;
+        builder.add_part(message.cut(key(), piece), part);
     }
     (taken, builder)
 }
@@ -132,7 +126,7 @@ fn what_is_gathered_and_copied_keeps_the_bounds_in_whatever_order_messages_come(
 #[test]
 fn fourteen_pages_make_a_chunk_of_fifteen_packets() {
     let (taken, builder) = fill_paged(BODY_MAX, &[4_096; 20]);
-    assert_eq!(taken, vec![Take::Piece(4_096); 14]);
+    assert_eq!(taken, vec![Take::whole(4_096); 14]);
     assert_eq!(builder.body() as usize, 14 * 4_096 + 13 * 16);
     let starts: Vec<usize> = read(builder).into_iter().map(|(_, start)| start).collect();
     assert!(starts.into_iter().eq((0..14).map(|page| page * 4_096)));
@@ -153,22 +147,23 @@ fn headers_of_messages_go_behind_their_pages_wherever_they_came() {
 #[test]
 fn the_rest_of_a_long_message_is_joined_by_the_next_which_is_cut_at_a_page() {
     let (taken, builder) = fill_paged(BODY_MAX, &[8_192, 65_536]);
-    assert_eq!(taken, [Take::Piece(8_192), Take::Piece(12 * 4_096)]);
+    assert_eq!(taken, [Take::whole(8_192), Take::whole(12 * 4_096)]);
     read(builder);
     let (taken, _) = fill_paged(BODY_MAX, &[11 * 4_096, 65_536]);
     assert_eq!(taken.len(), 1, "a piece is never as short as what is left");
     let (taken, _) = fill_paged(BODY_MAX, &[65_536]);
-    assert_eq!(taken, [Take::Piece(14 * 4_096)]);
+    assert_eq!(taken, [Take::whole(14 * 4_096)]);
 }
 
 #[test]
 fn a_path_that_bears_a_packet_gets_long_pieces_in_parts_that_fill_it() {
     let (taken, builder) = fill_paged(4_032, &[65_536]);
-    assert_eq!(taken, [Take::Part(14 * 4_096, 4_016)]);
+    assert_eq!(taken, [Take { piece: 14 * 4_096, part: 4_016 }]);
     assert_eq!(builder.body(), 4_032);
     read(builder);
     let (taken, builder) = fill_paged(4_032, &[2_000, 4_096]);
-    let Take::Part(4_096, part) = taken[1] else { panic!("{taken:?}") };
+    let Take { piece: 4_096, part } = taken[1] else { panic!("{taken:?}") };
+    assert!(part < 4_096);
     assert_eq!(builder.body() as usize, 2_000 + part as usize + 32);
     assert!(builder.body() >= 4_032 - 24, "but for what the first would take behind another");
     read(builder);
@@ -186,7 +181,7 @@ fn messages_that_would_need_much_padding_go_by_themselves() {
 #[test]
 fn messages_that_need_no_page_fill_chunks_of_any_length_back_to_back() {
     let (taken, builder) = fill(BODY_MAX, &[4_160; 20]);
-    assert_eq!(taken, vec![Take::Piece(4_160); 14]);
+    assert_eq!(taken, vec![Take::whole(4_160); 14]);
     let starts: Vec<usize> = read(builder).into_iter().map(|(_, start)| start).collect();
     assert!(starts.into_iter().eq((0..14).map(|nth| nth * 4_160)));
     let (taken, builder) = fill(BODY_MAX, &[5_001, 100, 5_001, 5_001]);
@@ -195,11 +190,12 @@ fn messages_that_need_no_page_fill_chunks_of_any_length_back_to_back() {
     assert_eq!(starts, [0, 5_008, 5_108, 10_109]);
     // The rest of the chunk is filled with a part of the next message, wherever that is to be cut.
     let (taken, builder) = fill(BODY_MAX, &[30_001, 100_000]);
-    let Take::Piece(length) = taken[1] else { panic!("{taken:?}") };
+    let Take { piece: length, part } = taken[1];
+    assert_eq!(length, part);
     assert!(length < 100_000 && builder.body() as usize > BODY_MAX - 32, "{length}");
     read(builder);
     let (taken, _) = fill(BODY_MAX, &[65_536]);
-    assert_eq!(taken, [Take::Piece(BODY_MAX as u32)]);
+    assert_eq!(taken, [Take::whole(BODY_MAX)]);
 }
 
 #[test]
@@ -237,10 +233,7 @@ fn any_messages_fill_chunks_that_keep_all_bounds() {
         let end = found.iter().map(|(frame, start)| start + frame.length as usize).max();
         assert!(padding * PADDING_SHARE <= end.unwrap(), "seed {seed}");
         for (take, len) in taken.iter().zip(&lens) {
-            let (piece, part) = match *take {
-                Take::Piece(piece) => (piece, piece),
-                Take::Part(piece, part) => (piece, part),
-            };
+            let Take { piece, part } = *take;
             assert!(part > 0 && part <= piece && piece <= *len, "seed {seed}: {take:?}");
             let is_end = piece == *len;
             assert!(is_end || piece as usize >= PIECE_BYTES_MIN, "seed {seed}: {take:?}");
@@ -260,16 +253,12 @@ fn an_empty_chunk_takes_some_of_any_message_whatever_path_and_peer_bear() {
         let mut builder = Builder::new(Bounds { body_max, piece_max, gather_max: 31 }, Vec::new());
         let say = format!("{len} bytes in chunks of {body_max}, pieces of {piece_max}");
         let take = builder.take_of(&message).expect(&say);
-        let (piece, part) = match take {
-            Take::Piece(piece) => (piece, piece),
-            Take::Part(piece, part) => (piece, part),
-        };
+        let Take { piece, part } = take;
         let has_pages = at_pages && piece_max >= PAGE_BYTES;
         let align = if has_pages { PAGE_BYTES } else { FRAME_ALIGN_BYTES };
         let shortest = piece_max.min(PIECE_BYTES_MIN) & !(align - 1);
         assert!(piece == len || piece as usize >= shortest, "{say}: a piece of {piece}");
-        let frame = message.cut(key(), piece);
-        builder.add(super::super::pack::split(&frame, part).0);
+        builder.add_part(message.cut(key(), piece), part);
         assert!(part > 0 && builder.body() as usize <= body_max, "{say}: {part}");
     }
 }
