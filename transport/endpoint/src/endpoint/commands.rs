@@ -347,13 +347,12 @@ fn try_send<'a>(
 ) -> Result<(SendKey, [u32; SEGMENTS_MAX], &'a mut Sends), SubmitError> {
     let segments = &payload.segments;
     let (mut lkeys, mut lens) = ([0; SEGMENTS_MAX], [0; SEGMENTS_MAX]);
-    let places = lkeys.iter_mut().zip(&mut lens);
-    for ((segment, buf), (lkey, len)) in segments.iter().enumerate().zip(places) {
+    for (segment, buf) in segments.iter().take(SEGMENTS_MAX).enumerate() {
         let max = MESSAGE_BYTES_MAX;
         let too_long = |_| SubmitError::TooLong { bytes: payload.byte_len(), max };
-        *len = u32::try_from(buf.len()).map_err(too_long)?;
+        lens[segment] = u32::try_from(buf.len()).map_err(too_long)?;
         let found = lkey_of(regions, buf.region_id());
-        *lkey = found.ok_or(SubmitError::NotRegistered { segment })?;
+        lkeys[segment] = found.ok_or(SubmitError::NotRegistered { segment })?;
     }
     // A payload has no more segments than there are places.
     let mut count = segments.len().min(SEGMENTS_MAX);

@@ -298,9 +298,16 @@ impl Outgoing {
     /// Whether all that a frame carries is acknowledged.
     pub(crate) fn is_acked(&self, frame: &Frame) -> bool {
         self.acked.has(frame.index)
-            || self.parts.iter().any(|(index, parts)| {
-                *index == frame.index && parts.has(frame.part())
-            })
+            || self
+                .parts
+                .iter()
+                .any(|(index, parts)| *index == frame.index && parts.has(frame.part()))
+    }
+
+    /// Pieces of which parts are acknowledged, and not all.
+    #[inline]
+    pub(crate) fn pieces_begun(&self) -> usize {
+        self.parts.len()
     }
 
     /// Whether parts of the piece of a frame are acknowledged, and not all of it.

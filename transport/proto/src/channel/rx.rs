@@ -85,7 +85,11 @@ impl ChannelRx {
         if self.closed.contains(id) {
             cold_path();
             let is_abandoned = self.abandoned.contains(&id);
-            return Ok(Place::Closed(if is_abandoned { Closed::Abandoned } else { Closed::Delivered }));
+            return Ok(Place::Closed(if is_abandoned {
+                Closed::Abandoned
+            } else {
+                Closed::Delivered
+            }));
         }
         if !self.closed.reaches(id) {
             cold_path();

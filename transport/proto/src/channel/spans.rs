@@ -66,7 +66,11 @@ mod tests {
                 let length = length.next_multiple_of(GRAIN).min(most);
                 let (part, range) = (start..start + length, start as usize..);
                 let range = &mut bytes[range][..length as usize];
-                assert_eq!(parts.has(part.clone()), range.iter().all(|&there| there), "seed {seed}");
+                assert_eq!(
+                    parts.has(part.clone()),
+                    range.iter().all(|&there| there),
+                    "seed {seed}"
+                );
                 let any = range.iter().any(|&there| there);
                 assert_eq!(parts.has_any(part.clone()), any, "seed {seed}");
                 parts.insert(part.clone());

@@ -4,8 +4,7 @@ use super::channels::{Channels, line_up};
 use super::control::Control;
 use super::find_mut;
 use crate::channel::{
-    Channel, ChannelState, Outgoing, PieceSizes, SendError, SendRequest, SendState,
-    SupplyError,
+    Channel, ChannelState, Outgoing, PieceSizes, SendError, SendRequest, SendState, SupplyError,
 };
 use crate::event::{Event, Outcome, SendFrame, SendKey};
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENTS_MAX};
@@ -264,8 +263,9 @@ impl Sends {
         let message = self.messages.get_mut(send.0);
         let live = message.filter(|message| message.state == SendState::Sending);
         let Some(message) = live else { return };
+        let begun = message.pieces_begun();
         let is_whole = message.on_acked(&frame.frame);
-        self.is_lost_mixed |= frame.frame.is_part();
+        self.is_lost_mixed |= message.pieces_begun() > begun;
         if message.growing.is_some() {
             bring_home(message, events, frame);
         }
@@ -302,9 +302,10 @@ impl Sends {
 
     /// Frames were lost on a path.
     pub(super) fn on_lost<'f>(&mut self, frames: impl Iterator<Item = &'f SendFrame>, path: u8) {
-        let again = |frame: &_| Pending { frame: *frame, lost_on: Some(path) };
-        self.lost.extend(frames.map(again));
-        self.is_lost_mixed = true;
+        for &frame in frames {
+            self.is_lost_mixed |= frame.frame.is_part();
+            self.lost.push_back(Pending { frame, lost_on: Some(path) });
+        }
     }
 
     /// Puts lost frames of pieces in front that the receiver holds parts of: such a piece has a

@@ -177,7 +177,8 @@ impl Link {
         let is_silent =
             lost_on.is_some_and(|path| self.paths[usize::from(path)].timing.rto_count() > 0);
         let mut builder = if is_silent { self.builder_of_packet() } else { self.builder() };
-        let may_send = builder.room_for(&frame).is_some_and(|length| self.flow.may_send(now, length, 0));
+        let may_send =
+            builder.room_for(&frame).is_some_and(|length| self.flow.may_send(now, length, 0));
         let index = match lost_on {
             _ if !may_send => None,
             Some(path) => self.paths.choose(now, bit(usize::from(path))),

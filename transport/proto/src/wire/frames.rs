@@ -137,32 +137,36 @@ pub const fn body_bytes(end: usize, units: usize) -> usize {
 ///
 /// # Panics
 /// When `out` is of another length.
-pub fn emit_table<'f>(mut frames: impl Iterator<Item = &'f Frame>, out: &mut [u8]) {
-    let mut at = 0;
-    if let Some(first) = frames.next().filter(|first| first.is_part()) {
-        put!(out, 0, first.part_start);
-        put!(out, 4, first.piece_len);
-        put!(out, 8, 0u64);
-        at = FRAME_UNIT_BYTES;
-    }
-    for frame in frames {
-        put!(out, at, frame.channel);
-        put!(out, at + 4, frame.message as u32);
-        let length = frame.length | if frame.at_page { AT_PAGE } else { 0 };
-        if frame.is_whole() {
-            put!(out, at + 8, length);
-            put!(out, at + 12, 0u32);
-        } else {
-            put!(out, at + 8, length | TWO_UNITS);
-            put!(out, at + 12, frame.index);
-            put!(out, at + 16, frame.offset);
-            put!(out, at + 20, frame.message_len);
-            put!(out, at + 24, frame.part_start);
-            put!(out, at + 28, frame.piece_len);
+pub fn emit_table<'f>(frames: impl Iterator<Item = &'f Frame>, out: &mut [u8]) {
+    let (units, rest) = out.as_chunks_mut::<FRAME_UNIT_BYTES>();
+    assert!(rest.is_empty(), "a table is made of whole units");
+    let mut units = units.iter_mut();
+    let mut next = || units.next().expect("the caller knows how many units the frames take");
+    for (at, frame) in frames.enumerate() {
+        if at == 0 {
+            if frame.is_part() {
+                let unit = next();
+                put!(unit, 0, frame.part_start);
+                put!(unit, 4, frame.piece_len);
+                put!(unit, 8, 0u64);
+            }
+            continue;
         }
-        at += frame.units() * FRAME_UNIT_BYTES;
+        let (unit, is_whole) = (next(), frame.is_whole());
+        let length = frame.length | if frame.at_page { AT_PAGE } else { 0 };
+        put!(unit, 0, frame.channel);
+        put!(unit, 4, frame.message as u32);
+        put!(unit, 8, if is_whole { length } else { length | TWO_UNITS });
+        put!(unit, 12, if is_whole { 0 } else { frame.index });
+        if !is_whole {
+            let unit = next();
+            put!(unit, 0, frame.offset);
+            put!(unit, 4, frame.message_len);
+            put!(unit, 8, frame.part_start);
+            put!(unit, 12, frame.piece_len);
+        }
     }
-    assert_eq!(at, out.len(), "the caller knows how many units the frames take");
+    assert!(units.next().is_none(), "the caller knows how many units the frames take");
 }
 
 errors! {
