@@ -6,8 +6,10 @@
 //! receive memory that was deregistered is `LocProtErr`, and the queue pair goes to ERR; a WRITE
 //! to a key or range that is not open is dropped silently.
 
+use crate::counters::MemCounters;
 use crate::limits::GRH_BYTES;
 use crate::port::{Arrival, Inbound, Port, Responder};
+use crate::qp::index_of;
 use crate::recvs::Recvs;
 use std::hint::cold_path;
 use towpath_memory::{Holds, MrTable, Room};
@@ -48,22 +50,16 @@ impl Inbound {
     ) -> bool {
         let Self { mrs, responders, srqs, counters, .. } = self;
         let (table, pd) = sender;
-        let dest_qp = wr.ud.as_ref().map_or(from.dest_qp, |ud| ud.remote_qpn);
-        let found = responders.get_mut(crate::qp::index_of(dest_qp)).and_then(Option::as_mut);
-        let found = found.filter(|qp| qp.num == dest_qp);
         let drop_for = |count: &mut u64| {
             cold_path();
             let is_covered = table.covers(pd, &wr.sg_list);
             *count += u64::from(is_covered);
             is_covered
         };
-        let Some(qp) = found else { return drop_for(&mut counters.unknown_qp) };
-        if !qp.receives || qp.qp_type != from.qp_type {
-            return drop_for(&mut counters.not_rtr);
-        }
-        if wr.ud.as_ref().is_some_and(|ud| ud.remote_qkey != qp.qkey) {
-            return drop_for(&mut counters.bad_qkey);
-        }
+        let qp = match receiver_of(responders, from, wr) {
+            Ok(qp) => qp,
+            Err(reason) => return drop_for(reason(counters)),
+        };
         let (remote, imm_data) = remote_and_imm(&wr.op);
         let mut arrival = Arrival {
             wr_id: 0,
@@ -136,6 +132,27 @@ impl Inbound {
             port.set_trouble(true);
         }
     }
+}
+
+/// The queue pair that takes a message in, or the counter of why none does.
+#[inline]
+fn receiver_of<'r, const N: usize>(
+    responders: &'r mut [Option<Responder>],
+    from: Origin,
+    wr: &SendWr<N>,
+) -> Result<&'r mut Responder, fn(&mut MemCounters) -> &mut u64> {
+    let dest_qp = wr.ud.as_ref().map_or(from.dest_qp, |ud| ud.remote_qpn);
+    let found = responders.get_mut(index_of(dest_qp)).and_then(Option::as_mut);
+    let Some(qp) = found.filter(|qp| qp.num == dest_qp) else {
+        return Err(|counters| &mut counters.unknown_qp);
+    };
+    if !qp.receives || qp.qp_type != from.qp_type {
+        return Err(|counters| &mut counters.not_rtr);
+    }
+    if wr.ud.as_ref().is_some_and(|ud| ud.remote_qkey != qp.qkey) {
+        return Err(|counters| &mut counters.bad_qkey);
+    }
+    Ok(qp)
 }
 
 /// Where the receives of a queue pair wait.

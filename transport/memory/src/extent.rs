@@ -112,17 +112,15 @@ impl<'t> Room<'t> {
     /// Goes on to the next entry of a receive; false when there is none.
     #[inline]
     fn begin_next(&mut self) -> bool {
-        for hold in self.rest.by_ref().filter(|hold| hold.byte_len() > 0) {
-            let Some((at, is_shared)) = self.table.writable(&hold.whole()) else {
-                cold_path();
-                self.is_gone = true;
-                self.rest = [].iter();
-                return false;
-            };
-            (self.at, self.len, self.is_shared) = (at, hold.byte_len() as usize, is_shared);
-            return true;
-        }
-        false
+        let Some(hold) = self.rest.find(|hold| hold.byte_len() > 0) else { return false };
+        let Some((at, is_shared)) = self.table.writable(&hold.whole()) else {
+            cold_path();
+            self.is_gone = true;
+            self.rest = [].iter();
+            return false;
+        };
+        (self.at, self.len, self.is_shared) = (at, hold.byte_len() as usize, is_shared);
+        true
     }
 }
 
