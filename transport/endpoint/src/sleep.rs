@@ -46,6 +46,12 @@ impl Sleep {
         self.is_waited_for = true;
     }
 
+    /// Whether the driver waits for the files, or has just done so.
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.is_waited_for
+    }
+
     /// The driver is awake.
     pub(crate) fn end(&mut self) {
         self.is_waited_for = false;

@@ -1,47 +1,18 @@
 //! Handles of channels: what arrives on them, and sending.
 
-use crate::commands::NewChannel;
 use crate::completions::CompletionQueue;
-use crate::doorbell::Doorbell;
-use crate::egress::{Egress, Outgoing, Refusal, Reply};
-use crate::endpoint::Shared;
-use crate::queue::{Receiver, RecvTimeoutError, bounded};
-use crate::room::Room;
-use crate::ticket::{SentMessage, Ticket};
+use crate::egress::{Egress, End, Outgoing};
+use crate::inbox::{Incoming, OpenChannel};
+use crate::queue::{Closed, queue};
+use crate::reply::Reply;
+use crate::shared::Shared;
+use crate::ticket::Ticket;
 use std::sync::Arc;
 use std::time::Duration;
 use towpath_memory::Buf;
 use towpath_proto::{ChannelId, CloseReason, DownReason};
-use towpath_transport::AllocError;
-use towpath_transport::StreamId;
-use towpath_transport::{Chunk, Message};
-use towpath_transport::{Payload, Rejected, SendOptions, SubmitError};
-
-/// What arrives on a channel.
-#[derive(Debug)]
-pub enum Incoming {
-    /// A whole message.
-    Message(Message),
-    /// The next piece of a message that is longer than
-    /// [`EndpointConfig::whole_bytes_max`](towpath_transport::EndpointConfig::whole_bytes_max), in
-    /// order. It comes only where
-    /// [`EndpointConfig::streams`](towpath_transport::EndpointConfig::streams) is on.
-    StreamChunk {
-        /// Its message.
-        stream: StreamId,
-        /// The piece.
-        chunk: Chunk,
-        /// Bytes of the whole message.
-        message_len: u32,
-        /// No more pieces follow: the message was whole.
-        end: bool,
-    },
-    /// The rest of a streamed message will not come: undo what its pieces did.
-    StreamAborted {
-        /// Its message.
-        stream: StreamId,
-    },
-}
+use towpath_transport::{AllocError, Payload, Rejected, SendOptions, SubmitError};
+use towpath_wake::Taking;
 
 /// Why nothing was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,35 +43,6 @@ fn closed_by(reason: CloseReason) -> &'static str {
     }
 }
 
-/// Why nothing more arrives on a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    Closed(CloseReason),
-    Down(DownReason),
-}
-
-/// One end of a channel, until its last handle is gone, wherever that may happen.
-pub(crate) struct ChannelEnd {
-    pub(super) egress: Arc<Egress>,
-    bell: Arc<Doorbell>,
-}
-
-impl ChannelEnd {
-    pub(super) fn new(egress: Arc<Egress>, bell: Arc<Doorbell>) -> Self {
-        Self { egress, bell }
-    }
-
-    fn leave(&self) {
-        self.egress.leave(&self.bell);
-    }
-}
-
-impl Drop for ChannelEnd {
-    fn drop(&mut self) {
-        self.leave();
-    }
-}
-
 /// A channel of a link, on which messages are sent and received. Handles can be cloned and shared.
 ///
 /// [`send`](Self::send) sends a message, [`recv`](Self::recv) receives the next one. When several
@@ -109,28 +51,24 @@ impl Drop for ChannelEnd {
 #[derive(Clone)]
 pub struct ChannelHandle {
     shared: Arc<Shared>,
-    end: Arc<ChannelEnd>,
-    id: ChannelId,
-    ordered: bool,
-    incoming: Receiver<Incoming>,
+    channel: Arc<OpenChannel>,
 }
 
 impl ChannelHandle {
-    pub(super) fn new(shared: &Arc<Shared>, new: NewChannel) -> Self {
-        let NewChannel { id, ordered, incoming, end } = new;
-        Self { shared: Arc::clone(shared), end: Arc::new(end), id, ordered, incoming }
+    pub(crate) fn new(shared: &Arc<Shared>, channel: OpenChannel) -> Self {
+        Self { shared: Arc::clone(shared), channel: Arc::new(channel) }
     }
 
     /// Its number, the same at both ends.
     #[must_use]
     pub fn id(&self) -> ChannelId {
-        self.id
+        self.channel.id
     }
 
     /// Whether messages arrive in the order they were sent.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
-        self.ordered
+        self.channel.ordered
     }
 
     /// An empty buffer for at least `len` bytes; see
@@ -166,6 +104,22 @@ impl ChannelHandle {
         self.shared.copy_timeout(bytes, patience)
     }
 
+    /// As [`alloc`](Self::alloc), but waits while all buffers are out, as a future.
+    ///
+    /// # Errors
+    /// [`AllocError::TooLong`].
+    pub async fn alloc_async(&self, len: usize) -> Result<Buf, AllocError> {
+        self.shared.attended(self.shared.pools.taking(len)).await
+    }
+
+    /// As [`copy`](Self::copy), but waits while all buffers are out, as a future.
+    ///
+    /// # Errors
+    /// [`AllocError::TooLong`].
+    pub async fn copy_async(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
+        self.shared.attended(self.shared.pools.copying(bytes)).await
+    }
+
     /// Sends a message without copying it (but for segments of up to 512 bytes, which may be copied
     /// to share a chunk with others). The ticket gives the outcome; the message is sent even if you
     /// do not wait for the outcome.
@@ -185,13 +139,11 @@ impl ChannelHandle {
         options: SendOptions,
     ) -> Result<Ticket, Rejected> {
         let patience = options.timeout.map(Duration::from);
-        let (ticket, refused) = self.send_within(payload.into(), options, patience);
-        match refused {
-            Some((message, Refusal::Full)) => message.abandon(),
-            Some((Outgoing { payload, .. }, refusal)) => {
-                return Err(Rejected { payload, error: self.error(refusal) });
-            }
-            None => {}
+        let (ticket, message) = self.ticketed(payload.into(), options);
+        match self.shared.post(self.egress(), message, patience) {
+            Err((message, SubmitError::QueueFull)) => message.abandon(),
+            Err((Outgoing { payload, .. }, error)) => return Err(Rejected { payload, error }),
+            Ok(()) => {}
         }
         ticket.settle()
     }
@@ -219,37 +171,51 @@ impl ChannelHandle {
         options: SendOptions,
         patience: Duration,
     ) -> Result<Ticket, Rejected> {
-        let (ticket, refused) = self.send_within(payload.into(), options, Some(patience));
-        match refused {
-            Some((Outgoing { payload, .. }, refusal)) => {
-                Err(Rejected { payload, error: self.error(refusal) })
-            }
-            None => ticket.settle(),
+        let (ticket, message) = self.ticketed(payload.into(), options);
+        match self.shared.post(self.egress(), message, Some(patience)) {
+            Err((Outgoing { payload, .. }, error)) => Err(Rejected { payload, error }),
+            Ok(()) => ticket.settle(),
         }
     }
 
-    fn send_within(
+    /// As [`send`](Self::send), as a future: ready with the ticket when the channel's queue has
+    /// room and has taken the message. The ticket is a future of the outcome. If this is dropped
+    /// before it is ready, the message is not sent and its buffers return to their pools. The
+    /// [timeout](SendOptions::timeout) of the message counts from the first poll, but while
+    /// the queue is full nothing ends the wait: that is up to the executor's own timer.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the message: the channel or the endpoint is closed.
+    pub async fn send_async(
         &self,
-        payload: Payload,
+        payload: impl Into<Payload>,
         options: SendOptions,
-        patience: Option<Duration>,
-    ) -> (Ticket, Option<(Outgoing, Refusal)>) {
-        let (tell, answer) = bounded(1);
-        let (ticket, number) = self.ticket(answer, options.token);
-        let message = Outgoing { payload, options, reply: Reply::Ticket(tell, number) };
-        let posted = self.egress().post(&self.shared.bell, message, patience);
-        (ticket, posted.err())
+    ) -> Result<Ticket, Rejected> {
+        let (ticket, message) = self.ticketed(payload.into(), options);
+        let mut message = Some(message);
+        let posted = self.shared.post_async(self.egress(), &mut message).await;
+        match (posted, message) {
+            (Err(error), Some(Outgoing { payload, .. })) => Err(Rejected { payload, error }),
+            _ => ticket.settle(),
+        }
     }
 
-    /// A ticket, and the number of its message.
-    pub(super) fn ticket(
-        &self,
-        answer: Receiver<Result<SentMessage, Rejected>>,
-        token: u64,
-    ) -> (Ticket, u64) {
-        let egress = self.egress();
-        let number = egress.number_ticket();
-        (Ticket::new(answer, &self.shared, egress, (number, token)), number)
+    /// Waits for room in the queue of the channel, as a future: then [`post`](Self::post) and
+    /// [`try_send`](Self::try_send) are not refused for want of it, unless another was faster.
+    pub async fn writable_async(&self) {
+        self.shared.attended(Taking::new(&**self.egress())).await;
+    }
+
+    /// A message, and the ticket of its outcome.
+    fn ticketed(&self, payload: Payload, options: SendOptions) -> (Ticket, Outgoing) {
+        let (tell, answer) = queue();
+        let number = self.egress().number_ticket();
+        let ticket = Ticket::new(answer, &self.shared, self.egress(), (number, options.token));
+        (ticket, Outgoing { payload, options, reply: Reply::Ticket(tell, number) })
+    }
+
+    fn egress(&self) -> &Arc<Egress> {
+        &self.channel.egress
     }
 
     /// Sends a message without copying it, without waiting and without a lock. Its outcome goes to
@@ -266,66 +232,38 @@ impl ChannelHandle {
         completions: &CompletionQueue,
     ) -> Result<(), Rejected> {
         let payload = payload.into();
-        let Some(place) = completions.reserve() else {
+        let Some(place) = completions.reserve(self.shared.engine()) else {
             let depth = completions.depth();
             return Err(Rejected { payload, error: SubmitError::CompletionsFull { depth } });
         };
-        completions.note(&self.shared.bell);
         let message = Outgoing { payload, options, reply: Reply::Queue(place) };
-        let posted = self.end.egress.try_post(&self.shared.bell, message);
-        posted.map_err(|(Outgoing { payload, .. }, refusal)| {
-            let error = self.error(refusal);
-            Rejected { payload, error }
-        })
+        let posted = self.shared.inbox.post(self.egress(), message);
+        posted.map_err(|(Outgoing { payload, .. }, error)| Rejected { payload, error })
     }
 
     /// Sets the share of the link that this channel gets at this end, relative to the other
     /// channels; see [`Endpoint::set_weight`](towpath_transport::Endpoint::set_weight). Never
     /// blocks; the weight applies from the next time that the worker serves the channel.
     pub fn set_weight(&self, weight: u16) {
-        self.end.egress.set_weight(&self.shared.bell, weight);
-    }
-
-    pub(super) fn error(&self, refusal: Refusal) -> SubmitError {
-        match refusal {
-            Refusal::Full => SubmitError::QueueFull,
-            Refusal::Sealed => SubmitError::NotOpen(self.id),
-            Refusal::Ended => SubmitError::ShutDown,
-        }
-    }
-
-    pub(super) fn incoming(&self) -> &Receiver<Incoming> {
-        &self.incoming
-    }
-
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    pub(super) fn egress(&self) -> &Arc<Egress> {
-        &self.end.egress
-    }
-
-    pub(super) fn room(&self) -> Room<'_> {
-        Room { egress: &self.end.egress, bell: &self.shared.bell }
+        self.shared.inbox.weigh(self.egress(), weight);
     }
 
     /// Why the channel has ended; `None` while it is open. What had arrived before can still be
     /// [received](Self::recv).
     #[must_use]
     pub fn end(&self) -> Option<RecvError> {
-        let has_ended = self.end.egress.is_sealed() || self.shared.bell.has_ended();
+        let has_ended = self.egress().is_sealed() || self.shared.inbox.has_ended();
         has_ended.then(|| self.recv_end())
     }
 
     /// Why nothing more arrives.
     #[cold]
-    pub(super) fn recv_end(&self) -> RecvError {
-        match self.end.egress.end() {
+    fn recv_end(&self) -> RecvError {
+        match self.egress().end.get().copied() {
             Some(End::Closed(reason)) => RecvError::Closed(reason),
             Some(End::Down(reason)) => RecvError::Down(reason),
-            None if self.shared.bell.has_panicked() => RecvError::Panicked,
-            None if self.shared.bell.has_ended() => RecvError::ShutDown,
+            None if self.shared.inbox.has_panicked() => RecvError::Panicked,
+            None if self.shared.inbox.has_ended() => RecvError::ShutDown,
             // It is being closed.
             None => RecvError::Closed(CloseReason::Local),
         }
@@ -336,21 +274,29 @@ impl ChannelHandle {
     /// # Errors
     /// [`RecvError`].
     pub fn recv(&self, timeout: Duration) -> Result<Incoming, RecvError> {
-        self.incoming.recv_timeout(&self.shared.bell, timeout).map_err(|error| match error {
-            RecvTimeoutError::Timeout => RecvError::Timeout,
-            RecvTimeoutError::Disconnected => self.recv_end(),
-        })
+        let received = self.shared.receive(&self.channel.incoming, timeout);
+        received.ok_or(RecvError::Timeout)?.map_err(|Closed| self.recv_end())
+    }
+
+    /// As [`recv`](Self::recv), for as long as it takes, as a future. One that is dropped has taken
+    /// nothing: what arrived stays for the next one.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv), but for the time.
+    pub async fn recv_async(&self) -> Result<Incoming, RecvError> {
+        let received = self.shared.receive_async(&self.channel.incoming).await;
+        received.map_err(|Closed| self.recv_end())
     }
 
     /// Closes the channel: it accepts no more messages, and closes when each message that was sent
     /// on it has its outcome.
     pub fn close(&self) {
-        self.end.leave();
+        self.shared.inbox.leave(self.egress());
     }
 }
 
 impl std::fmt::Debug for ChannelHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChannelHandle").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("ChannelHandle").field("id", &self.id()).finish_non_exhaustive()
     }
 }

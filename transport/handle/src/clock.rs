@@ -6,7 +6,7 @@ use towpath_base::{Nanos, Time};
 
 /// What the worker last read from the device's clock, and how to go on from there.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     /// Host times are counted from here.
     start: Instant,
     /// The device's time at the start, by the last reading; or the last reading itself while the
@@ -17,7 +17,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn new(now: Time) -> Self {
+    pub(crate) fn new(now: Time) -> Self {
         let (base, runs) = (AtomicU64::new(now.0), AtomicBool::new(false));
         Self { start: Instant::now(), base, runs }
     }
@@ -27,18 +27,18 @@ impl Clock {
     }
 
     /// The worker has a thread.
-    pub(super) fn run(&self, now: Time) {
+    pub(crate) fn run(&self, now: Time) {
         self.base.store(now.0.wrapping_sub(self.host().0), Ordering::Relaxed);
         self.runs.store(true, Ordering::Release);
     }
 
     /// The device's clock reads `now`, to a worker without a thread.
-    pub(super) fn set(&self, now: Time) {
+    pub(crate) fn set(&self, now: Time) {
         self.base.store(now.0, Ordering::Relaxed);
     }
 
     /// The device's clock, about.
-    pub(super) fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         let runs = self.runs.load(Ordering::Acquire);
         let base = self.base.load(Ordering::Relaxed);
         Time(if runs { base.wrapping_add(self.host().0) } else { base })

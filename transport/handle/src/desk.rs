@@ -1,14 +1,12 @@
 //! What a worker matches events with: links, and who waits for what.
 
-use crate::channel::{ChannelEnd, End, Incoming};
-use crate::commands::{Claim, NewChannel, NewLink};
-use crate::doorbell::Doorbell;
-use crate::egress::Egress;
-use crate::lane::Changes;
+use crate::egress::{Egress, End};
+use crate::inbox::{Inbox, Incoming, OpenChannel, OpenLink};
 use crate::limits::BACKLOG_MAX;
-use crate::ops::Ops;
+use crate::ops::{GrantChange, Ops};
 use crate::outbound::Outbound;
-use crate::queue::{Sender, unbounded};
+use crate::queue::{Sender, queue};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use towpath_memory::Region;
 use towpath_proto::{ChannelId, DownReason};
@@ -18,56 +16,52 @@ use towpath_transport::{ConnectId, Event, LinkId, Peer};
 use towpath_verbs::Device;
 
 /// What the worker keeps of a link.
-pub(super) struct LinkEntry {
+pub(crate) struct LinkEntry {
     id: LinkId,
-    new_channels: Sender<NewChannel>,
+    opened: Sender<OpenChannel>,
     /// Where arrivals go and messages come from, by the channel's place.
-    pub(super) channels: Vec<Option<(Sender<Incoming>, Arc<Egress>)>>,
+    pub(crate) channels: Vec<Option<(Sender<Incoming>, Arc<Egress>)>>,
     down: Arc<OnceLock<DownReason>>,
     /// What the peer grants.
-    changes: Arc<Changes>,
+    grants: Sender<GrantChange>,
 }
 
-impl Drop for LinkEntry {
-    fn drop(&mut self) {
-        self.changes.close();
-    }
-}
-
-pub(super) type OpenReply = Sender<Result<NewChannel, ChannelError>>;
+pub(crate) type OpenReply = Sender<Result<OpenChannel, ChannelError>>;
 
 /// Everything that events are matched with.
-pub(super) struct Desk {
-    accept: Sender<NewLink>,
-    pub(super) connects: Vec<(ConnectId, Sender<Result<NewLink, ConnectError>>)>,
-    pub(super) opens: Vec<(LinkId, ChannelId, OpenReply)>,
+pub(crate) struct Desk {
+    inbox: Arc<Inbox>,
+    accept: Sender<OpenLink>,
+    pub(crate) connects: Vec<(ConnectId, Sender<Result<OpenLink, ConnectError>>)>,
+    pub(crate) opens: Vec<(LinkId, ChannelId, OpenReply)>,
     /// By [`LinkId::index`].
-    pub(super) links: Vec<Option<LinkEntry>>,
-    pub(super) outbound: Outbound,
-    pub(super) ops: Ops,
+    pub(crate) links: Vec<Option<LinkEntry>>,
+    pub(crate) outbound: Outbound,
+    pub(crate) ops: Ops,
     /// Links to close once everything posted to their channels was handed to them.
     closing: Vec<LinkId>,
+    /// Something has arrived on a channel since the driver last looked.
+    pub(crate) has_arrivals: bool,
 }
 
 impl Desk {
-    pub(super) fn new(accept: Sender<NewLink>, bell: &Arc<Doorbell>) -> Self {
+    pub(crate) fn new(accept: Sender<OpenLink>, inbox: &Arc<Inbox>) -> Self {
         Self {
+            inbox: Arc::clone(inbox),
             accept,
             connects: Vec::new(),
             opens: Vec::new(),
             links: Vec::new(),
-            outbound: Outbound::new(Arc::clone(bell)),
+            outbound: Outbound::new(Arc::clone(inbox)),
             ops: Ops::default(),
             closing: Vec::new(),
+            has_arrivals: false,
         }
     }
 
     /// Hands on what was posted, and closes links that have all of theirs.
-    pub(super) fn serve<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) -> bool {
+    pub(crate) fn serve<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) -> bool {
         let served = self.outbound.serve(endpoint);
-        while let Some(link) = self.outbound.bell().next_left() {
-            self.begin_close(link);
-        }
         for place in (0..self.closing.len()).rev() {
             let link = self.closing[place];
             let entry = self.links.get(link.index()).and_then(Option::as_ref);
@@ -81,7 +75,7 @@ impl Desk {
     }
 
     /// Closes a link when what was posted before has been handed to it; takes no more.
-    pub(super) fn begin_close(&mut self, link: LinkId) {
+    pub(crate) fn begin_close(&mut self, link: LinkId) {
         let Some(entry) = self.link(link) else { return };
         entry.channels.iter().flatten().for_each(|(_, egress)| egress.seal());
         if !self.closing.contains(&link) {
@@ -93,34 +87,27 @@ impl Desk {
         self.links.get_mut(id.index())?.as_mut().filter(|entry| entry.id == id)
     }
 
-    pub(super) fn add_link(&mut self, id: LinkId, peer: Peer) -> NewLink {
-        // Bounded by who sends: only such a queue drops what is in it with its last receiver.
-        let (new_channels, channels) = unbounded();
-        let down = Arc::new(OnceLock::new());
+    pub(crate) fn add_link(&mut self, id: LinkId, peer: Peer) -> OpenLink {
+        let ((opened, channels), (grants, changes)) = (queue(), queue());
+        let (inbox, down) = (Arc::clone(&self.inbox), Arc::new(OnceLock::new()));
+        let entry = LinkEntry { id, opened, channels: Vec::new(), down: Arc::clone(&down), grants };
         if self.links.len() <= id.index() {
             self.links.resize_with(id.index() + 1, || None);
         }
-        let changes = Arc::<Changes>::default();
-        self.links[id.index()] = Some(LinkEntry {
-            id,
-            new_channels,
-            channels: Vec::new(),
-            down: Arc::clone(&down),
-            changes: Arc::clone(&changes),
-        });
-        let claim = Claim::new(self.outbound.bell(), id);
-        NewLink { id, peer, channels, is_closing: Arc::default(), down, changes, claim }
+        self.links[id.index()] = Some(entry);
+        let (is_claimed, is_closing) = (false, AtomicBool::new(false));
+        OpenLink { id, peer, channels, changes, down, inbox, is_claimed, is_closing }
     }
 
     /// Tells whoever asked for a connection how that ended. What nobody waits for any more is
     /// dropped, which closes it.
-    fn answer(&mut self, connect: ConnectId, result: Result<NewLink, ConnectError>) {
+    fn answer(&mut self, connect: ConnectId, result: Result<OpenLink, ConnectError>) {
         if let Some(place) = self.connects.iter().position(|&(id, _)| id == connect) {
             drop(self.connects.swap_remove(place).1.send(result));
         }
     }
 
-    pub(super) fn on_event(&mut self, event: Event) {
+    pub(crate) fn on_event(&mut self, event: Event) {
         match event {
             Event::Connected { connect, link, peer } => {
                 let new = self.add_link(link, peer);
@@ -130,7 +117,9 @@ impl Desk {
             Event::Accepted { link, peer } => {
                 let new = self.add_link(link, peer);
                 // Nobody accepts, or not fast enough: the peer is better off elsewhere.
-                drop(self.accept.send(new));
+                if self.accept.len() < BACKLOG_MAX {
+                    drop(self.accept.send(new));
+                }
             }
             Event::AcceptFailed { from, error } => {
                 tracing::debug!(%from, %error, "a peer was turned away");
@@ -139,7 +128,7 @@ impl Desk {
                 self.on_opened(link, channel, ordered, by_peer);
             }
             Event::ChannelClosed { link, channel, reason } => {
-                self.end_open(link, channel, ChannelError::Closed(reason));
+                self.answer_open(link, channel, Err(ChannelError::Closed(reason)));
                 let entry = self.link(link);
                 let place = entry.and_then(|entry| entry.channels.get_mut(channel.place()));
                 if let Some((_, egress)) = place.and_then(Option::take) {
@@ -176,12 +165,17 @@ impl Desk {
             }
             Event::Granted { link, grant } => {
                 if let Some(entry) = self.link(link) {
-                    entry.changes.granted(grant);
+                    let _ = entry.grants.send(GrantChange::Granted(grant));
                 }
             }
             Event::Revoked { link, grant } => {
-                if let Some(entry) = self.link(link) {
-                    entry.changes.revoked(grant);
+                // Of a grant that nobody has heard of nobody hears: the queue stays bounded.
+                let is_of =
+                    |news: &GrantChange| matches!(news, GrantChange::Granted(g) if g.id == grant);
+                if let Some(entry) = self.link(link)
+                    && !entry.grants.withdraw(is_of)
+                {
+                    let _ = entry.grants.send(GrantChange::Revoked(grant));
                 }
             }
             Event::OpDone { token, outcome, word, buf, .. } => {
@@ -194,8 +188,8 @@ impl Desk {
     }
 
     fn on_opened(&mut self, link: LinkId, channel: ChannelId, ordered: bool, by_peer: bool) {
-        let bell = Arc::clone(self.outbound.bell());
-        let (arrive, incoming) = unbounded();
+        let inbox = Arc::clone(&self.inbox);
+        let (arrive, incoming) = queue();
         let Some(entry) = self.link(link) else { return };
         let place = channel.place();
         if entry.channels.len() <= place {
@@ -203,24 +197,27 @@ impl Desk {
         }
         let egress = Arc::new(Egress::new(link, channel));
         entry.channels[place] = Some((arrive, Arc::clone(&egress)));
-        let new = NewChannel { id: channel, ordered, incoming, end: ChannelEnd::new(egress, bell) };
+        let new = OpenChannel { id: channel, ordered, incoming, egress, inbox };
         // One that nobody takes is dropped, which closes it.
         if by_peer {
-            if entry.new_channels.len() < BACKLOG_MAX {
-                drop(entry.new_channels.send(new));
+            if entry.opened.len() < BACKLOG_MAX {
+                drop(entry.opened.send(new));
             }
             return;
         }
-        let waits = |&(l, c, _): &(LinkId, ChannelId, OpenReply)| (l, c) == (link, channel);
-        if let Some(place) = self.opens.iter().position(waits) {
-            drop(self.opens.swap_remove(place).2.send(Ok(new)));
-        }
+        self.answer_open(link, channel, Ok(new));
     }
 
-    fn end_open(&mut self, link: LinkId, channel: ChannelId, error: ChannelError) {
+    /// Tells whoever asked for a channel how that ended.
+    fn answer_open(
+        &mut self,
+        link: LinkId,
+        channel: ChannelId,
+        result: Result<OpenChannel, ChannelError>,
+    ) {
         let waits = |&(l, c, _): &(LinkId, ChannelId, OpenReply)| (l, c) == (link, channel);
         if let Some(place) = self.opens.iter().position(waits) {
-            drop(self.opens.swap_remove(place).2.send(Err(error)));
+            drop(self.opens.swap_remove(place).2.send(result));
         }
     }
 
@@ -229,6 +226,7 @@ impl Desk {
         let entry = self.link(link);
         if let Some(Some((arrive, _))) = entry.and_then(|e| e.channels.get(channel.place())) {
             drop(arrive.send(incoming));
+            self.has_arrivals = true;
         }
     }
 
@@ -239,10 +237,8 @@ impl Desk {
             }
             *of != link
         });
-        let known = self.link(link).is_some();
-        if let Some(entry) = self.links.get_mut(link.index()).filter(|_| known)
-            && let Some(entry) = entry.take()
-        {
+        let entry = self.links.get_mut(link.index());
+        if let Some(entry) = entry.and_then(|e| e.take_if(|entry| entry.id == link)) {
             let channels = entry.channels.iter().flatten();
             channels.for_each(|(_, egress)| egress.finish(End::Down(reason)));
             // It is set once, here.

@@ -1,95 +1,24 @@
-//! Handles of endpoints, and what all handles of one endpoint share.
+//! Handles of endpoints.
 
 use crate::clock::Clock;
-use crate::commands::{Command, NewLink};
-use crate::doorbell::Doorbell;
 use crate::engine::Engine;
-use crate::limits::{BACKLOG_MAX, COMMANDS_MAX};
-use crate::link::{LinkHandle, WaitError};
-use crate::park;
-use crate::queue::{Closed, Receiver, RecvTimeoutError, Sender, bounded};
+use crate::inbox::{Command, Inbox, OpenLink};
+use crate::link::LinkHandle;
+use crate::queue::{Receiver, queue};
+use crate::shared::{Shared, WaitError};
 use crate::worker::EndpointWorker;
+use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, mpsc};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use towpath_base::Time;
 use towpath_memory::{Buf, Region};
-use towpath_proto::Class;
-use towpath_transport::for_handles::SendPools;
-use towpath_transport::{
-    AllocError, ConnectError, Endpoint, EndpointConfig, EndpointError, ListenError,
-};
+use towpath_proto::wire::Hello;
+use towpath_proto::{Class, Side};
+use towpath_transport::{AllocError, ConnectError, Endpoint, EndpointConfig, EndpointError};
+use towpath_transport::{LinkError, ListenError, PendingLink};
 use towpath_verbs::Device;
-
-/// What all handles of one endpoint share.
-pub(crate) struct Shared {
-    commands: crossbeam_channel::Sender<Command>,
-    pub(crate) bell: Arc<Doorbell>,
-    pub(crate) pools: SendPools,
-    clock: Arc<Clock>,
-    /// Where the handles drive the endpoint: it lives as long as they do.
-    engine: OnceLock<Arc<Engine>>,
-}
-
-impl Shared {
-    /// Sends a command without waiting, for the worker may be driven by whoever asks. One that
-    /// nobody takes is dropped, and its answer with it. Bounded by who asks: a thread that waits
-    /// for the answer asks for nothing else meanwhile, links are closed once, and for what nobody
-    /// waits for see [`takes_commands`](Self::takes_commands).
-    pub(crate) fn command(&self, command: Command) {
-        match self.commands.send(command) {
-            Ok(()) => self.bell.ring(),
-            Err(refused) => refused.into_inner().refuse(),
-        }
-    }
-
-    /// Waits for a future, for as long as it takes.
-    pub(crate) fn wait_for<F: Future>(&self, future: F) -> F::Output {
-        let output = self.bell.wait(None, future);
-        output.unwrap_or_else(|| unreachable!("it ends with the future alone"))
-    }
-
-    /// Asks the worker, and is its answer; none where nobody gives one.
-    pub(crate) async fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Option<T> {
-        let (reply, answer) = bounded(1);
-        self.command(command(reply));
-        self.bell.attended(answer.recv_async()).await.ok()
-    }
-
-    pub(crate) fn alloc_timeout(&self, len: usize, patience: Duration) -> Result<Buf, AllocError> {
-        let found = self.pools.take(len);
-        if !matches!(found, Err(AllocError::AllOut { .. })) || patience.is_zero() {
-            return found;
-        }
-        self.bell.wait(Some(patience), self.pools.taking(len)).unwrap_or(found)
-    }
-
-    pub(crate) fn copy_timeout(&self, bytes: &[u8], patience: Duration) -> Result<Buf, AllocError> {
-        let mut buf = self.alloc_timeout(bytes.len(), patience)?;
-        let copied = buf.extend(bytes);
-        debug_assert!(copied.is_ok(), "a fresh buffer has room for what was asked for");
-        Ok(buf)
-    }
-
-    pub(crate) fn now(&self) -> Time {
-        self.clock.now()
-    }
-
-    /// Whether one may ask for what may be asked for again before it is answered: not when too many
-    /// commands wait.
-    pub(crate) fn takes_commands(&self) -> bool {
-        self.commands.len() < COMMANDS_MAX
-    }
-}
-
-/// The last handle is gone: nobody will ask for anything any more.
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.command(Command::Shutdown);
-    }
-}
 
 /// An endpoint that runs on a worker thread of its own. Handles can be cloned and shared.
 ///
@@ -102,8 +31,8 @@ impl Drop for Shared {
 /// endpoint, its links and its channels has been dropped, the worker closes the links and ends.
 #[derive(Clone)]
 pub struct EndpointHandle {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) accepted: Receiver<NewLink>,
+    shared: Arc<Shared>,
+    accepted: Arc<Receiver<OpenLink>>,
     /// The worker's own, where it has one.
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
@@ -118,7 +47,7 @@ impl EndpointHandle {
         D: Device<Memory = Region> + Send + 'static,
         F: FnOnce() -> Result<D, EndpointError> + Send + 'static,
     {
-        let (ready, made) = bounded(1);
+        let (ready, made) = mpsc::sync_channel(1);
         let spin = config.spin_span().into();
         let run = move || match make_device().and_then(|device| Self::driven(device, config)) {
             // The caller waits for this; should it be gone, so is the endpoint's purpose.
@@ -130,12 +59,10 @@ impl EndpointHandle {
             }
             Err(error) => drop(ready.send(Err(error))),
         };
-        let thread = std::thread::Builder::new().name("towpath-endpoint".into()).spawn(run);
+        let thread = thread::Builder::new().name("towpath-endpoint".into()).spawn(run);
         let thread = thread.map_err(EndpointError::Thread)?;
-        let made = park::wait(None, pin!(made.recv_async())).unwrap_or(Err(Closed));
-        let handle: Self = made.unwrap_or_else(|_| {
-            Err(EndpointError::Thread(std::io::ErrorKind::Interrupted.into()))
-        })?;
+        let panicked = |_| Err(EndpointError::Thread(io::ErrorKind::Interrupted.into()));
+        let handle: Self = made.recv().unwrap_or_else(panicked)?;
         *handle.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(handle)
     }
@@ -145,12 +72,13 @@ impl EndpointHandle {
     where
         D: Device<Memory = Region> + Send + 'static,
     {
-        self.shared.clock.run(worker.endpoint().now());
-        let files = worker.poll_fd().ok();
-        let with = (&self.shared.bell, &self.shared.commands);
-        let engine = Arc::new(Engine::new(Box::new(worker), files, with, spin));
-        self.shared.bell.set_engine(&engine);
-        Arc::clone(self.shared.engine.get_or_init(|| engine))
+        let Shared { inbox, clock, engine, .. } = &*self.shared;
+        clock.run(worker.endpoint.now());
+        let files = worker.endpoint.poll_fd().ok();
+        let made = Arc::new(Engine::new(Box::new(worker), files, inbox, spin));
+        let driver: Weak<Engine> = Arc::downgrade(&made);
+        inbox.set_driver(driver);
+        Arc::clone(engine.get_or_init(|| made))
     }
 
     /// Makes an endpoint on `device` without a thread: the caller drives the returned worker. Calls
@@ -166,16 +94,15 @@ impl EndpointHandle {
     where
         D: Device<Memory = Region>,
     {
-        let (commands, inbox) = crossbeam_channel::unbounded();
-        let (accept, accepted) = bounded(BACKLOG_MAX);
+        let (accept, accepted) = queue();
         let endpoint = Endpoint::new(device, config.without_streams_unless_asked())?;
-        let bell = Arc::new(Doorbell::new(Arc::clone(endpoint.bell())));
+        let inbox = Arc::new(Inbox::new(Arc::clone(endpoint.bell())));
         let pools = endpoint.pools().clone();
         let clock = Arc::new(Clock::new(endpoint.now()));
-        let of_worker = (Arc::clone(&bell), Arc::clone(&clock));
-        let worker = EndpointWorker::new(endpoint, inbox, of_worker, accept);
-        let shared = Arc::new(Shared { commands, bell, pools, clock, engine: OnceLock::new() });
-        Ok((Self { shared, accepted, thread: Arc::default() }, worker))
+        let with = (Arc::clone(&inbox), Arc::clone(&clock));
+        let worker = EndpointWorker::new(endpoint, with, accept);
+        let shared = Arc::new(Shared { inbox, pools, clock, engine: OnceLock::new() });
+        Ok((Self { shared, accepted: Arc::new(accepted), thread: Arc::default() }, worker))
     }
 
     /// Listens for peers on a TCP address; port 0 is any free one. Returns the address with its
@@ -187,6 +114,15 @@ impl EndpointHandle {
         self.shared.wait_for(self.listen_async(addr))
     }
 
+    /// As [`listen`](Self::listen), as a future. Once polled it listens even if it is dropped.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub async fn listen_async(&self, addr: SocketAddr) -> Result<SocketAddr, ListenError> {
+        let asked = self.shared.ask(|reply| Command::Listen { addr, reply }).await;
+        asked.unwrap_or(Err(ListenError::ShutDown))
+    }
+
     /// Connects to a peer that listens on a TCP address. Blocks until the link is up, at most
     /// [`EndpointConfig::connect_timeout`].
     ///
@@ -194,6 +130,15 @@ impl EndpointHandle {
     /// [`ConnectError`].
     pub fn connect(&self, addr: SocketAddr) -> Result<LinkHandle, ConnectError> {
         self.shared.wait_for(self.connect_async(addr))
+    }
+
+    /// As [`connect`](Self::connect), as a future. If it is dropped, the link is closed as soon as
+    /// it is up.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub async fn connect_async(&self, addr: SocketAddr) -> Result<LinkHandle, ConnectError> {
+        self.connect_to(addr, None).await
     }
 
     /// As [`connect`](Self::connect), with another class than [`EndpointConfig::class`].
@@ -204,20 +149,46 @@ impl EndpointHandle {
         self.shared.wait_for(self.connect_as_async(addr, class))
     }
 
+    /// As [`connect_as`](Self::connect_as), as a future; see
+    /// [`connect_async`](Self::connect_async).
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub async fn connect_as_async(
+        &self,
+        addr: SocketAddr,
+        class: Class,
+    ) -> Result<LinkHandle, ConnectError> {
+        self.connect_to(addr, Some(class)).await
+    }
+
+    async fn connect_to(
+        &self,
+        addr: SocketAddr,
+        class: Option<Class>,
+    ) -> Result<LinkHandle, ConnectError> {
+        let asked = self.shared.ask(|reply| Command::Connect { addr, class, reply }).await;
+        Ok(LinkHandle::new(&self.shared, asked.unwrap_or(Err(ConnectError::ShutDown))?))
+    }
+
     /// Waits for the next link that a peer made.
     ///
     /// # Errors
     /// [`WaitError::Timeout`] when none came within `timeout`; [`WaitError::ShutDown`] or
     /// [`WaitError::Panicked`] when the endpoint has ended, so that none will come.
     pub fn accept(&self, timeout: Duration) -> Result<LinkHandle, WaitError> {
-        let new =
-            self.accepted.recv_timeout(&self.shared.bell, timeout).map_err(
-                |error| match error {
-                    RecvTimeoutError::Timeout => WaitError::Timeout,
-                    RecvTimeoutError::Disconnected => WaitError::of_end(&self.shared),
-                },
-            )?;
-        Ok(LinkHandle::new(&self.shared, new))
+        let new = self.shared.receive(&self.accepted, timeout).ok_or(WaitError::Timeout)?;
+        new.map(|new| LinkHandle::new(&self.shared, new)).map_err(|_| self.shared.end())
+    }
+
+    /// As [`accept`](Self::accept), for as long as it takes, as a future. One that is dropped has
+    /// taken no link.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept), but for the time.
+    pub async fn accept_async(&self) -> Result<LinkHandle, WaitError> {
+        let new = self.shared.receive_async(&self.accepted).await;
+        new.map(|new| LinkHandle::new(&self.shared, new)).map_err(|_| self.shared.end())
     }
 
     /// The device's clock now, for [deadlines](towpath_transport::SendOptions::deadline): as the
@@ -225,7 +196,7 @@ impl EndpointHandle {
     /// worker's last turn.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.shared.now()
+        self.shared.clock.now()
     }
 
     /// An empty buffer for at least `len` bytes, from the smallest send pool that has one.
@@ -260,12 +231,40 @@ impl EndpointHandle {
         self.shared.copy_timeout(bytes, patience)
     }
 
+    /// As [`alloc`](Self::alloc), but waits while all buffers are out, as a future.
+    ///
+    /// # Errors
+    /// [`AllocError::TooLong`].
+    pub async fn alloc_async(&self, len: usize) -> Result<Buf, AllocError> {
+        self.shared.attended(self.shared.pools.taking(len)).await
+    }
+
+    /// As [`copy`](Self::copy), but waits while all buffers are out, as a future.
+    ///
+    /// # Errors
+    /// [`AllocError::TooLong`].
+    pub async fn copy_async(&self, bytes: &[u8]) -> Result<Buf, AllocError> {
+        self.shared.attended(self.shared.pools.copying(bytes)).await
+    }
+
     /// Registers a region, so that buffers in it can be sent.
     ///
     /// # Errors
     /// [`EndpointError`].
     pub fn register(&self, region: &Region) -> Result<(), EndpointError> {
         self.shared.wait_for(self.register_async(region))
+    }
+
+    /// As [`register`](Self::register), as a future. Once polled it registers even if it is
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`EndpointError`].
+    pub async fn register_async(&self, region: &Region) -> Result<(), EndpointError> {
+        let region = region.clone();
+        let asked = self.shared.ask(|reply| Command::Register { region, reply }).await;
+        let gone = || Err(EndpointError::Thread(io::ErrorKind::BrokenPipe.into()));
+        asked.unwrap_or_else(gone)
     }
 
     /// Runs a future on this thread: what it waits for of this endpoint is driven meanwhile.
@@ -275,12 +274,30 @@ impl EndpointHandle {
 
     /// Closes all links in order, ends the worker and waits for its thread, where it has one.
     pub fn shutdown(self) {
-        self.shared.command(Command::Shutdown);
+        self.shared.inbox.command(Command::Shutdown);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // A worker that panicked has ended too.
             drop(thread.join());
         }
+    }
+}
+
+impl<D: Device<Memory = Region>> EndpointWorker<D> {
+    /// Joins our half with the peer's, for a handle of this worker; see [`Endpoint::establish`].
+    ///
+    /// # Errors
+    /// [`LinkError`]; our half is withdrawn.
+    pub fn establish(
+        &mut self,
+        handle: &EndpointHandle,
+        half: PendingLink,
+        peer: &Hello,
+        side: Side,
+    ) -> Result<LinkHandle, LinkError> {
+        let id = self.endpoint.establish(half, peer, side)?;
+        let peer = self.endpoint.peer(id).ok_or(LinkError::NotPending)?;
+        Ok(LinkHandle::new(&handle.shared, self.desk.add_link(id, peer)))
     }
 }
 

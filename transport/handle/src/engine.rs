@@ -2,103 +2,138 @@
 //!
 //! Of the threads that wait one leads: it takes in what comes, wakes those whom it concerns, and
 //! sleeps on the sockets. Each of the others sleeps until its own thing has come, or the lead is
-//! free. Whoever posts something sends it itself, unless another thread is at the endpoint in that
-//! very moment, which then does. So no message passes from thread to thread on its way.
+//! free. A thread that posts something sends it itself, unless another thread is at the endpoint at
+//! that moment, which then does. So no message passes from thread to thread on its way.
 //!
 //! The keeper is a thread that looks after the endpoint while nobody leads. A thread whose wait is
 //! over mostly comes back soon, with the answer: it then leaves the lead without a word, and the
-//! keeper, which looks about twice in a millisecond while that goes on, takes over only from one
-//! who has not come back. The acknowledgement of what the thread waited for can ride on that
-//! answer.
+//! keeper, which looks about once in a millisecond while that goes on, takes over only from one
+//! that has not come back. The acknowledgement of what the thread waited for can ride on that
+//! answer. A device without files is driven by the keeper alone, which sleeps in the device.
 
-use crate::commands::Command;
-use crate::doorbell::Doorbell;
+use crate::inbox::{Driver, Inbox};
 use crate::limits::{BRIEF_NS, KEEPER_LOOK, WORKER_BLOCK_NS, WORKER_SLEEP_NS};
 use crate::park::{self, Sleeper};
-use crate::spin::{Spin, Spinning};
-use crate::worker::Drive;
+use crate::spin::Spin;
+use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Wake};
+use std::task::{Poll, Wake};
 use std::time::{Duration, Instant};
 use towpath_wake::{Awaited, Lead, Serving, Taking};
 
+/// The longest that the files are watched at a time.
+const LONGEST: Duration = Duration::from_nanos(WORKER_SLEEP_NS);
+
 /// What the keeper does.
-const WATCHES: u8 = 0;
-const LOOKS: u8 = 1;
+const LOOKS: u8 = 0;
+const WATCHES: u8 = 1;
 const SLEEPS: u8 = 2;
+
+/// What those need of a worker who drive it.
+pub(crate) trait Drive: Send {
+    /// Takes in what has come, and tells of it.
+    fn take_in(&mut self) -> Came;
+
+    /// Sends what was posted, and acks last. Says whether anything was posted.
+    fn send_off(&mut self) -> bool;
+
+    /// Before the device's files are watched: how long that may last. See
+    /// [`Endpoint::prepare_wait`](towpath_transport::Endpoint::prepare_wait).
+    fn prepare(&mut self, most: Duration) -> Duration;
+
+    /// Sleeps in the device, where it has no files.
+    fn block(&mut self, most: Duration);
+
+    /// How long there is nothing to do, unless something comes; none where nothing is due.
+    fn time_left(&self) -> Option<Duration>;
+
+    fn is_over(&self) -> bool;
+
+    /// Closes all links in order, for as long as that may take.
+    fn leave(self: Box<Self>);
+}
+
+/// What has come since the last look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    Nothing,
+    /// Packets or timers, of which the application needs to know nothing or how its messages ended.
+    Something,
+    /// Messages for the application among them.
+    Messages,
+}
 
 type Worker = Option<Box<dyn Drive>>;
 
 /// An endpoint that its handles drive.
 pub(crate) struct Engine {
     worker: Serving<Worker>,
-    doorbell: Arc<Doorbell>,
-    commands: crossbeam_channel::Sender<Command>,
+    inbox: Arc<Inbox>,
     /// What a thread sleeps on that does not keep the endpoint meanwhile; none where the device has
     /// no files.
     files: Option<OwnedFd>,
     lead: Lead,
+    start: Instant,
+    state: State,
+    sleeper: OnceLock<Arc<Sleeper>>,
+    spin: Spin,
+}
+
+/// What those who drive the endpoint know of each other.
+#[derive(Default)]
+struct State {
     /// Changes with each thread that leads, or ends to.
     moves: AtomicU64,
-    /// Posts since somebody last slept.
-    posts: AtomicU64,
     /// Until when who watches the files sleeps, in nanoseconds since the start; zero while nobody
     /// does.
     wakes_at_ns: AtomicU64,
-    start: Instant,
     /// When the last one that led went.
     left_at_ns: AtomicU64,
     /// How long the one before was away.
     away_ns: AtomicU64,
     /// Executors wait, which drive nothing themselves.
     has_tasks: AtomicBool,
-    /// When the keeper last told anybody of what came; zero once that was answered.
-    told_at_ns: AtomicU64,
-    /// What it told before was answered at once.
+    /// When messages last came; zero once one was posted.
+    came_at_ns: AtomicU64,
+    /// Those that came before were answered at once.
     is_answered: AtomicBool,
     /// The keeper is to watch, whoever was here of late.
     is_called: AtomicBool,
     keeper: AtomicU8,
-    sleeper: OnceLock<Arc<Sleeper>>,
-    spin: Spin,
 }
 
 /// What one that drives the endpoint does next.
 enum Next {
-    Again,
-    /// For so long, which is until then, in nanoseconds since the start.
-    Sleep(Duration, u64),
+    /// There was something: looks again.
+    Busy,
+    /// There was nothing: looks again all the same.
+    Spin,
+    /// Until then, in nanoseconds since the start.
+    Sleep(u64),
+    /// The caller's own thing has come.
     Leave,
+    /// The worker is to end, or has ended.
+    End,
 }
 
 impl Engine {
     pub(crate) fn new(
         worker: Box<dyn Drive>,
         files: Option<OwnedFd>,
-        (doorbell, commands): (&Arc<Doorbell>, &crossbeam_channel::Sender<Command>),
+        inbox: &Arc<Inbox>,
         spin: Duration,
     ) -> Self {
         Self {
             worker: Serving::new(Some(worker)),
-            doorbell: Arc::clone(doorbell),
-            commands: commands.clone(),
+            inbox: Arc::clone(inbox),
             files,
             lead: Lead::default(),
-            moves: AtomicU64::new(0),
-            posts: AtomicU64::new(0),
-            wakes_at_ns: AtomicU64::new(0),
             start: Instant::now(),
-            left_at_ns: AtomicU64::new(0),
-            away_ns: AtomicU64::new(0),
-            has_tasks: AtomicBool::new(false),
-            told_at_ns: AtomicU64::new(0),
-            is_answered: AtomicBool::new(false),
-            is_called: AtomicBool::new(true),
-            keeper: AtomicU8::new(LOOKS),
+            state: State::default(),
             sleeper: OnceLock::new(),
             spin: Spin::new(spin),
         }
@@ -108,82 +143,44 @@ impl Engine {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Waits for a future until `end`, and drives the endpoint meanwhile if nobody else does.
-    pub(crate) fn wait<F: Future>(
-        &self,
-        end: Option<Instant>,
-        mut future: Pin<&mut F>,
-    ) -> Option<F::Output> {
-        let sleeper = Sleeper::current();
-        let waker = park::waker(&sleeper);
-        let cx = &mut Context::from_waker(&waker);
-        let mut lead = pin!(Taking::new(&self.lead));
-        let output = loop {
-            if let Poll::Ready(output) = sleeper.look(|| future.as_mut().poll(cx)) {
-                break Some(output);
-            }
-            if end.is_some_and(|end| Instant::now() >= end) {
-                break None;
-            }
-            if self.doorbell.has_ended() {
-                sleeper.park(end);
-                continue;
-            }
-            match lead.as_mut().poll(cx) {
-                Poll::Ready(leader) => self.lead(leader, &sleeper, end),
-                Poll::Pending => sleeper.park(end),
-            }
-        };
-        sleeper.end();
-        output
-    }
-
     /// Drives the endpoint until the sleeper is woken, or `end`.
-    fn lead(&self, leader: usize, sleeper: &Sleeper, end: Option<Instant>) {
-        self.moves.fetch_add(1, Ordering::SeqCst);
+    fn lead(&self, leader: usize, (files, sleeper): (&OwnedFd, &Sleeper), end: Option<Instant>) {
+        self.state.moves.fetch_add(1, Ordering::SeqCst);
         self.note_return();
-        if self.files.is_none() {
-            // The keeper may sleep with the endpoint in its hands.
-            self.doorbell.wake();
-            sleeper.set_bell(Some(Arc::clone(self.doorbell.bell())));
-        }
         let mut spin = self.spin.begin();
-        // Most find nothing when they come: whether there is anything the files say, too.
-        let mut looks = spin.goes_on() || self.files.is_none();
+        // Most find nothing when they come. Whether there is anything the files say, too.
+        let (mut looks, mut longest) = (spin.goes_on(), KEEPER_LOOK);
         loop {
             let is_spinning = spin.goes_on();
             let most = end.map(|end| end.saturating_duration_since(Instant::now()));
-            let next = self.drive(|worker| {
-                let is_busy = std::mem::replace(&mut looks, true) && worker.take_in();
-                if sleeper.is_woken() {
-                    // Else acks ride on the answer.
-                    if self.away_ns.load(Ordering::Relaxed) >= BRIEF_NS {
-                        worker.send_off();
-                    }
-                    return Next::Leave;
-                }
-                if is_busy && self.files.is_some() {
-                    self.lead.has_nothing();
-                }
-                let is_busy = worker.send_off() | is_busy;
-                if is_busy || is_spinning { Next::Again } else { self.rest(worker, most) }
-            });
-            match next {
+            let most = most.map_or(longest, |most| most.min(longest));
+            let looks_now = std::mem::replace(&mut looks, true);
+            match self
+                .drive(|worker| self.turn(worker, Some(sleeper), looks_now, is_spinning, most))
+            {
                 Next::Leave => break,
-                Next::Again => spin.pause(),
-                Next::Sleep(span, until_ns) if !self.has_work() => {
-                    self.sleep(sleeper, span, until_ns);
+                Next::End => {
+                    self.call_keeper();
+                    break;
                 }
-                Next::Sleep(..) => {}
+                Next::Busy => {
+                    spin.renew(is_spinning);
+                    longest = KEEPER_LOOK;
+                }
+                Next::Spin => spin.pause(),
+                Next::Sleep(until_ns) => {
+                    spin.end(false);
+                    self.sleep(files, sleeper, until_ns);
+                    longest = LONGEST;
+                }
             }
-            if most.is_some_and(|most| most.is_zero()) || !self.lead.is_of(leader) {
+            if most.is_zero() || !self.lead.is_of(leader) {
                 break;
             }
         }
         spin.end(sleeper.is_woken());
-        sleeper.set_bell(None);
         if self.lead.is_of(leader) {
-            self.left_at_ns.store(self.now_ns(), Ordering::Relaxed);
+            self.state.left_at_ns.store(self.now_ns(), Ordering::Relaxed);
             self.release(leader);
         }
         self.serve_rest();
@@ -191,43 +188,89 @@ impl Engine {
 
     /// How long the last one that led was away says how long the next one will be.
     fn note_return(&self) {
-        let left_at = self.left_at_ns.swap(0, Ordering::Relaxed);
+        let left_at = self.state.left_at_ns.swap(0, Ordering::Relaxed);
         if left_at != 0 {
-            self.away_ns.store(self.now_ns().saturating_sub(left_at), Ordering::Relaxed);
+            self.state.away_ns.store(self.now_ns().saturating_sub(left_at), Ordering::Relaxed);
+        }
+    }
+
+    /// One turn at the endpoint, of the keeper or of a caller, which leaves when its own thing has
+    /// come.
+    fn turn(
+        &self,
+        worker: &mut dyn Drive,
+        caller: Option<&Sleeper>,
+        looks: bool,
+        is_spinning: bool,
+        most: Duration,
+    ) -> Next {
+        let came = if looks { worker.take_in() } else { Came::Nothing };
+        // Acks ride on the answer if one is to be expected.
+        let is_answered_soon = came == Came::Messages && {
+            self.state.came_at_ns.store(self.now_ns(), Ordering::Relaxed);
+            self.state.is_answered.swap(false, Ordering::Relaxed)
+        };
+        if caller.is_some_and(Sleeper::is_woken) {
+            if !is_answered_soon {
+                worker.send_off();
+            }
+            return Next::Leave;
+        }
+        if came != Came::Nothing {
+            self.lead.has_nothing();
+        }
+        if is_answered_soon && caller.is_none() && self.files.is_some() {
+            return self.until_in(most.min(Duration::from_nanos(BRIEF_NS / 2)));
+        }
+        let is_busy = worker.send_off() | (came != Came::Nothing);
+        if worker.is_over() {
+            Next::End
+        } else if is_busy {
+            Next::Busy
+        } else if is_spinning {
+            Next::Spin
+        } else {
+            self.rest(worker, most)
         }
     }
 
     /// Gives the lead up: to who waits for it or to the keeper, unless the caller comes back soon.
     fn release(&self, leader: usize) {
-        self.moves.fetch_add(1, Ordering::SeqCst);
-        let away_ns = self.away_ns.load(Ordering::Relaxed);
-        let is_alone = self.lead.is_alone();
-        let most_ns = if is_alone { KEEPER_LOOK.as_nanos() as u64 } else { BRIEF_NS };
-        let comes_back = away_ns < most_ns
-            && !self.has_tasks.load(Ordering::Relaxed)
-            && !self.doorbell.has_ended();
+        self.state.moves.fetch_add(1, Ordering::SeqCst);
+        let most_ns = if self.lead.is_alone() { KEEPER_LOOK.as_nanos() as u64 } else { BRIEF_NS };
+        let comes_back = self.state.away_ns.load(Ordering::Relaxed) < most_ns
+            && !self.state.has_tasks.load(Ordering::Relaxed)
+            && !self.inbox.has_ended();
         if comes_back {
             self.lead.leave(leader);
         } else if !self.lead.pass(leader) {
-            self.is_called.store(true, Ordering::SeqCst);
+            self.state.is_called.store(true, Ordering::SeqCst);
         }
-        if self.is_called.load(Ordering::SeqCst) || self.keeper.load(Ordering::SeqCst) != LOOKS {
+        if self.state.is_called.load(Ordering::SeqCst)
+            || self.state.keeper.load(Ordering::SeqCst) != LOOKS
+        {
             self.wake_keeper();
         }
     }
 
     fn wake_keeper(&self) {
         if self.files.is_none() {
-            self.doorbell.bell().ring();
+            self.inbox.bell().ring();
         }
         if let Some(sleeper) = self.sleeper.get() {
             sleeper.wake_by_ref();
         }
     }
 
+    /// The keeper is to look after the endpoint from now on.
+    fn call_keeper(&self) {
+        self.state.is_called.store(true, Ordering::SeqCst);
+        self.wake_keeper();
+    }
+
     /// What was posted, or asked for, is waiting for somebody who takes it.
     fn has_work(&self) -> bool {
-        !(self.doorbell.has_ended() || self.doorbell.is_empty() && self.commands.is_empty())
+        !(self.inbox.has_ended() || self.inbox.is_empty())
     }
 
     /// Somebody may have posted who found the endpoint in the caller's hands.
@@ -237,48 +280,31 @@ impl Engine {
         }
     }
 
-    /// Something was left for the endpoint: sends it off, unless another thread does.
-    pub(crate) fn nudge(&self) {
-        self.posts.fetch_add(1, Ordering::Relaxed);
-        let told_at = self.told_at_ns.load(Ordering::Relaxed);
-        if told_at != 0 {
-            self.told_at_ns.store(0, Ordering::Relaxed);
-            let is_answer = self.now_ns().saturating_sub(told_at) < BRIEF_NS;
-            self.is_answered.store(is_answer, Ordering::Relaxed);
-        }
-        let is_served = self.worker.serve(|| self.has_work(), |worker| self.send_off(worker));
-        if !is_served && self.files.is_none() {
-            // Who is there may sleep there.
-            self.doorbell.bell().ring();
-        }
-    }
-
     fn send_off(&self, worker: &mut Worker) {
         let sent = self.guarded(worker, |worker| {
             worker.send_off();
-            (self.due_ns(worker), worker.is_over())
+            (worker.time_left(), worker.is_over())
         });
-        let Some((due_ns, is_over)) = sent else { return };
-        if is_over {
-            self.is_called.store(true, Ordering::SeqCst);
-            self.wake_keeper();
-        } else if due_ns < self.wakes_at_ns.load(Ordering::Relaxed) {
+        match sent {
+            Some((_, true)) => self.call_keeper(),
             // Timers come sooner now than who watches wakes.
-            self.doorbell.wake();
+            Some((Some(left), _))
+                if self.in_ns(left) < self.state.wakes_at_ns.load(Ordering::Relaxed) =>
+            {
+                self.inbox.bell().wake();
+            }
+            _ => {}
         }
     }
 
-    /// When the endpoint has something to do at the latest.
-    fn due_ns(&self, worker: &dyn Drive) -> u64 {
-        match worker.time_left() {
-            None => u64::MAX,
-            Some(left) => self.now_ns().saturating_add(left.as_nanos() as u64),
-        }
+    /// The time after this span, in nanoseconds since the start.
+    fn in_ns(&self, span: Duration) -> u64 {
+        self.now_ns().saturating_add(span.as_nanos() as u64)
     }
 
     /// Works at the endpoint. Where it has ended there is nothing to do any more.
     fn drive(&self, work: impl FnOnce(&mut dyn Drive) -> Next) -> Next {
-        self.worker.enter(|worker| self.guarded(worker, work)).unwrap_or(Next::Leave)
+        self.worker.enter(|worker| self.guarded(worker, work)).unwrap_or(Next::End)
     }
 
     /// A worker that panics is gone; whoever waits for it is told.
@@ -287,117 +313,92 @@ impl Engine {
         match catch_unwind(AssertUnwindSafe(|| work(driven.as_mut()))) {
             Ok(done) => Some(done),
             Err(_) => {
-                self.doorbell.panic();
+                self.inbox.panic();
                 *worker = None;
-                self.is_called.store(true, Ordering::SeqCst);
-                self.wake_keeper();
+                self.call_keeper();
                 None
             }
         }
     }
 
-    /// There is nothing to do: how long the files may be watched. Sleeps at once where there are
+    /// There is nothing to do: until when the files may be watched. Sleeps at once where there are
     /// none.
-    fn rest(&self, worker: &mut dyn Drive, most: Option<Duration>) -> Next {
-        let longest = if self.posts.swap(0, Ordering::Relaxed) > 0 {
-            // Others may post again, and timers come sooner then: who looks up now and then need
-            // not be woken for each.
-            KEEPER_LOOK
-        } else if self.doorbell.bell().is_heard() {
-            Duration::from_nanos(WORKER_SLEEP_NS)
-        } else {
-            Duration::from_nanos(WORKER_BLOCK_NS)
-        };
-        let most = most.unwrap_or(longest).min(longest);
+    fn rest(&self, worker: &mut dyn Drive, most: Duration) -> Next {
+        let is_heard = self.inbox.bell().is_heard();
+        let most = if is_heard { most } else { most.min(Duration::from_nanos(WORKER_BLOCK_NS)) };
         if self.files.is_none() {
             worker.block(most);
-            return Next::Again;
+            return Next::Spin;
         }
         let span = worker.prepare(most);
-        if span.is_zero() { Next::Again } else { self.until_in(span) }
+        if span.is_zero() { Next::Spin } else { self.until_in(span) }
     }
 
     /// To sleep for so long. Whoever posts from here on knows of it.
     fn until_in(&self, span: Duration) -> Next {
-        let until_ns = self.now_ns().saturating_add(span.as_nanos() as u64);
-        self.wakes_at_ns.store(until_ns, Ordering::SeqCst);
-        Next::Sleep(span, until_ns)
+        let until_ns = self.in_ns(span);
+        self.state.wakes_at_ns.store(until_ns, Ordering::SeqCst);
+        Next::Sleep(until_ns)
     }
 
-    /// Sleeps on the files.
-    fn sleep(&self, sleeper: &Sleeper, span: Duration, until_ns: u64) {
-        if let Some(files) = &self.files {
-            sleeper.watch(files, span);
+    /// Sleeps on the files, unless there is work.
+    fn sleep(&self, files: &OwnedFd, sleeper: &Sleeper, until_ns: u64) {
+        if !self.has_work() {
+            let span = until_ns.saturating_sub(self.now_ns());
+            sleeper.watch(files, Duration::from_nanos(span));
         }
         // Another one may have come to watch since.
-        let (told, awake) = (&self.wakes_at_ns, Ordering::SeqCst);
+        let (told, awake) = (&self.state.wakes_at_ns, Ordering::SeqCst);
         let _ = told.compare_exchange(until_ns, 0, awake, awake);
     }
 
-    /// An executor waits: somebody must look after the endpoint.
-    #[inline]
+    /// An executor waits, unless this thread does so itself: somebody must look after the endpoint.
     pub(crate) fn attend(&self) {
-        if !self.has_tasks.swap(true, Ordering::SeqCst)
-            || self.keeper.load(Ordering::SeqCst) != WATCHES && self.lead.is_there()
+        if park::is_waiting() {
+            return;
+        }
+        if !self.state.has_tasks.swap(true, Ordering::SeqCst)
+            || self.state.keeper.load(Ordering::SeqCst) != WATCHES && self.lead.is_there()
         {
-            self.is_called.store(true, Ordering::SeqCst);
-            self.wake_keeper();
+            self.call_keeper();
         }
     }
 
     /// The life of the keeper: until the endpoint ends.
     pub(crate) fn keep(&self) {
         let sleeper = self.sleeper.get_or_init(Sleeper::current);
-        let (mut seen, mut spin) = (0, None);
-        while !self.doorbell.is_gone() {
+        let (mut seen, mut spin) = (0, self.spin.begin());
+        while !self.inbox.is_gone() {
             sleeper.look(|| ());
-            let moves = self.moves.load(Ordering::SeqCst);
+            let moves = self.state.moves.load(Ordering::SeqCst);
             let is_led = !self.lead.is_there();
-            let is_called = self.is_called.swap(false, Ordering::SeqCst);
+            let is_called = self.state.is_called.swap(false, Ordering::SeqCst);
             if !is_called && (is_led || moves != seen) {
                 self.serve_rest();
                 self.stand_by(sleeper, is_led && moves == seen);
                 seen = moves;
                 continue;
             }
-            self.keeper.store(WATCHES, Ordering::SeqCst);
+            self.state.keeper.store(WATCHES, Ordering::SeqCst);
             // Who wants the lead is told to take it; then this one is not needed.
             self.lead.call();
-            match self.drive(|worker| self.look(worker, &mut spin)) {
-                Next::Leave => self.end(),
-                Next::Sleep(span, until_ns) if !self.has_work() => {
-                    self.sleep(sleeper, span, until_ns);
+            let is_spinning = self.state.has_tasks.load(Ordering::Relaxed) && spin.goes_on();
+            let next = self.drive(|worker| self.turn(worker, None, true, is_spinning, LONGEST));
+            match (next, &self.files) {
+                (Next::End, _) => self.end(),
+                (Next::Busy, _) => spin.renew(is_spinning),
+                (Next::Sleep(until_ns), Some(files)) => {
+                    spin.end(false);
+                    self.sleep(files, sleeper, until_ns);
                 }
-                _ => spin.iter_mut().for_each(Spinning::pause),
+                _ => spin.pause(),
             }
         }
-    }
-
-    /// One turn of the keeper.
-    fn look<'a>(&'a self, worker: &mut dyn Drive, spin: &mut Option<Spinning<'a>>) -> Next {
-        let has_come = worker.take_in();
-        if has_come {
-            if let Some(spin) = spin.take() {
-                spin.end(true);
-            }
-            self.told_at_ns.store(self.now_ns(), Ordering::Relaxed);
-            if self.files.is_some() && self.is_answered.swap(false, Ordering::Relaxed) {
-                // Acks ride on the answer.
-                return self.until_in(Duration::from_nanos(BRIEF_NS / 2));
-            }
-        }
-        let is_busy = worker.send_off() | has_come;
-        if worker.is_over() {
-            return Next::Leave;
-        }
-        let has_tasks = self.has_tasks.load(Ordering::Relaxed);
-        let is_spinning = has_tasks && spin.get_or_insert_with(|| self.spin.begin()).goes_on();
-        if is_busy || is_spinning { Next::Again } else { self.rest(worker, None) }
     }
 
     /// Sleeps while others lead: until told if one of them leads all the time, else for a moment.
     fn stand_by(&self, sleeper: &Sleeper, is_long: bool) {
-        self.keeper.store(if is_long { SLEEPS } else { LOOKS }, Ordering::SeqCst);
+        self.state.keeper.store(if is_long { SLEEPS } else { LOOKS }, Ordering::SeqCst);
         if !is_long {
             sleeper.park(Instant::now().checked_add(KEEPER_LOOK));
         } else if !self.lead.is_there() {
@@ -411,8 +412,61 @@ impl Engine {
         if let Some(worker) = worker {
             let ended = catch_unwind(AssertUnwindSafe(|| worker.leave()));
             if ended.is_err() {
-                self.doorbell.panic();
+                self.inbox.panic();
             }
         }
+    }
+}
+
+/// Waits for a future, for at most `patience` if there is any, and drives the endpoint meanwhile
+/// if nobody else does. Without an engine it only sleeps.
+pub(crate) fn wait<F: Future>(
+    engine: Option<&Arc<Engine>>,
+    patience: Option<Duration>,
+    future: F,
+) -> Option<F::Output> {
+    // There are no times so late.
+    let end = patience.and_then(|patience| Instant::now().checked_add(patience));
+    let mut lead = pin!(engine.map(|engine| Taking::new(&engine.lead)));
+    park::wait(end, pin!(future), |sleeper, cx| {
+        if let Some(engine) = engine
+            && let Some(files) = engine.files.as_ref().filter(|_| !engine.inbox.has_ended())
+            && let Some(lead) = lead.as_mut().as_pin_mut()
+            && let Poll::Ready(leader) = lead.poll(cx)
+        {
+            engine.lead(leader, (files, sleeper), end);
+        } else {
+            sleeper.park(end);
+        }
+    })
+}
+
+/// A future of an executor, which drives nothing itself.
+pub(crate) async fn attended<F: Future>(engine: Option<&Arc<Engine>>, future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let polled = future.as_mut().poll(cx);
+        if let (Some(engine), true) = (engine, polled.is_pending()) {
+            engine.attend();
+        }
+        polled
+    })
+    .await
+}
+
+impl Driver for Engine {
+    /// Something was left for the endpoint: sends it off, unless another thread does.
+    fn nudge(&self) {
+        let came_at = self.state.came_at_ns.load(Ordering::Relaxed);
+        if came_at != 0 {
+            self.state.came_at_ns.store(0, Ordering::Relaxed);
+            let is_soon = self.now_ns().saturating_sub(came_at) < BRIEF_NS;
+            self.state.is_answered.store(is_soon, Ordering::Relaxed);
+        }
+        if self.files.is_none() {
+            // The keeper may sleep with the endpoint in its hands.
+            return self.inbox.bell().ring();
+        }
+        self.worker.serve(|| self.has_work(), |worker| self.send_off(worker));
     }
 }

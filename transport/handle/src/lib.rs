@@ -113,30 +113,29 @@
 //! | `link`, `channel`, `ticket` | handles of links and channels, and tickets of sends |
 //! | `completions` | outcomes of many messages in one queue |
 //! | `lane`, `ops` | one-sided operations, and the worker's side of them |
-//! | `futures` | what handles wait for, as futures |
-//! | `worker`, `desk` | commands in, turns, events to whom they concern |
-//! | `commands` | what handles ask the worker for |
-//! | `doorbell`, `egress`, `outbound` | messages to the worker without a lock, and its side |
-//! | `room` | waiting for room in the queue of a channel |
+//! | `shared` | what all handles of an endpoint share: asking, waiting, posting |
 //! | `engine`, `spin` | who drives the endpoint, and how long it looks before it sleeps |
+//! | `worker`, `desk` | commands in, turns, events to whom they concern |
+//! | `outbound`, `egress` | the worker's side of sending, and what waits on one channel |
+//! | `inbox`, `reply` | what threads tell the worker, without a lock, and whom outcomes are told |
 //! | `queue`, `park` | what threads and tasks wait for, and how threads sleep |
 //! | `places` | numbers for what the worker waits for |
 //! | `clock` | the device's clock, for threads that have no device |
 //! | `unseen` | refusals that nobody waits for, in the log |
 //! | `limits` | bounds, each with its reason |
+//!
+//! Arrows between files go down this table.
 
 #![forbid(unsafe_code)]
 
 mod channel;
 mod clock;
-mod commands;
 mod completions;
 mod desk;
-mod doorbell;
 mod egress;
 mod endpoint;
 mod engine;
-mod futures;
+mod inbox;
 mod lane;
 mod limits;
 mod link;
@@ -145,17 +144,22 @@ mod outbound;
 mod park;
 mod places;
 mod queue;
-mod room;
+mod reply;
+mod shared;
 mod spawn;
 mod spin;
 mod ticket;
 mod unseen;
 mod worker;
 
-pub use channel::{ChannelHandle, Incoming, RecvError};
+pub use channel::{ChannelHandle, RecvError};
 pub use completions::CompletionQueue;
 pub use endpoint::EndpointHandle;
-pub use lane::{GrantChange, OpDone, OpTicket};
-pub use link::{LinkHandle, Opening, WaitError};
-pub use ticket::{SentMessage, Ticket};
+pub use inbox::Incoming;
+pub use lane::OpTicket;
+pub use link::{LinkHandle, Opening};
+pub use ops::{GrantChange, OpDone};
+pub use reply::SentMessage;
+pub use shared::WaitError;
+pub use ticket::Ticket;
 pub use worker::EndpointWorker;

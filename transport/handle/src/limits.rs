@@ -22,9 +22,6 @@ pub(crate) const EGRESS_QUANTUM: usize = 16;
 /// Messages that wait for their turn are ended no later than so long after their deadline.
 pub(crate) const EGRESS_EXPIRY_NS: u64 = 1_000_000;
 
-/// Messages that are cancelled in one turn: a look at all that are under way serves them all.
-pub(crate) const CANCELS_AT_A_TIME: usize = 4096;
-
 /// The longest that the worker of a handle blocks on a device that cannot be woken.
 pub(crate) const WORKER_BLOCK_NS: u64 = 1_000_000;
 

@@ -1,16 +1,14 @@
 //! Handles of links, and waiting for what comes over them.
 
 use crate::channel::ChannelHandle;
-use crate::commands::{Command, NewChannel, NewLink};
-use crate::endpoint::Shared;
-use crate::lane::Changes;
-use crate::queue::{Receiver, RecvTimeoutError, TryRecvError, bounded};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use crate::inbox::{Command, OpenChannel, OpenLink};
+use crate::queue::{Closed, Receiver, queue};
+use crate::shared::{Shared, WaitError};
+use std::sync::Arc;
 use std::time::Duration;
 use towpath_proto::{DownReason, LinkStats};
-use towpath_transport::ChannelError;
-use towpath_transport::{LinkId, Peer};
+use towpath_transport::{ChannelError, Peer};
+use towpath_wake::Take;
 
 /// A link to a peer. Handles can be cloned and shared.
 ///
@@ -18,32 +16,26 @@ use towpath_transport::{LinkId, Peer};
 /// ([`accept_channel`](Self::accept_channel)); both then send and receive on it.
 #[derive(Clone)]
 pub struct LinkHandle {
-    shared: Arc<Shared>,
-    id: LinkId,
-    peer: Peer,
-    channels: Receiver<NewChannel>,
-    is_closing: Arc<AtomicBool>,
-    down: Arc<OnceLock<DownReason>>,
-    changes: Arc<Changes>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) link: Arc<OpenLink>,
 }
 
 impl LinkHandle {
-    pub(super) fn new(shared: &Arc<Shared>, new: NewLink) -> Self {
-        let NewLink { id, peer, channels, is_closing, down, changes, claim } = new;
-        claim.settle();
-        Self { shared: Arc::clone(shared), id, peer, channels, is_closing, down, changes }
+    pub(crate) fn new(shared: &Arc<Shared>, mut link: OpenLink) -> Self {
+        link.is_claimed = true;
+        Self { shared: Arc::clone(shared), link: Arc::new(link) }
     }
 
     /// Who is at the other end.
     #[must_use]
     pub fn peer(&self) -> Peer {
-        self.peer
+        self.link.peer
     }
 
     /// Why the link is down, when it is.
     #[must_use]
     pub fn down(&self) -> Option<DownReason> {
-        self.down.get().copied()
+        self.link.down.get().copied()
     }
 
     /// Opens a channel. Blocks until the peer has answered.
@@ -54,16 +46,26 @@ impl LinkHandle {
         self.shared.wait_for(self.open_channel_async(ordered))
     }
 
+    /// As [`open_channel`](Self::open_channel), as a future. If it is dropped, the channel is
+    /// closed as soon as it is open.
+    ///
+    /// # Errors
+    /// [`ChannelError`].
+    pub async fn open_channel_async(&self, ordered: bool) -> Result<ChannelHandle, ChannelError> {
+        let link = self.link.id;
+        let asked = self.shared.ask(|reply| Command::OpenChannel { link, ordered, reply }).await;
+        Ok(ChannelHandle::new(&self.shared, asked.unwrap_or(Err(ChannelError::ShutDown))?))
+    }
+
     /// Non-blocking version of [`open_channel`](Self::open_channel): it does not wait for the
     /// peer's answer. When 1,024 commands already wait for the worker it returns
     /// [`ChannelError::Busy`].
     #[must_use]
     pub fn begin_open(&self, ordered: bool) -> Opening {
-        let (reply, answer) = bounded(1);
-        if self.shared.takes_commands() {
-            self.shared.command(Command::OpenChannel { link: self.id, ordered, reply });
+        let ((reply, answer), inbox) = (queue(), &self.shared.inbox);
+        if inbox.takes_commands() {
+            inbox.command(Command::OpenChannel { link: self.link.id, ordered, reply });
         } else {
-            // Its place is free: nothing was answered yet.
             drop(reply.send(Err(ChannelError::Busy)));
         }
         Opening { shared: Arc::clone(&self.shared), answer }
@@ -76,35 +78,27 @@ impl LinkHandle {
     /// [down](Self::down), [`WaitError::ShutDown`] or [`WaitError::Panicked`] when the endpoint has
     /// ended, so that none will come.
     pub fn accept_channel(&self, timeout: Duration) -> Result<ChannelHandle, WaitError> {
-        let new = self
-            .channels
-            .recv_timeout(&self.shared.bell, timeout)
-            .map_err(|error| self.wait_error(error))?;
-        Ok(ChannelHandle::new(&self.shared, new))
+        let new = self.shared.receive(&self.link.channels, timeout).ok_or(WaitError::Timeout)?;
+        self.accepted(new)
     }
 
-    pub(super) fn wait_error(&self, error: RecvTimeoutError) -> WaitError {
-        match (error, self.down()) {
-            (RecvTimeoutError::Timeout, _) => WaitError::Timeout,
-            (RecvTimeoutError::Disconnected, Some(reason)) => WaitError::Down(reason),
-            (RecvTimeoutError::Disconnected, None) => WaitError::of_end(&self.shared),
-        }
+    /// As [`accept_channel`](Self::accept_channel), for as long as it takes, as a future. One that
+    /// is dropped has taken no channel.
+    ///
+    /// # Errors
+    /// As [`accept_channel`](Self::accept_channel), but for the time.
+    pub async fn accept_channel_async(&self) -> Result<ChannelHandle, WaitError> {
+        let new = self.shared.receive_async(&self.link.channels).await;
+        self.accepted(new)
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    fn accepted(&self, new: Result<OpenChannel, Closed>) -> Result<ChannelHandle, WaitError> {
+        new.map(|new| ChannelHandle::new(&self.shared, new)).map_err(|_| self.end())
     }
 
-    pub(super) fn id(&self) -> LinkId {
-        self.id
-    }
-
-    pub(super) fn changes(&self) -> &Changes {
-        &self.changes
-    }
-
-    pub(super) fn opened(&self) -> &Receiver<NewChannel> {
-        &self.channels
+    /// Why nothing more comes over the link.
+    pub(crate) fn end(&self) -> WaitError {
+        self.down().map_or_else(|| self.shared.end(), WaitError::Down)
     }
 
     /// The counters of the link; `None` when the link is gone.
@@ -113,17 +107,21 @@ impl LinkHandle {
         self.shared.wait_for(self.stats_async())
     }
 
+    /// As [`stats`](Self::stats), as a future.
+    pub async fn stats_async(&self) -> Option<LinkStats> {
+        let link = self.link.id;
+        self.shared.ask(|reply| Command::Stats { link, reply }).await.flatten()
+    }
+
     /// Closes the link: messages that are under way are still sent, then the peer is told.
     pub fn close(&self) {
-        if !self.is_closing.swap(true, Ordering::Relaxed) {
-            self.shared.command(Command::CloseLink { link: self.id });
-        }
+        self.link.close();
     }
 }
 
 impl std::fmt::Debug for LinkHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LinkHandle").field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("LinkHandle").field("peer", &self.link.peer).finish_non_exhaustive()
     }
 }
 
@@ -131,7 +129,7 @@ impl std::fmt::Debug for LinkHandle {
 /// closed.
 pub struct Opening {
     shared: Arc<Shared>,
-    answer: Receiver<Result<NewChannel, ChannelError>>,
+    answer: Receiver<Result<OpenChannel, ChannelError>>,
 }
 
 impl Opening {
@@ -140,10 +138,10 @@ impl Opening {
     /// # Errors
     /// [`ChannelError`].
     pub fn poll(&self) -> Result<Option<ChannelHandle>, ChannelError> {
-        match self.answer.try_recv() {
-            Ok(new) => Ok(Some(ChannelHandle::new(&self.shared, new?))),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(ChannelError::ShutDown),
+        match self.answer.take() {
+            Some(Ok(new)) => Ok(Some(ChannelHandle::new(&self.shared, new?))),
+            Some(Err(Closed)) => Err(ChannelError::ShutDown),
+            None => Ok(None),
         }
     }
 }
@@ -151,30 +149,5 @@ impl Opening {
 impl std::fmt::Debug for Opening {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Opening").finish_non_exhaustive()
-    }
-}
-
-/// Why nothing was accepted, or nothing has come of what was waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WaitError {
-    /// Nothing came in time; it may yet come.
-    #[error("nothing came in time; wait again, or longer")]
-    Timeout,
-    /// The link is down: nothing will come over it any more.
-    #[error("the link is down: {}; connect again", .0)]
-    Down(DownReason),
-    /// The endpoint has shut down: nothing will come any more.
-    #[error("the endpoint has shut down; spawn another one")]
-    ShutDown,
-    /// The worker of the endpoint panicked: see standard error, or the log, for the reason.
-    #[error("the endpoint's worker thread panicked; spawn another endpoint")]
-    Panicked,
-}
-
-impl WaitError {
-    /// What ended a wait, where it was not the time.
-    pub(super) fn of_end(shared: &Shared) -> Self {
-        if shared.bell.has_panicked() { Self::Panicked } else { Self::ShutDown }
     }
 }

@@ -1,14 +1,51 @@
-//! The worker's side of one-sided operations: asks the endpoint for them, and tells the outcomes.
+//! One-sided operations: what is asked for, and the worker's side.
 
-use crate::lane::OpDone;
-use crate::limits::COMMANDS_MAX;
 use crate::places::Places;
 use crate::queue::Sender;
+use crate::unseen;
 use towpath_memory::{Buf, Region};
-use towpath_proto::{OpError, OpOutcome};
+use towpath_proto::{Grant, GrantId, OpOutcome};
 use towpath_transport::Endpoint;
 use towpath_transport::{LaneError, OpOptions, Place, RejectedOp};
 use towpath_verbs::Device;
+
+/// A change of what the peer lets this end reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrantChange {
+    /// It lets this end reach memory of its own.
+    Granted(Grant),
+    /// It does so no longer. Operations that wait for it are denied.
+    Revoked(GrantId),
+}
+
+/// How a one-sided operation ended.
+#[derive(Debug)]
+pub struct OpDone {
+    /// The caller's token ([`OpOptions::token`]).
+    pub token: u64,
+    /// How it ended; or why it was not taken on, and nothing of it happened.
+    pub outcome: Result<OpOutcome, LaneError>,
+    /// What a word was, of an atomic; what was written, of
+    /// [`write_word`](crate::LinkHandle::write_word). Only if it was executed.
+    pub word: Option<u64>,
+    /// The buffer, of operations that have one; none if the worker has ended meanwhile and had it.
+    pub buf: Option<Buf>,
+}
+
+impl OpDone {
+    /// One that was refused.
+    pub(crate) fn refused(token: u64, error: LaneError, buf: Option<Buf>) -> Self {
+        Self { token, outcome: Err(error), word: None, buf }
+    }
+
+    /// Nobody has the ticket any more: a refusal is logged.
+    pub(crate) fn log_unseen(&self) {
+        match &self.outcome {
+            Ok(_) | Err(LaneError::NoSuchLink | LaneError::ShutDown) => {}
+            Err(error) => unseen::refused("a one-sided operation", error),
+        }
+    }
+}
 
 /// What an operation does.
 pub(crate) enum Operation {
@@ -21,30 +58,20 @@ pub(crate) enum Operation {
 
 /// An operation that was asked for, and whom its outcome is told.
 pub(crate) struct Asked {
-    pub(super) place: Place,
-    pub(super) operation: Operation,
-    pub(super) options: OpOptions,
-    pub(super) reply: Sender<OpDone>,
+    pub(crate) place: Place,
+    pub(crate) operation: Operation,
+    pub(crate) options: OpOptions,
+    pub(crate) reply: Sender<OpDone>,
 }
 
 impl Asked {
-    /// Too many commands wait.
-    pub(super) fn refuse_for_now(self) {
-        self.refuse(OpError::Full { max: COMMANDS_MAX }.into());
-    }
-
-    /// The worker ends.
-    pub(super) fn refuse_for_good(self) {
-        self.refuse(LaneError::ShutDown);
-    }
-
-    fn refuse(self, error: LaneError) {
+    /// Gives it back.
+    pub(crate) fn refuse(self, error: LaneError) {
         let buf = match self.operation {
             Operation::Read { buf, .. } | Operation::Write { buf } => Some(buf),
             _ => None,
         };
-        let outcome = Err(error);
-        tell(&self.reply, OpDone { token: self.options.token, outcome, word: None, buf });
+        tell(&self.reply, OpDone::refused(self.options.token, error, buf));
     }
 }
 
@@ -58,13 +85,13 @@ fn tell(reply: &Sender<OpDone>, done: OpDone) {
 /// Operations that the endpoint has, by the token that it knows: whom to tell, and the caller's
 /// own token.
 #[derive(Default)]
-pub(super) struct Ops {
+pub(crate) struct Ops {
     under_way: Places<(Sender<OpDone>, u64)>,
 }
 
 impl Ops {
     /// Asks the endpoint for an operation.
-    pub(super) fn ask<D: Device<Memory = Region>>(
+    pub(crate) fn ask<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
         asked: Asked,
@@ -86,15 +113,12 @@ impl Ops {
         };
         match taken {
             Ok(_) => self.under_way.put((reply, options.token)),
-            Err((buf, error)) => {
-                let token = options.token;
-                tell(&reply, OpDone { token, outcome: Err(error), word: None, buf });
-            }
+            Err((buf, error)) => tell(&reply, OpDone::refused(options.token, error, buf)),
         }
     }
 
     /// One has ended.
-    pub(super) fn on_done(
+    pub(crate) fn on_done(
         &mut self,
         place: u64,
         outcome: OpOutcome,
@@ -107,7 +131,7 @@ impl Ops {
     }
 
     /// Tells whoever still waits that nobody knows what became of their operations.
-    pub(super) fn give_up_all(&mut self) {
+    pub(crate) fn give_up_all(&mut self) {
         for (reply, token) in self.under_way.drain() {
             let outcome = Ok(OpOutcome::Unknown);
             tell(&reply, OpDone { token, outcome, word: None, buf: None });

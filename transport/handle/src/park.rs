@@ -1,4 +1,4 @@
-//! How a thread sleeps that waits for something.
+//! How a thread waits for something, and sleeps meanwhile.
 
 use crate::limits::KEEPER_LOOK;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -6,26 +6,24 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
-use towpath_transport::for_handles::Bell;
+use towpath_wake::Bell;
 
-/// A thread that waits: parked, or looking after an endpoint.
+/// A thread that waits: it is parked, or watches the files of an endpoint.
 pub(crate) struct Sleeper {
     thread: Thread,
     is_woken: AtomicBool,
-    /// It watches the files of an endpoint, and one of its own: a bell that several watch may be
-    /// heard by another one.
+    /// It watches the files of an endpoint, and a bell of its own: a bell that several threads
+    /// watch may be heard by another one.
     is_watching: AtomicBool,
     own: OnceLock<Waker>,
-    /// What ends its sleep in an endpoint that has no files.
-    bell: Mutex<Option<Arc<Bell>>>,
 }
 
 thread_local! {
-    static OWN: RefCell<Option<towpath_wake::Bell>> = const { RefCell::new(None) };
+    static OWN: RefCell<Option<Bell>> = const { RefCell::new(None) };
     static SLEEPER: Arc<Sleeper> = Arc::new(Sleeper::new());
     /// This thread polls a future that it waits for itself.
     static IS_WAITING: Cell<bool> = const { Cell::new(false) };
@@ -33,8 +31,8 @@ thread_local! {
 
 impl Sleeper {
     fn new() -> Self {
-        let (is_woken, is_watching, own, bell) = Default::default();
-        Self { thread: thread::current(), is_woken, is_watching, own, bell }
+        let (is_woken, is_watching, own) = Default::default();
+        Self { thread: thread::current(), is_woken, is_watching, own }
     }
 
     /// That of this thread. A thread that ends has no place for it any more.
@@ -55,44 +53,30 @@ impl Sleeper {
         self.is_woken.load(Ordering::SeqCst)
     }
 
-    /// It looks after an endpoint that has no files from here on, until `None`.
-    pub(crate) fn set_bell(&self, bell: Option<Arc<Bell>>) {
-        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = bell;
-    }
-
-    /// Sleeps for so long until there is something at `files`, or it is woken.
+    /// Sleeps for so long, until there is something at `files`, or until it is woken.
     pub(crate) fn watch(&self, files: &OwnedFd, span: Duration) {
         let watched = OWN.try_with(|own| {
-            let mut own = own.borrow_mut();
+            let own = &mut *own.borrow_mut();
             if own.is_none() {
-                *own = towpath_wake::Bell::new().ok();
+                *own = Bell::new().ok();
             }
-            // Without a file of its own it looks up now and then.
-            let most = if own.is_some() { Duration::MAX } else { KEEPER_LOOK };
-            let limit = Timespec::try_from(span.min(most)).ok();
-            let of_device = PollFd::new(files, PollFlags::IN);
+            let Some(own) = own else { return false };
+            self.own.get_or_init(|| own.waker());
             self.is_watching.store(true, Ordering::SeqCst);
-            if let Some(own) = &*own {
-                self.own.get_or_init(|| own.waker());
-            }
             if !self.is_woken() {
-                // What interrupts it is looked at as what ends it.
-                let _ = match &*own {
-                    Some(own) => {
-                        let own = PollFd::new(own, PollFlags::IN);
-                        poll(&mut [of_device, own], limit.as_ref())
-                    }
-                    None => poll(&mut [of_device], limit.as_ref()),
-                };
+                let limit = Timespec::try_from(span).ok();
+                let files =
+                    &mut [PollFd::new(files, PollFlags::IN), PollFd::new(own, PollFlags::IN)];
+                // An interrupted sleep is one that has ended.
+                let _ = poll(files, limit.as_ref());
             }
             self.is_watching.store(false, Ordering::SeqCst);
-            if let Some(own) = &mut *own {
-                own.clear();
-            }
+            own.clear();
+            true
         });
-        if watched.is_err() {
-            // The thread ends, and has no place for a file.
-            thread::sleep(span.min(KEEPER_LOOK));
+        if watched != Ok(true) {
+            // The system has no file left, or the thread ends: it looks up now and then.
+            thread::park_timeout(span.min(KEEPER_LOOK));
         }
     }
 
@@ -105,11 +89,6 @@ impl Sleeper {
             }
         }
     }
-
-    /// The wait is over. One that goes on around it looks once more.
-    pub(crate) fn end(&self) {
-        self.is_woken.store(true, Ordering::SeqCst);
-    }
 }
 
 impl Wake for Sleeper {
@@ -120,25 +99,23 @@ impl Wake for Sleeper {
     fn wake_by_ref(self: &Arc<Self>) {
         self.is_woken.store(true, Ordering::SeqCst);
         // A thread that wakes itself is awake.
-        if self.thread.id() == thread::current().id() {
-            return;
-        }
-        if self.is_watching.load(Ordering::SeqCst)
-            && let Some(own) = self.own.get()
-        {
-            return own.wake_by_ref();
-        }
-        match &*self.bell.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(bell) => bell.ring(),
-            None => self.thread.unpark(),
+        if self.thread.id() != thread::current().id() {
+            match self.own.get() {
+                Some(own) if self.is_watching.load(Ordering::SeqCst) => own.wake_by_ref(),
+                _ => self.thread.unpark(),
+            }
         }
     }
 }
 
-/// Waits for a future until `end`.
-pub(crate) fn wait<F: Future>(end: Option<Instant>, mut future: Pin<&mut F>) -> Option<F::Output> {
+/// Waits for a future until `end`; `pass` sleeps until the sleeper is woken, or looks again.
+pub(crate) fn wait<F: Future>(
+    end: Option<Instant>,
+    mut future: Pin<&mut F>,
+    mut pass: impl FnMut(&Sleeper, &mut Context<'_>),
+) -> Option<F::Output> {
     let sleeper = Sleeper::current();
-    let waker = waker(&sleeper);
+    let waker = Waker::from(Arc::clone(&sleeper));
     let cx = &mut Context::from_waker(&waker);
     let output = loop {
         if let Poll::Ready(output) = sleeper.look(|| future.as_mut().poll(cx)) {
@@ -147,18 +124,14 @@ pub(crate) fn wait<F: Future>(end: Option<Instant>, mut future: Pin<&mut F>) -> 
         if end.is_some_and(|end| Instant::now() >= end) {
             break None;
         }
-        sleeper.park(end);
+        pass(&sleeper, cx);
     };
-    sleeper.end();
+    // A wait of this thread that goes on around this one looks once more.
+    sleeper.is_woken.store(true, Ordering::SeqCst);
     output
 }
 
 /// Whether this thread itself waits for what it polls, and no executor does.
 pub(crate) fn is_waiting() -> bool {
     IS_WAITING.try_with(Cell::get).unwrap_or(false)
-}
-
-/// The waker of a thread that waits.
-pub(crate) fn waker(sleeper: &Arc<Sleeper>) -> Waker {
-    Waker::from(Arc::clone(sleeper))
 }

@@ -2,7 +2,7 @@
 //! knows.
 
 /// Places, of which those that were left are taken again first.
-pub(super) struct Places<T> {
+pub(crate) struct Places<T> {
     taken: Vec<Option<T>>,
     free: Vec<usize>,
 }
@@ -15,12 +15,12 @@ impl<T> Default for Places<T> {
 
 impl<T> Places<T> {
     /// The number of the place that is taken next.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.free.last().copied().unwrap_or(self.taken.len()) as u64
     }
 
     /// Takes the [next](Self::next) place.
-    pub(super) fn put(&mut self, item: T) {
+    pub(crate) fn put(&mut self, item: T) {
         match self.free.pop() {
             Some(place) => self.taken[place] = Some(item),
             None => self.taken.push(Some(item)),
@@ -28,7 +28,7 @@ impl<T> Places<T> {
     }
 
     /// Leaves a place; what was there.
-    pub(super) fn take(&mut self, number: u64) -> Option<T> {
+    pub(crate) fn take(&mut self, number: u64) -> Option<T> {
         let place = usize::try_from(number).ok()?;
         let item = self.taken.get_mut(place)?.take()?;
         self.free.push(place);
@@ -36,12 +36,12 @@ impl<T> Places<T> {
     }
 
     /// What is in all of them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.taken.iter().flatten()
     }
 
     /// Leaves all places.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.free.clear();
         self.taken.drain(..).flatten()
     }

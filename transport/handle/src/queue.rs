@@ -1,125 +1,110 @@
 //! Queues from the worker to whoever waits, threads and tasks alike.
 
-use crate::doorbell::Doorbell;
-use crossbeam_channel as channel;
-pub(super) use crossbeam_channel::{RecvTimeoutError, TryRecvError};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use towpath_wake::{Awaited, Take, Taking, Waiters};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use towpath_wake::{Awaited, Take, Waiters};
 
-/// What both ends share beside the queue itself.
-#[derive(Default)]
-struct Ear {
+/// What both ends share.
+struct Queue<T> {
+    state: Mutex<State<T>>,
     waiters: Waiters,
-    is_closed: AtomicBool,
 }
 
-/// The end that puts things in. With it ends the queue.
-pub(crate) struct Sender<T> {
-    queue: channel::Sender<T>,
-    ear: Closing,
+struct State<T> {
+    items: VecDeque<T>,
+    /// The sender is gone.
+    is_closed: bool,
+    /// The receiver is gone.
+    is_left: bool,
 }
 
-/// Dropped behind the end of the queue itself.
-struct Closing(Arc<Ear>);
+impl<T> Queue<T> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
-impl Drop for Closing {
+/// The end that puts items in. Dropping it closes the queue. Who sends bounds the queue.
+pub(crate) struct Sender<T>(Arc<Queue<T>>);
+
+/// The end that items come out of. Dropping it drops all items that are left.
+pub(crate) struct Receiver<T>(Arc<Queue<T>>);
+
+/// No item comes any more: the sender is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed;
+
+/// An empty queue.
+pub(crate) fn queue<T>() -> (Sender<T>, Receiver<T>) {
+    let state = State { items: VecDeque::new(), is_closed: false, is_left: false };
+    let queue = Arc::new(Queue { state: Mutex::new(state), waiters: Waiters::default() });
+    (Sender(Arc::clone(&queue)), Receiver(queue))
+}
+
+impl<T> Sender<T> {
+    /// Puts an item in and tells one waiter. Gives the item back when the receiver is gone.
+    pub(crate) fn send(&self, item: T) -> Result<(), T> {
+        let mut state = self.0.state();
+        if state.is_left {
+            return Err(item);
+        }
+        state.items.push_back(item);
+        drop(state);
+        self.0.waiters.tell_one();
+        Ok(())
+    }
+
+    /// Removes the items that `is_over` finds. True if there were any.
+    pub(crate) fn withdraw(&self, is_over: impl Fn(&T) -> bool) -> bool {
+        let mut state = self.0.state();
+        let before = state.items.len();
+        state.items.retain(|item| !is_over(item));
+        state.items.len() < before
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.state().items.len()
+    }
+}
+
+impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        self.0.is_closed.store(true, Ordering::SeqCst);
+        self.0.state().is_closed = true;
         self.0.waiters.tell_all();
     }
 }
 
-/// The end that things come out of: each at one of its clones. With the last one all that is in the
-/// queue is dropped.
-pub(crate) struct Receiver<T> {
-    queue: channel::Receiver<T>,
-    ear: Arc<Ear>,
-}
-
-/// Nothing comes any more: the worker has let go of the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Closed;
-
-/// A queue that is bounded by who sends.
-pub(super) fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
-    around(channel::unbounded())
-}
-
-/// A queue of at most `depth` things.
-pub(super) fn bounded<T>(depth: usize) -> (Sender<T>, Receiver<T>) {
-    around(channel::bounded(depth))
-}
-
-fn around<T>(
-    (sender, receiver): (channel::Sender<T>, channel::Receiver<T>),
-) -> (Sender<T>, Receiver<T>) {
-    let ear = Arc::<Ear>::default();
-    let sender = Sender { queue: sender, ear: Closing(Arc::clone(&ear)) };
-    (sender, Receiver { queue: receiver, ear })
-}
-
-impl<T> Sender<T> {
-    /// Puts something in and tells who waits. Gives it back where nobody receives any more, or
-    /// there is no room.
-    pub(super) fn send(&self, item: T) -> Result<(), T> {
-        self.queue.try_send(item).map_err(channel::TrySendError::into_inner)?;
-        self.ear.0.waiters.tell_one();
-        Ok(())
-    }
-
-    /// How many things are in it.
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
-    }
-}
-
 impl<T> Receiver<T> {
-    /// The oldest, if there is one.
-    pub(super) fn try_recv(&self) -> Result<T, TryRecvError> {
-        self.queue.try_recv()
+    /// Takes the oldest item if `is_wanted` says so.
+    pub(crate) fn take_if(&self, is_wanted: impl FnOnce(&T) -> bool) -> Option<T> {
+        let mut state = self.0.state();
+        state.items.pop_front_if(|item| is_wanted(item))
     }
 
-    /// The oldest, as a future.
-    pub(super) fn recv_async(&self) -> Taking<&Self> {
-        Taking::new(self)
-    }
-
-    /// The oldest, as the future that is ready with it, of the receiver itself.
-    pub(super) fn into_recv(self) -> Taking<Self> {
-        Taking::new(self)
-    }
-
-    /// The oldest, waiting for it for at most `timeout`.
-    pub(super) fn recv_timeout(
-        &self,
-        bell: &Doorbell,
-        timeout: Duration,
-    ) -> Result<T, RecvTimeoutError> {
-        let found = match self.take() {
-            None if !timeout.is_zero() => bell.wait(Some(timeout), self.recv_async()),
-            found => found,
-        };
-        found.ok_or(RecvTimeoutError::Timeout)?.map_err(|Closed| RecvTimeoutError::Disconnected)
-    }
-
-    /// Whether nothing is in it.
-    pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.state().items.is_empty()
     }
 }
 
-/// Nothing in a queue is pinned.
-impl<T> Unpin for Receiver<T> {}
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.is_left = true;
+        let left = std::mem::take(&mut state.items);
+        // Dropping an item may run anybody's code.
+        drop(state);
+        drop(left);
+    }
+}
 
 impl<T> Awaited for Receiver<T> {
     fn waiters(&self) -> &Waiters {
-        &self.ear.waiters
+        &self.0.waiters
     }
 
     fn is_there(&self) -> bool {
-        !self.queue.is_empty() || self.ear.is_closed.load(Ordering::SeqCst)
+        let state = self.0.state();
+        !state.items.is_empty() || state.is_closed
     }
 }
 
@@ -127,17 +112,11 @@ impl<T> Take for Receiver<T> {
     type Item = Result<T, Closed>;
 
     fn take(&self) -> Option<Self::Item> {
-        match self.queue.try_recv() {
-            Ok(item) => Some(Ok(item)),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err(Closed)),
+        let mut state = self.0.state();
+        match state.items.pop_front() {
+            Some(item) => Some(Ok(item)),
+            None => state.is_closed.then_some(Err(Closed)),
         }
-    }
-}
-
-impl<T> Clone for Receiver<T> {
-    fn clone(&self) -> Self {
-        Self { queue: self.queue.clone(), ear: Arc::clone(&self.ear) }
     }
 }
 

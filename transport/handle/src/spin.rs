@@ -29,6 +29,8 @@ pub(crate) struct Spinning<'a> {
     until: Option<Instant>,
     /// It was begun, and given up.
     is_vain: bool,
+    /// It has let others run before.
+    has_paused: bool,
 }
 
 impl Spin {
@@ -41,7 +43,8 @@ impl Spin {
         let wait = self.waits.fetch_add(1, Ordering::Relaxed);
         let pays = self.worth.load(Ordering::Relaxed) > 0;
         let spins = !self.span.is_zero() && (pays || wait % TRIED_ONE_IN == TRIED_ONE_IN - 1);
-        Spinning { of: self, until: spins.then(|| Instant::now() + self.span), is_vain: false }
+        let until = spins.then(|| Instant::now() + self.span);
+        Spinning { of: self, until, is_vain: false, has_paused: false }
     }
 }
 
@@ -55,26 +58,35 @@ impl Spinning<'_> {
         goes_on
     }
 
-    /// Lets others run, before the next look.
+    /// Lets others run, before the next look: those first whom it had told something.
     pub(crate) fn pause(&mut self) {
-        if self.until.is_some() {
+        if let Some(until) = self.until {
             let begin = Instant::now();
             thread::yield_now();
-            if begin.elapsed() > IS_NEEDED {
+            let was_told = !std::mem::replace(&mut self.has_paused, true);
+            let end = if was_told { until } else { begin + IS_NEEDED };
+            if Instant::now() > end {
                 self.until = None;
                 self.is_vain = true;
             }
         }
     }
 
-    /// The wait is over: what it waited for has come, or not.
-    pub(crate) fn end(self, has_come: bool) {
+    /// The spin is over: what it waited for has come, or not.
+    pub(crate) fn end(&mut self, has_come: bool) {
         let worth = self.of.worth.load(Ordering::Relaxed);
-        if self.is_vain {
+        let was_begun = self.until.take().is_some();
+        if std::mem::take(&mut self.is_vain) {
             self.of.worth.store(worth.saturating_sub(1), Ordering::Relaxed);
-        } else if self.until.is_some() && has_come {
+        } else if was_begun && has_come {
             self.of.worth.store((worth + 1).min(WORTH_MAX), Ordering::Relaxed);
         }
+    }
+
+    /// The same, and another wait begins.
+    pub(crate) fn renew(&mut self, has_come: bool) {
+        self.end(has_come);
+        *self = self.of.begin();
     }
 }
 

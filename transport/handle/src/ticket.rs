@@ -1,84 +1,63 @@
 //! Tickets of sends: the outcome of one message.
 
-use crate::doorbell::Doorbell;
 use crate::egress::Egress;
-use crate::endpoint::Shared;
-use crate::queue::{Closed, Receiver, RecvTimeoutError, bounded};
-use crate::unseen;
+use crate::inbox::Word;
+use crate::queue::{Closed, Receiver};
+use crate::reply::{Sent, SentMessage, log_unseen};
+use crate::shared::Shared;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use towpath_proto::Outcome;
-use towpath_transport::{Payload, Rejected, SubmitError};
+use towpath_transport::{Payload, Rejected};
 use towpath_wake::Taking;
 
-/// The outcome of a message, with the buffers of that message.
-#[derive(Debug)]
-pub struct SentMessage {
-    /// The caller's token ([`SendOptions::token`](towpath_transport::SendOptions::token)).
-    pub token: u64,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// The buffers of the message; empty if the worker panicked while it had them.
-    pub payload: Payload,
-}
-
 /// An answer that is given out once.
-pub(super) struct Answer<T> {
+pub(crate) struct Answer<T> {
     answer: Taking<Receiver<T>>,
+    shared: Arc<Shared>,
     is_given: AtomicBool,
+    /// The caller's token, and what the answer is if the worker dropped the question.
+    pub(crate) token: u64,
+    lost: fn(u64) -> T,
 }
 
 impl<T> Answer<T> {
-    pub(super) fn new(answer: Receiver<T>) -> Self {
-        Self { answer: answer.into_recv(), is_given: AtomicBool::new(false) }
+    pub(crate) fn new(
+        answer: Receiver<T>,
+        shared: &Arc<Shared>,
+        token: u64,
+        lost: fn(u64) -> T,
+    ) -> Self {
+        let (answer, shared) = (Taking::new(answer), Arc::clone(shared));
+        Self { answer, shared, is_given: AtomicBool::new(false), token, lost }
     }
 
-    /// Waits for it for at most `timeout`. `lost` is what it is if the worker dropped the question.
-    pub(super) fn wait(
-        &self,
-        bell: &Doorbell,
-        timeout: Duration,
-        lost: impl FnOnce() -> T,
-    ) -> Option<T> {
-        match self.answer.source.recv_timeout(bell, timeout) {
-            Ok(answer) => self.give(answer),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => self.give(lost()),
-        }
+    /// Waits for it for at most `timeout`.
+    pub(crate) fn wait(&self, timeout: Duration) -> Option<T> {
+        let answer = self.shared.receive(&self.answer.source, timeout)?;
+        self.give(answer)
     }
 
     /// The same as a future.
-    pub(super) fn poll(
-        &mut self,
-        bell: &Doorbell,
-        cx: &mut Context<'_>,
-        lost: impl FnOnce() -> T,
-    ) -> Poll<T> {
-        let answer = match Pin::new(&mut self.answer).poll(cx) {
-            Poll::Ready(answer) => answer.unwrap_or_else(|Closed| lost()),
-            Poll::Pending => {
-                bell.attend();
-                return Poll::Pending;
-            }
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+        let Poll::Ready(answer) = Pin::new(&mut self.answer).poll(cx) else {
+            self.shared.engine().into_iter().for_each(|engine| engine.attend());
+            return Poll::Pending;
         };
         self.give(answer).map_or(Poll::Pending, Poll::Ready)
     }
 
-    fn give(&self, answer: T) -> Option<T> {
+    fn give(&self, answer: Result<T, Closed>) -> Option<T> {
         let was_given = self.is_given.swap(true, Ordering::Relaxed);
-        (!was_given).then_some(answer)
+        (!was_given).then(|| answer.unwrap_or_else(|Closed| (self.lost)(self.token)))
     }
 
-    /// What is there and was not given out.
-    pub(super) fn take(&self) -> Option<T> {
-        self.answer.source.try_recv().ok()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.answer.source.is_empty()
+    /// Where the answer comes; it is there until it is given out.
+    pub(crate) fn queue(&self) -> &Receiver<T> {
+        &self.answer.source
     }
 }
 
@@ -94,9 +73,7 @@ impl<T> Answer<T> {
 /// Await `&mut ticket` to keep the ticket meanwhile, for [`cancel`](Self::cancel).
 #[must_use = "a message may be refused, which only its ticket tells: wait for the outcome"]
 pub struct Ticket {
-    answer: Answer<Result<SentMessage, Rejected>>,
-    token: u64,
-    shared: Arc<Shared>,
+    answer: Answer<Sent>,
     egress: Arc<Egress>,
     /// Of the message, on its channel.
     number: u64,
@@ -104,30 +81,27 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn new(
-        answer: Receiver<Result<SentMessage, Rejected>>,
+    /// The ticket with this number of a message with this token.
+    pub(crate) fn new(
+        answer: Receiver<Sent>,
         shared: &Arc<Shared>,
         egress: &Arc<Egress>,
         (number, token): (u64, u64),
     ) -> Self {
-        let (shared, egress) = (Arc::clone(shared), Arc::clone(egress));
-        let is_cancelled = AtomicBool::new(false);
-        Self { answer: Answer::new(answer), token, shared, egress, number, is_cancelled }
+        // The worker panicked while it had the message.
+        let lost =
+            |token| Ok(SentMessage { token, outcome: Outcome::Unknown, payload: Payload::lost() });
+        let answer = Answer::new(answer, shared, token, lost);
+        let (egress, is_cancelled) = (Arc::clone(egress), AtomicBool::new(false));
+        Self { answer, egress, number, is_cancelled }
     }
 
     /// What the endpoint has refused at once is an error of the call that posted it.
-    pub(super) fn settle(mut self) -> Result<Self, Rejected> {
-        match self.answer.take() {
-            Some(Err(rejected)) => return Err(rejected),
-            Some(sent) => {
-                let (tell, answer) = bounded(1);
-                // There is room for one.
-                let _ = tell.send(sent);
-                self.answer = Answer::new(answer);
-            }
-            None => {}
+    pub(crate) fn settle(self) -> Result<Self, Rejected> {
+        match self.answer.queue().take_if(Result::is_err) {
+            Some(Err(rejected)) => Err(rejected),
+            _ => Ok(self),
         }
-        Ok(self)
     }
 
     /// Waits for the outcome, for at most `timeout`. `Ok(None)` means that there is none yet. The
@@ -136,7 +110,7 @@ impl Ticket {
     /// # Errors
     /// [`Rejected`] with the message: it was not taken.
     pub fn wait(&self, timeout: Duration) -> Result<Option<SentMessage>, Rejected> {
-        self.answer.wait(&self.shared.bell, timeout, || Ok(lost(self.token))).transpose()
+        self.answer.wait(timeout).transpose()
     }
 
     /// Gives the message up and does not block; [`wait`](Self::wait) then returns the outcome.
@@ -144,15 +118,15 @@ impl Ticket {
     /// whole and never will, [`Delivered`](Outcome::Delivered) when it was delivered before, and
     /// [`Unknown`](Outcome::Unknown) when the peer is gone and may have it.
     pub fn cancel(&self) {
-        if self.answer.is_empty() && !self.is_cancelled.swap(true, Ordering::Relaxed) {
-            self.shared.bell.cancel(&self.egress, self.number);
+        if self.answer.queue().is_empty() && !self.is_cancelled.swap(true, Ordering::Relaxed) {
+            self.answer.shared.inbox.tell(&self.egress, Word::Cancel(self.number));
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(Err(rejected)) = self.answer.take() {
+        if let Some(Err(rejected)) = self.answer.queue().take_if(Result::is_err) {
             log_unseen(&rejected);
         }
     }
@@ -162,22 +136,8 @@ impl Future for Ticket {
     type Output = Result<SentMessage, Rejected>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (token, shared) = (self.token, Arc::clone(&self.shared));
-        self.answer.poll(&shared.bell, cx, || Ok(lost(token)))
+        self.answer.poll(cx)
     }
-}
-
-/// Nobody has the ticket of a message any more that was refused.
-pub(crate) fn log_unseen(rejected: &Rejected) {
-    let error = &rejected.error;
-    if !matches!(error, SubmitError::NotOpen(_) | SubmitError::NoSuchLink | SubmitError::ShutDown) {
-        unseen::refused("a message", error);
-    }
-}
-
-/// The worker panicked while it had the message.
-fn lost(token: u64) -> SentMessage {
-    SentMessage { token, outcome: Outcome::Unknown, payload: Payload::lost() }
 }
 
 impl std::fmt::Debug for Ticket {

@@ -12,7 +12,7 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Logs that something was refused whose ticket was dropped before its outcome was taken.
 #[cold]
-pub(super) fn refused(what: &str, error: &dyn Display) {
+pub(crate) fn refused(what: &str, error: &dyn Display) {
     let count = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
     if is_logged(count) {
         tracing::warn!(

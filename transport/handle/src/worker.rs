@@ -1,22 +1,18 @@
 //! The worker that owns an endpoint: commands in, turns, events to whom they concern.
 
 use crate::clock::Clock;
-use crate::commands::{Command, NewLink};
 use crate::desk::Desk;
-use crate::doorbell::Doorbell;
-use crate::endpoint::EndpointHandle;
+use crate::engine::{Came, Drive};
+use crate::inbox::{Command, Inbox, OpenLink};
 use crate::limits::{BATCH, WORKER_BLOCK_NS};
-use crate::link::LinkHandle;
-use crate::queue::{Sender, TryRecvError};
-use std::os::fd::OwnedFd;
+use crate::queue::Sender;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
-use towpath_proto::Side;
 use towpath_proto::wire::Hello;
-use towpath_transport::{Endpoint, LinkError, PendingLink, PollFdError};
+use towpath_transport::{Endpoint, LinkError, PendingLink};
 use towpath_verbs::Device;
 
 /// How long links may take to close in order when the worker ends.
@@ -34,23 +30,21 @@ const LAST_TURNS: u32 = 8;
 /// posted afterwards, and what a link had already has an outcome as on any link that ends, unknown
 /// where the peer may have it.
 pub struct EndpointWorker<D: Device<Memory = Region>> {
-    endpoint: Endpoint<D>,
-    commands: crossbeam_channel::Receiver<Command>,
-    bell: Arc<Doorbell>,
+    pub(crate) endpoint: Endpoint<D>,
+    inbox: Arc<Inbox>,
     clock: Arc<Clock>,
-    desk: Desk,
+    pub(crate) desk: Desk,
     ending: bool,
 }
 
 impl<D: Device<Memory = Region>> EndpointWorker<D> {
-    pub(super) fn new(
+    pub(crate) fn new(
         endpoint: Endpoint<D>,
-        commands: crossbeam_channel::Receiver<Command>,
-        (bell, clock): (Arc<Doorbell>, Arc<Clock>),
-        accept: Sender<NewLink>,
+        (inbox, clock): (Arc<Inbox>, Arc<Clock>),
+        accept: Sender<OpenLink>,
     ) -> Self {
-        let desk = Desk::new(accept, &bell);
-        Self { endpoint, commands, bell, clock, desk, ending: false }
+        let desk = Desk::new(accept, &inbox);
+        Self { endpoint, inbox, clock, desk, ending: false }
     }
 
     /// One turn: takes what handles asked for and posted, and has the endpoint take its turn, whose
@@ -78,11 +72,6 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
         self.ending
     }
 
-    /// See [`Endpoint::poll_fd`].
-    pub(crate) fn poll_fd(&mut self) -> Result<OwnedFd, PollFdError> {
-        self.endpoint.poll_fd()
-    }
-
     /// The endpoint, for its clock and its counters.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint<D> {
@@ -98,34 +87,15 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
         self.endpoint.offer()
     }
 
-    /// Joins our half with the peer's, for a handle of this worker; see [`Endpoint::establish`].
-    ///
-    /// # Errors
-    /// [`LinkError`]; our half is withdrawn.
-    pub fn establish(
-        &mut self,
-        handle: &EndpointHandle,
-        half: PendingLink,
-        peer: &Hello,
-        side: Side,
-    ) -> Result<LinkHandle, LinkError> {
-        let id = self.endpoint.establish(half, peer, side)?;
-        let peer = self.endpoint.peer(id).ok_or(LinkError::NotPending)?;
-        Ok(LinkHandle::new(&handle.shared, self.desk.add_link(id, peer)))
-    }
-
     fn take_commands(&mut self) -> bool {
-        for taken in 0..BATCH {
-            match self.commands.try_recv() {
-                Ok(command) => self.on_command(command),
-                Err(TryRecvError::Empty) => return taken > 0,
-                Err(TryRecvError::Disconnected) => {
-                    self.ending = true;
-                    return true;
-                }
-            }
+        let mut taken = 0;
+        while taken < BATCH
+            && let Some(command) = self.inbox.next_command()
+        {
+            self.on_command(command);
+            taken += 1;
         }
-        true
+        taken > 0
     }
 
     fn on_command(&mut self, command: Command) {
@@ -182,38 +152,18 @@ impl<D: Device<Memory = Region>> EndpointWorker<D> {
     }
 }
 
-/// What those need of a worker who drive it.
-pub(crate) trait Drive: Send {
-    /// Takes in what has come, and tells of it. Says whether there was anything.
-    fn take_in(&mut self) -> bool;
-
-    /// Sends what was posted, and acks last. Says whether anything was posted.
-    fn send_off(&mut self) -> bool;
-
-    /// Before the device's files are watched: how long that may last. See
-    /// [`Endpoint::prepare_wait`].
-    fn prepare(&mut self, most: Duration) -> Duration;
-
-    /// Sleeps in the device, where it has no files.
-    fn block(&mut self, most: Duration);
-
-    /// How long there is nothing to do, unless something comes; none where nothing is due.
-    fn time_left(&self) -> Option<Duration>;
-
-    fn is_over(&self) -> bool;
-
-    /// Closes all links in order, for as long as that may take.
-    fn leave(self: Box<Self>);
-}
-
 impl<D: Device<Memory = Region> + Send> Drive for EndpointWorker<D> {
-    fn take_in(&mut self) -> bool {
+    fn take_in(&mut self) -> Came {
         let mut is_busy = self.endpoint.poll() > 0;
         let Self { endpoint, desk, .. } = self;
         while endpoint.take_event(|_, event| desk.on_event(event)) {
             is_busy = true;
         }
-        is_busy
+        match (std::mem::take(&mut desk.has_arrivals), is_busy) {
+            (true, _) => Came::Messages,
+            (false, true) => Came::Something,
+            (false, false) => Came::Nothing,
+        }
     }
 
     fn send_off(&mut self) -> bool {
@@ -230,13 +180,15 @@ impl<D: Device<Memory = Region> + Send> Drive for EndpointWorker<D> {
     fn block(&mut self, most: Duration) {
         let (begin, now) = (Instant::now(), self.endpoint.now());
         let span = self.next_timeout().since(now).min(most.into());
-        self.bell.bell().sleeps();
-        let is_left = self.commands.is_empty() && self.bell.is_empty();
-        if is_left && !self.endpoint.wait(span) && begin.elapsed() < Duration::from(span) / 2 {
+        self.inbox.bell().sleeps();
+        if self.inbox.is_empty()
+            && !self.endpoint.wait(span)
+            && begin.elapsed() < Duration::from(span) / 2
+        {
             // The device cannot block.
             thread::sleep(Duration::from(span.min(Nanos(WORKER_BLOCK_NS))));
         }
-        self.bell.bell().wakes();
+        self.inbox.bell().wakes();
     }
 
     fn time_left(&self) -> Option<Duration> {
@@ -249,7 +201,7 @@ impl<D: Device<Memory = Region> + Send> Drive for EndpointWorker<D> {
     }
 
     fn leave(mut self: Box<Self>) {
-        self.bell.end();
+        self.inbox.end();
         self.endpoint.stop_listening();
         self.endpoint
             .links()
@@ -268,15 +220,14 @@ impl<D: Device<Memory = Region> + Send> Drive for EndpointWorker<D> {
 impl<D: Device<Memory = Region>> Drop for EndpointWorker<D> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.bell.panic();
+            self.inbox.panic();
         }
-        let has_panicked = self.bell.has_panicked();
-        self.bell.end();
-        self.bell.leave();
+        let has_panicked = self.inbox.has_panicked();
+        self.inbox.end();
+        self.inbox.abandon();
         let channels = self.desk.links.iter().flatten().flat_map(|entry| &entry.channels);
         channels.flatten().for_each(|(_, egress)| egress.refuse_all());
         self.desk.outbound.refuse_all();
-        self.commands.try_iter().for_each(Command::refuse);
         // One that panicked may do so again.
         if !has_panicked {
             self.cut_links();

@@ -71,6 +71,8 @@ pub struct UdpLink {
     member: Option<Member>,
     /// What else ends a wait; below zero when there is nothing.
     watched: c_int,
+    /// An epoll instance tells of packets, too.
+    is_in_epoll: bool,
 }
 
 /// What a link gets of those on its port.
@@ -184,6 +186,7 @@ impl UdpLink {
             steering,
             member,
             watched: NO_FILE,
+            is_in_epoll: false,
         })
     }
 
@@ -340,9 +343,14 @@ impl PacketLink for UdpLink {
     }
 
     fn wait(&mut self, timeout: Nanos) -> bool {
-        self.receiver.holds_packets()
-            || self.member.as_ref().is_some_and(Member::has_parcels)
-            || self.wait_readable(timeout.into())
+        if self.receiver.holds_packets() || self.member.as_ref().is_some_and(Member::has_parcels) {
+            return true;
+        }
+        if self.is_in_epoll && timeout == Nanos::ZERO {
+            // Packets that are there already end the wait for the epoll instance.
+            return self.bell.clear();
+        }
+        self.wait_readable(timeout.into())
     }
 
     fn waker(&self) -> Option<Waker> {
@@ -360,7 +368,8 @@ impl PacketLink for UdpLink {
 
     fn add_to_epoll(&mut self, epoll: c_int) -> bool {
         let files = [self.socket.as_fd(), self.bell.as_fd()];
-        files.into_iter().all(|file| sys::add_to_epoll(epoll, file).is_ok())
+        self.is_in_epoll = files.into_iter().all(|file| sys::add_to_epoll(epoll, file).is_ok());
+        self.is_in_epoll
     }
 
     fn counters(&self) -> LinkCounters {

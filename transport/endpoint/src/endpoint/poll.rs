@@ -22,6 +22,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.post_receives();
         let moved = self.device.progress(self.config.sizes.progress_budget);
         let now = self.device.now();
+        if self.sleep.is_waited_for() {
+            // What ended the wait may have been news of set-up.
+            self.setup.news.wake();
+        }
         if let Some(absence) = self.sleep.on_poll(now) {
             self.set_away(absence);
         }

@@ -1,11 +1,13 @@
 //! Threads and futures that wait at one queue.
 
 use super::*;
-use std::pin::Pin;
-use std::sync::atomic::AtomicUsize;
+use crate::park;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 use towpath_base::Prng;
-use towpath_transport::for_handles::Bell;
+use towpath_wake::Taking;
 
 /// Long enough for a loaded machine; nothing here waits for it to pass.
 const LONG: Duration = Duration::from_secs(60);
@@ -20,6 +22,16 @@ impl Wake for Told {
     }
 }
 
+/// Waits on this thread, as handles without an engine do.
+fn wait<T>(receiver: &Receiver<T>, patience: Duration) -> Option<Result<T, Closed>> {
+    wait_for(Taking::new(receiver), patience)
+}
+
+fn wait_for<T>(waiting: Taking<&Receiver<T>>, patience: Duration) -> Option<Result<T, Closed>> {
+    let end = Some(Instant::now() + patience);
+    park::wait(end, pin!(waiting), |sleeper, _| sleeper.park(end))
+}
+
 fn poll<T>(waiting: &mut Taking<&Receiver<T>>, told: &Arc<Told>) -> Option<Result<T, Closed>> {
     let waker = Waker::from(Arc::clone(told));
     match Pin::new(waiting).poll(&mut Context::from_waker(&waker)) {
@@ -30,9 +42,9 @@ fn poll<T>(waiting: &mut Taking<&Receiver<T>>, told: &Arc<Told>) -> Option<Resul
 
 #[test]
 fn a_future_has_one_place_in_the_line_until_it_is_ready_or_dropped() {
-    let (sender, receiver) = unbounded();
+    let (sender, receiver) = queue();
     let told: Vec<Arc<Told>> = (0..100).map(|_| Arc::default()).collect();
-    let mut waiting: Vec<_> = (0..100).map(|_| receiver.recv_async()).collect();
+    let mut waiting: Vec<_> = (0..100).map(|_| Taking::new(&receiver)).collect();
     for _ in 0..3 {
         for (waiting, told) in waiting.iter_mut().zip(&told) {
             assert_eq!(poll(waiting, told), None);
@@ -56,47 +68,37 @@ fn a_future_has_one_place_in_the_line_until_it_is_ready_or_dropped() {
 fn no_wake_up_is_lost_among_threads_and_futures_that_come_and_go() {
     println!("seed {SEED:#x}");
     const ITEMS: usize = 60_000;
-    let (sender, receiver) = unbounded();
+    let (sender, receiver) = queue();
     let taken = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        let taken = &taken;
+        let (taken, receiver) = (&taken, &receiver);
         for thread in 0..4 {
-            let receiver = receiver.clone();
             scope.spawn(move || {
                 let mut prng = Prng::new(SEED ^ thread);
-                let bell = Doorbell::new(Arc::new(Bell::new(None)));
                 loop {
                     // A future that is dropped right away, on top of one that stays.
-                    let staying = receiver.recv_async();
+                    let staying = Taking::new(receiver);
                     if prng.below(2) == 0 {
                         let told = Arc::default();
-                        match poll(&mut receiver.recv_async(), &told) {
+                        match poll(&mut Taking::new(receiver), &told) {
                             Some(Ok(())) => _ = taken.fetch_add(1, Ordering::SeqCst),
                             Some(Err(Closed)) => return,
                             None => {}
                         }
                     }
                     let got = match prng.below(3) {
-                        0 => receiver.recv_timeout(&bell, Duration::from_micros(prng.below(50))),
-                        1 => {
-                            let got = receiver.recv_timeout(&bell, LONG);
-                            assert_ne!(got, Err(RecvTimeoutError::Timeout), "nobody woke it");
-                            got
-                        }
-                        _ => bell
-                            .wait(None, staying)
-                            .expect("it has no end")
-                            .map_err(|Closed| RecvTimeoutError::Disconnected),
+                        0 => wait(receiver, Duration::from_micros(prng.below(50))),
+                        1 => Some(wait(receiver, LONG).expect("nobody woke it")),
+                        _ => Some(wait_for(staying, LONG).expect("nobody woke it")),
                     };
                     match got {
-                        Ok(()) => _ = taken.fetch_add(1, Ordering::SeqCst),
-                        Err(RecvTimeoutError::Timeout) => {}
-                        Err(RecvTimeoutError::Disconnected) => return,
+                        Some(Ok(())) => _ = taken.fetch_add(1, Ordering::SeqCst),
+                        None => {}
+                        Some(Err(Closed)) => return,
                     }
                 }
             });
         }
-        drop(receiver);
         let mut prng = Prng::new(SEED);
         for item in 0..ITEMS {
             sender.send(()).expect("somebody receives");
@@ -150,7 +152,7 @@ fn who_joins_the_line_looks_once_more_and_leaves_it() {
 #[test]
 fn an_item_that_comes_while_its_only_receiver_joins_the_line_wakes_it() {
     const ITEMS: usize = 100_000;
-    let (sender, receiver) = unbounded();
+    let (sender, receiver) = queue();
     let taken = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -167,9 +169,14 @@ fn an_item_that_comes_while_its_only_receiver_joins_the_line_wakes_it() {
                 }
             }
         });
-        let bell = Doorbell::new(Arc::new(Bell::new(None)));
         for item in 0..ITEMS {
-            let got = bell.wait(Some(LONG), receiver.recv_async());
+            let end = Some(Instant::now() + LONG);
+            let got = park::wait(end, pin!(Taking::new(&receiver)), |sleeper, _| {
+                // Most items come at once, and to sleep for each would take minutes.
+                if !(0..1_000).any(|_| sleeper.is_woken()) {
+                    sleeper.park(end);
+                }
+            });
             // Let go of the sender before anybody fails.
             taken.store(if got.is_some() { item + 1 } else { ITEMS }, Ordering::SeqCst);
             assert_eq!(got, Some(Ok(item)), "nobody woke it");

@@ -1,0 +1,113 @@
+//! Whom the outcome of a message is told.
+
+use crate::queue::{Receiver, Sender, queue};
+use crate::unseen;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use towpath_proto::Outcome;
+use towpath_transport::{Payload, Rejected, SubmitError};
+
+/// The outcome of a message, with the buffers of that message.
+#[derive(Debug)]
+pub struct SentMessage {
+    /// The caller's token ([`SendOptions::token`](towpath_transport::SendOptions::token)).
+    pub token: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The buffers of the message; empty if the worker panicked while it had them.
+    pub payload: Payload,
+}
+
+/// What became of a message that was posted.
+pub(crate) type Sent = Result<SentMessage, Rejected>;
+
+/// Whom the outcome of a message is told.
+pub(crate) enum Reply {
+    /// The ticket of this message, which has a number on its channel.
+    Ticket(Sender<Sent>, u64),
+    /// A completion queue.
+    Queue(Place),
+}
+
+impl Reply {
+    /// The number of a message that has a ticket.
+    pub(crate) fn ticket(&self) -> Option<u64> {
+        match self {
+            Self::Ticket(_, number) => Some(*number),
+            Self::Queue(_) => None,
+        }
+    }
+
+    /// A refusal whose ticket was dropped is logged. Other outcomes that nobody waits for are
+    /// dropped.
+    pub(crate) fn tell(self, sent: Sent) {
+        match self {
+            Self::Ticket(reply, _) => {
+                if let Err(Err(unseen)) = reply.send(sent) {
+                    log_unseen(&unseen);
+                }
+            }
+            Self::Queue(place) => place.tell(sent),
+        }
+    }
+}
+
+/// A message was refused, and its ticket was dropped.
+pub(crate) fn log_unseen(rejected: &Rejected) {
+    let error = &rejected.error;
+    if !matches!(error, SubmitError::NotOpen(_) | SubmitError::NoSuchLink | SubmitError::ShutDown) {
+        unseen::refused("a message", error);
+    }
+}
+
+/// Outcomes of many messages.
+pub(crate) struct Outcomes {
+    sender: Sender<Sent>,
+    pub(crate) told: Receiver<Sent>,
+    /// Messages that were posted and whose outcomes were not taken.
+    taken: AtomicUsize,
+    pub(crate) depth: usize,
+}
+
+impl Outcomes {
+    pub(crate) fn new(depth: usize) -> Self {
+        let (sender, told) = queue();
+        Self { sender, told, taken: AtomicUsize::new(0), depth }
+    }
+
+    /// A place for one more message, if there is one.
+    pub(crate) fn reserve(self: &Arc<Self>) -> Option<Place> {
+        let reserve = |taken| (taken < self.depth).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
+        Some(Place(Some(Arc::clone(self))))
+    }
+
+    /// The place of a message is free again.
+    pub(crate) fn free_place(&self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+/// The place of one message in a completion queue. Dropping it frees the place.
+pub(crate) struct Place(Option<Arc<Outcomes>>);
+
+impl Place {
+    fn tell(mut self, sent: Sent) {
+        if let Some(outcomes) = self.0.take() {
+            // Both ends live as long as each other.
+            drop(outcomes.sender.send(sent));
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(outcomes) = self.0.take() {
+            outcomes.free_place();
+        }
+    }
+}
