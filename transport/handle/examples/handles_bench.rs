@@ -1,10 +1,11 @@
 //! A round trip of a short message between two processes whose threads block or await, beside TCP.
 //!
 //! `cargo run --release -p towpath-handle --example handles_bench -- [--threads 1,2,8] [--rounds 5]
-//! [--trips 2000] [--bytes 64] [--ways handles,futures,tokio] [--json]`
+//! [--trips 2000] [--bytes 64] [--ways handles,futures,parked,tokio] [--json]`
 //!
-//! Within a round TCP and each way take turns. `handles` blocks in calls, `futures` in an executor
-//! that parks its thread, `tokio` in a runtime of one thread. Each thread has a channel of one
+//! Within a round TCP and each way take turns. `handles` blocks in calls, `futures` in
+//! `EndpointHandle::block_on`, `parked` in an executor that parks its thread, `tokio` in a runtime
+//! of one thread. Each thread has a channel of one
 //! link, or a TCP connection, and a peer thread in the other process. A trip's switches and
 //! processor time are those of both processes.
 
@@ -35,13 +36,15 @@ enum Way {
     Tcp,
     Handles,
     Futures,
+    Parked,
     Tokio,
 }
 
-const WAYS: [(&str, Way); 4] = [
+const WAYS: [(&str, Way); 5] = [
     ("tcp", Way::Tcp),
     ("handles", Way::Handles),
     ("futures", Way::Futures),
+    ("parked", Way::Parked),
     ("tokio", Way::Tokio),
 ];
 
@@ -99,12 +102,15 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn run_on<F: Future>(way: Way, future: F) -> Outcome<F::Output> {
-    if way != Way::Tokio {
-        return Ok(block_on(future));
+fn run_on<F: Future>(way: Way, endpoint: &EndpointHandle, future: F) -> Outcome<F::Output> {
+    match way {
+        Way::Tokio => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+            Ok(runtime.block_on(future))
+        }
+        Way::Parked => Ok(block_on(future)),
+        _ => Ok(endpoint.block_on(future)),
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    Ok(runtime.block_on(future))
 }
 
 async fn echo_async(channel: &ChannelHandle) -> Outcome<()> {
@@ -150,11 +156,13 @@ fn serve(bytes: usize) -> Outcome<()> {
         addrs.push(endpoint.listen((Ipv4Addr::LOCALHOST, 0).into())?);
         thread::spawn(move || {
             while let Ok(link) = endpoint.accept(Duration::MAX) {
+                let endpoint = endpoint.clone();
                 thread::spawn(move || {
                     while let Ok(channel) = link.accept_channel(Duration::MAX) {
+                        let endpoint = endpoint.clone();
                         thread::spawn(move || match way {
                             Way::Handles => echo(&channel),
-                            _ => run_on(way, echo_async(&channel))?,
+                            _ => run_on(way, &endpoint, echo_async(&channel))?,
                         });
                     }
                 });
@@ -235,7 +243,7 @@ fn trips(count: usize, mut trip: impl FnMut() -> Outcome<()>) -> Outcome<Vec<u64
 /// What one thread asks its peer with.
 enum Client {
     Tcp(TcpStream),
-    Channel(ChannelHandle),
+    Channel(ChannelHandle, EndpointHandle),
 }
 
 impl Client {
@@ -256,7 +264,7 @@ impl Client {
                 stay();
                 taken
             }
-            Self::Channel(channel) if way == Way::Handles => {
+            Self::Channel(channel, _) if way == Way::Handles => {
                 let trip = || {
                     drop(channel.send(channel.copy_timeout(&request, SOON)?, SendOptions::new()));
                     let Incoming::Message(_) = channel.recv(SOON)? else {
@@ -270,7 +278,7 @@ impl Client {
                 stay();
                 taken
             }
-            Self::Channel(channel) => run_on(way, async {
+            Self::Channel(channel, endpoint) => run_on(way, &endpoint, async {
                 let mut taken = Vec::with_capacity(count);
                 for number in 0..WARM_UP + count {
                     if number == WARM_UP {
@@ -317,9 +325,11 @@ fn measure(
         _ => Some(EndpointHandle::spawn_udp(udp(), EndpointConfig::new())?),
     };
     let link = endpoint.as_ref().map(|endpoint| endpoint.connect(addr)).transpose()?;
-    let client = || match &link {
-        Some(link) => Ok(Client::Channel(link.open_channel(true)?)),
-        None => {
+    let client = || match (&link, &endpoint) {
+        (Some(link), Some(endpoint)) => {
+            Ok(Client::Channel(link.open_channel(true)?, endpoint.clone()))
+        }
+        _ => {
             let stream = TcpStream::connect(addr)?;
             stream.set_nodelay(true)?;
             Outcome::Ok(Client::Tcp(stream))

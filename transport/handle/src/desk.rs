@@ -9,7 +9,7 @@ use crate::queue::{Sender, queue};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use towpath_memory::Region;
-use towpath_proto::{ChannelId, DownReason};
+use towpath_proto::{ChannelId, DownReason, GrantId};
 use towpath_transport::Endpoint;
 use towpath_transport::{ChannelError, ConnectError};
 use towpath_transport::{ConnectId, Event, LinkId, Peer};
@@ -168,22 +168,24 @@ impl Desk {
                     let _ = entry.grants.send(GrantChange::Granted(grant));
                 }
             }
-            Event::Revoked { link, grant } => {
-                // Of a grant that nobody has heard of nobody hears: the queue stays bounded.
-                let is_of =
-                    |news: &GrantChange| matches!(news, GrantChange::Granted(g) if g.id == grant);
-                if let Some(entry) = self.link(link)
-                    && !entry.grants.withdraw(is_of)
-                {
-                    let _ = entry.grants.send(GrantChange::Revoked(grant));
-                }
-            }
+            Event::Revoked { link, grant } => self.on_revoked(link, grant),
             Event::OpDone { token, outcome, word, buf, .. } => {
                 self.ops.on_done(token, outcome, word, buf);
             }
             // Those of the device stand in the log, and what they end is told as links that are
             // down; handles take their buffers themselves.
             _ => {}
+        }
+    }
+
+    /// A grant that nobody has heard of is not told at all, so that the queue stays bounded.
+    fn on_revoked(&mut self, link: LinkId, id: GrantId) {
+        let is_of =
+            |news: &GrantChange| matches!(news, GrantChange::Granted(grant) if grant.id == id);
+        if let Some(entry) = self.link(link)
+            && !entry.grants.withdraw(is_of)
+        {
+            let _ = entry.grants.send(GrantChange::Revoked(id));
         }
     }
 

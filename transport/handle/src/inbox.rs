@@ -125,7 +125,6 @@ impl Inbox {
     }
 
     /// Posts a message, if there is room.
-    #[expect(clippy::result_large_err, reason = "what is refused goes back to its owner")]
     pub(crate) fn post(
         &self,
         egress: &Arc<Egress>,

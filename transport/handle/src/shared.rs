@@ -82,7 +82,6 @@ impl Shared {
     }
 
     /// Posts a message, waiting for room as long as `patience` says: for ever if it says nothing.
-    #[expect(clippy::result_large_err, reason = "what is refused goes back to its owner")]
     pub(crate) fn post(
         &self,
         egress: &Arc<Egress>,
