@@ -75,7 +75,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     ) -> Result<bool, FramesError> {
         let wrote = tcp.frames.write()?;
         let Some(path) = tcp.path else {
-            // After the HELLO nothing is sent on it, so a byte is as much a breach as an end of file.
+            // After the HELLO nothing is sent on it: a byte is as much a breach as an end of file.
             return if tcp.frames.read()? { Err(FramesError::Closed) } else { Ok(wrote) };
         };
         while *count < TCP_FRAMES_PER_LOOK {

@@ -124,8 +124,8 @@ impl Condition {
     }
 
     /// Its time has come: what follows, or nothing when a probe is to be sent. `answered_at` is
-    /// when the newest chunk was sent that was acknowledged on any path: without an answer elsewhere
-    /// a probe that got none says nothing of this path.
+    /// when the newest chunk was sent that was acknowledged on any path: without an answer
+    /// elsewhere a probe that got none says nothing of this path.
     pub(crate) fn on_due(&mut self, answered_at: Time) -> Option<PathSignal> {
         if self.state == PathState::Dead {
             return Some(PathSignal::Rested);
