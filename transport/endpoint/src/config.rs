@@ -1,7 +1,6 @@
 //! What can be chosen for an endpoint.
 
 mod carriers;
-mod lanes;
 mod profiles;
 mod sizes;
 

@@ -37,7 +37,7 @@
 //!
 //! # What the driver may rely on
 //!
-//! - Only `wait` blocks. [`connect`](crate::Endpoint::connect) dials on a thread of its own.
+//! - Only `wait` blocks.
 //! - A `poll` takes in at most
 //!   [`progress_budget`](crate::EndpointConfig::progress_budget) packets.
 //! - While packets come, timers that are due wait for 8 turns at most, and peers that connect wait

@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use towpath_memory::{Berth, Buf};
+use towpath_verbs::Sge;
 
 /// A buffer for receiving, or for a header that is written before each send.
 ///
@@ -14,6 +15,16 @@ pub(crate) struct Held(Berth);
 impl Held {
     pub(crate) fn new(buf: Buf) -> Self {
         Self(Berth::new(buf))
+    }
+
+    /// With the entry of its first `len` bytes, under the key of its region.
+    pub(crate) fn with_entry(buf: Buf, lkey: u32, len: usize) -> (Self, Sge) {
+        let mut held = Self::new(buf);
+        // Lent for as long as it takes to ask for the address.
+        held.lend();
+        let entry = held.sge(lkey, len);
+        held.reclaim();
+        (held, entry)
     }
 }
 

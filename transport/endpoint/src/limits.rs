@@ -40,7 +40,7 @@ pub(crate) const RC_WINDOW_BYTES: u64 = 1 << 20;
 /// Chunks of several frames that the device may have at a time of a link: more than may be ahead
 /// ([`SENT_AT_ONCE_BYTES`]) of the shortest that a full window lets go. Few are in use, and
 /// touched, at a time.
-pub(crate) const COMPANY: u16 = 64;
+pub(crate) const COMPANY: usize = 64;
 
 /// Every so many work requests of a batch ask for a completion, and the last one does. UC
 /// completes in order, so one completion tells of all before it.
@@ -146,7 +146,7 @@ pub(crate) const LISTENERS_MAX: usize = 8;
 
 /// Connections that are being made at a time, peers on their way to another worker, peers that wait
 /// for a place, and refused peers whose connections are still read. Each costs a socket and below a
-/// kilobyte; one that is being made also costs a thread while it dials.
+/// kilobyte.
 pub(crate) const HANDSHAKES_MAX: usize = 64;
 
 /// Peers that have connected and whose HELLOs are not whole: when one more comes one of them gives

@@ -2,8 +2,6 @@
 
 use crate::away::Away;
 use crate::bell::Bell;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
 use towpath_base::{Nanos, Time};
@@ -81,10 +79,5 @@ impl Sleep {
     /// These files end a sleep from now on.
     pub(crate) fn wait_for(&mut self, files: AnyOf) {
         self.files = Some(files);
-    }
-
-    /// A descriptor of the files that end a sleep.
-    pub(crate) fn descriptor(&self) -> Option<io::Result<OwnedFd>> {
-        self.files.as_ref().map(|files| files.as_fd().try_clone_to_owned())
     }
 }

@@ -206,35 +206,22 @@ impl Drop for Seat {
 }
 
 /// An endpoint's place among the workers, for as long as it is there.
-pub(crate) struct Member {
-    workers: Workers,
-    index: usize,
-}
-
-/// What became of a peer that was to be placed.
-pub(crate) enum Placement {
-    /// With the worker that asked: it was chosen, or the chosen one is gone.
-    Here(Placed),
-    /// With another worker, which has been told.
-    There,
-    /// Nowhere: too many are on their way to its worker.
-    Refused(Placed, AcceptError),
-}
+pub(crate) struct Member(Worker);
 
 impl Member {
     pub(crate) fn new(worker: &Worker, waker: Option<Waker>) -> Self {
-        let Worker { workers, index } = worker.clone();
-        workers.shared.desks[index].set_owner(Owner::Here(waker));
-        Self { workers, index }
+        let member = Self(worker.clone());
+        member.desk().set_owner(Owner::Here(waker));
+        member
     }
 
     fn desk(&self) -> &Desk {
-        &self.workers.shared.desks[self.index]
+        &self.0.workers.shared.desks[self.0.index]
     }
 
     /// A place in the count of this worker's links.
     pub(crate) fn seat(&self) -> Seat {
-        self.workers.seat(self.index)
+        self.0.workers.seat(self.0.index)
     }
 
     /// The next peer that was placed here.
@@ -244,22 +231,23 @@ impl Member {
         if placed.is_empty() { None } else { placed.pop() }
     }
 
-    /// Places a peer.
-    pub(crate) fn place(&self, mut placed: Placed) -> Placement {
-        let index = self.workers.choose(&placed.hello);
-        placed.seat = Some(self.workers.seat(index));
-        if index == self.index {
-            return Placement::Here(placed);
+    /// Places a peer. Gives it back when it is to be linked here: its worker is this one, or has
+    /// left.
+    ///
+    /// # Errors
+    /// Too many are on their way to its worker.
+    pub(crate) fn place(&self, mut peer: Placed) -> Result<Option<Placed>, (Placed, AcceptError)> {
+        let Worker { workers, index: here } = &self.0;
+        let index = workers.choose(&peer.hello);
+        peer.seat = Some(workers.seat(index));
+        if index == *here {
+            return Ok(Some(peer));
         }
-        let desk = &self.workers.shared.desks[index];
-        if let Err(placed) = desk.placed.push(placed) {
-            return Placement::Refused(placed, AcceptError::Busy { max: HANDSHAKES_MAX });
-        }
-        if desk.wake() {
-            return Placement::There;
-        }
-        // The worker has left, perhaps before this was on its desk.
-        desk.placed.pop().map_or(Placement::There, Placement::Here)
+        let desk = &workers.shared.desks[index];
+        let busy = AcceptError::Busy { max: HANDSHAKES_MAX };
+        desk.placed.push(peer).map_err(|peer| (peer, busy))?;
+        // The worker may have left before this was on its desk.
+        Ok(if desk.wake() { None } else { desk.placed.pop() })
     }
 }
 

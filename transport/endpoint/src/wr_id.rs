@@ -5,6 +5,9 @@ use towpath_verbs::QpNum;
 /// No queue pair: 24 bits hold those that there are.
 pub(crate) const NO_QP: QpNum = QpNum(u32::MAX);
 
+/// The number of no receive queue.
+pub(crate) const NO_QUEUE: u32 = u32::MAX;
+
 /// The meaning of a `wr_id`. Layout from the top: kind (8 bits), link (16), path (8), index (32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WrId {

@@ -75,27 +75,6 @@ impl Batch {
     }
 }
 
-/// Batches that nothing waits in. The one that was posted last is filled again first: its memory
-/// is in the cache, and however many paths take turns, few batches do.
-pub(crate) struct Batches(Vec<Batch>);
-
-impl Batches {
-    /// As many as may be filled at a time: one for each path of a link, as links are flushed one
-    /// after another.
-    pub(crate) fn new(paths: usize) -> Self {
-        Self((0..paths).map(|_| Batch::new()).collect())
-    }
-
-    pub(crate) fn take(&mut self) -> Batch {
-        self.0.pop().unwrap_or_else(Batch::new)
-    }
-
-    pub(crate) fn put(&mut self, mut batch: Batch) {
-        batch.clear();
-        self.0.push(batch);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,8 @@
 //! table of frames (docs/protocol.md section 3). Longer payloads are gathered from where they are.
 
 use crate::held::Held;
-use towpath_memory::{MemoryError, Pool};
+use std::iter;
+use towpath_memory::Pool;
 use towpath_proto::limits::COPIED_BYTES_MAX;
 use towpath_verbs::Sge;
 
@@ -14,27 +15,16 @@ pub(crate) struct Company {
 }
 
 impl Company {
-    /// So many buffers, and their pool, to be registered.
-    pub(crate) fn new(count: u16) -> Result<(Self, Pool), MemoryError> {
-        let pool = Pool::with_count(COPIED_BYTES_MAX, usize::from(count))?;
-        let buf = |_| {
+    /// Of all buffers of a pool, which is registered under this key.
+    pub(crate) fn new(pool: &Pool, lkey: u32) -> Self {
+        let buf = || {
             let mut buf = pool.take()?;
             buf.set_len(COPIED_BYTES_MAX).ok()?;
-            Some((Held::new(buf), Sge::default()))
+            Some(Held::with_entry(buf, lkey, COPIED_BYTES_MAX))
         };
-        let bufs: Vec<_> = (0..count).map_while(buf).collect();
+        let bufs: Vec<_> = iter::from_fn(buf).collect();
         let free = (0..bufs.len() as u16).collect();
-        Ok((Self { bufs, free }, pool))
-    }
-
-    /// The key of the pool. Nothing is posted yet.
-    pub(crate) fn set_lkey(&mut self, lkey: u32) {
-        for (held, sge) in &mut self.bufs {
-            // Lent for as long as it takes to ask for the address.
-            held.lend();
-            *sge = held.sge(lkey, COPIED_BYTES_MAX);
-            held.reclaim();
-        }
+        Self { bufs, free }
     }
 
     /// Whether the device has all of them.

@@ -87,12 +87,12 @@ impl Control {
         !self.free_sends.is_empty()
     }
 
-    /// Lets `write` fill a send slot; the work request when it wrote something.
+    /// Lets `write` fill a send slot; the slot and its work request when it wrote something.
     pub(crate) fn send(
         &mut self,
         link: u16,
         write: impl FnOnce(&mut [u8; ACK_BYTES_MAX]) -> Option<usize>,
-    ) -> Option<SendWr> {
+    ) -> Option<(u32, SendWr)> {
         let &slot = self.free_sends.last()?;
         let held = self.slots.get_mut(slot as usize)?;
         let buf = held.buf_mut()?;
@@ -101,7 +101,8 @@ impl Control {
         held.lend();
         self.free_sends.pop();
         let sg_list = SgList::one(held.sge(self.lkey, len));
-        Some(SendWr::new(WrId::ControlSend { link, slot }.pack(), SendOp::Send, sg_list))
+        let wr_id = WrId::ControlSend { link, slot }.pack();
+        Some((slot, SendWr::new(wr_id, SendOp::Send, sg_list)))
     }
 
     /// Takes back the ack of a send slot that was not posted.

@@ -1,15 +1,17 @@
 //! Making and destroying the queue pairs of a link, and the memory that is its alone.
 
-use super::{Company, Conn, NO_QP, Path, RecvQueue, TxQueue, TxSlots};
+use super::{Company, Conn, NO_QP, Path, TxQueue, TxSlots};
 use crate::carrier::qp_type;
 use crate::error::LinkError;
 use crate::limits::{COMPANY, CONTROL_RECVS, CONTROL_SENDS};
+use crate::wr_id::NO_QUEUE;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
 use towpath_proto::Carrier;
+use towpath_proto::limits::{COPIED_BYTES_MAX, HEADER_BYTES};
 use towpath_verbs::{
-    Access, Connect, CqNum, Device, PdNum, QpInit, QpNum, QpType, RcAttr, RecvWr, SrqNum, Verb,
-    VerbError, tclass_of,
+    Access, Connect, CqNum, Device, PdNum, QpInit, QpNum, QpType, RcAttr, SrqNum, Verb, VerbError,
+    tclass_of,
 };
 
 /// Where the queue pairs of links tell of completions, and how deep they are.
@@ -62,12 +64,11 @@ impl Conn {
         self.control.qp_num = device.create_qp(&init)?;
         self.control.fill(self.id.index);
         let depth = queues.send_queue_depth;
-        let (slots, pool) = TxSlots::new(with_qps().count() * depth as usize)?;
-        self.tx_slots = slots;
-        self.tx_slots.set_lkey(self.lkeys.register(device, &pool)?);
-        let (mut company, pool) = Company::new(COMPANY)?;
-        company.set_lkey(self.lkeys.register(device, &pool)?);
-        self.tx_slots.company = company;
+        let company = Pool::with_count(COPIED_BYTES_MAX, COMPANY)?;
+        let company = Company::new(&company, self.lkeys.register(device, &company)?);
+        let headers = Pool::with_count(HEADER_BYTES, with_qps().count() * depth as usize)?;
+        let lkey = self.lkeys.register(device, &headers)?;
+        self.tx_slots = TxSlots::new(&headers, lkey, company);
         for (carrier, qp_type) in with_qps() {
             let qp_num = queues.path_qp(device, qp_type, receives)?;
             self.paths.push(Path {
@@ -75,7 +76,7 @@ impl Conn {
                 qp_num,
                 source_port: 0,
                 tx: TxQueue::new(depth),
-                recvs: RecvQueue::default(),
+                queue: NO_QUEUE,
                 batch: None,
                 has_failed: false,
                 psn: Psn::new(0),
@@ -105,9 +106,8 @@ impl Conn {
         device.connect_qp(qp_num, &connect)
     }
 
-    /// Destroys the queue pairs that there are. Returns the receives that were not posted; all
-    /// other buffers come home with their completions.
-    pub(crate) fn destroy_qps<D: Device>(&mut self, device: &mut D) -> Vec<RecvWr> {
+    /// Destroys the queue pairs that there are. What was posted comes home with its completions.
+    pub(crate) fn destroy_qps<D: Device>(&mut self, device: &mut D) {
         let lane_qp = self.lane.as_mut().and_then(|lane| lane.take_qp(device));
         let path_qps = self.paths.iter().map(|path| path.qp_num);
         let all = path_qps.chain([self.control.qp_num]).filter(|&num| num != NO_QP);
@@ -116,7 +116,6 @@ impl Conn {
             let _ = device.destroy_qp(qp_num);
         }
         self.control.unpost(0);
-        self.paths.iter_mut().flat_map(|path| path.recvs.take_waiting()).collect()
     }
 }
 

@@ -5,7 +5,7 @@
 //! | `table` | all links, and the lists of those that have something to do |
 //! | `make` | makes and destroys queue pairs |
 //! | `control` | the queue pair for acks, and its buffers |
-//! | `queue`, `recv_queue` | what is posted to a path: sends, receives |
+//! | `queue` | the sends that are posted to a path |
 //! | `batch` | sends that wait to be posted in one call |
 //! | `company` | what is copied for chunks of several messages |
 
@@ -14,16 +14,14 @@ mod company;
 mod control;
 mod make;
 mod queue;
-mod recv_queue;
 mod table;
 
 pub(crate) use crate::wr_id::NO_QP;
-pub(crate) use batch::{Batch, Batches};
+pub(crate) use batch::Batch;
 pub(crate) use company::Company;
 pub(crate) use control::Control;
 pub(crate) use make::{Lkeys, Queues, Receives};
 pub(crate) use queue::{TxQueue, TxSlots};
-pub(crate) use recv_queue::RecvQueue;
 pub(crate) use table::Links;
 
 use crate::class::ClassReport;
@@ -58,8 +56,8 @@ pub(crate) struct Path {
     /// Which of the device's source ports it leaves from.
     pub(crate) source_port: u16,
     pub(crate) tx: TxQueue,
-    /// Its own receive queue; empty with a shared one.
-    pub(crate) recvs: RecvQueue,
+    /// The number of its receive queue.
+    pub(crate) queue: u32,
     /// Sends that wait to be posted, within a flush.
     pub(crate) batch: Option<Batch>,
     /// Its queue pair is in error, or gone: nothing is posted to it.
@@ -226,9 +224,9 @@ impl Conn {
         Some(PathId(place as u8))
     }
 
-    /// Whether the device holds nothing of it any more.
+    /// Whether the device holds nothing of it any more but receives of its paths.
     pub(crate) fn is_drained(&self) -> bool {
-        let quiet = |path: &Path| path.recvs.posted() == 0 && path.tx.outstanding() == 0;
+        let quiet = |path: &Path| path.tx.outstanding() == 0;
         let lane_is_quiet = self.lane.as_ref().is_none_or(|lane| lane.posted == 0);
         self.control.is_drained() && lane_is_quiet && self.paths.iter().all(quiet)
     }

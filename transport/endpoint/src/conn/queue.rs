@@ -3,7 +3,8 @@
 use super::Company;
 use crate::held::Held;
 use crate::wr_id::WrId;
-use towpath_memory::{Buf, MemoryError, Pool};
+use std::iter;
+use towpath_memory::{Buf, Pool};
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_verbs::Sge;
 
@@ -34,28 +35,17 @@ pub(crate) struct TxSlots {
 }
 
 impl TxSlots {
-    /// So many headers, and their pool, to be registered.
-    pub(crate) fn new(count: usize) -> Result<(Self, Pool), MemoryError> {
-        let pool = Pool::with_count(HEADER_BYTES, count)?;
-        let slot = |_| {
+    /// Of all headers of a pool, which is registered under this key.
+    pub(crate) fn new(pool: &Pool, lkey: u32, company: Company) -> Self {
+        let slot = || {
             let mut buf = pool.take()?;
             buf.set_len(HEADER_BYTES).ok()?;
-            let (header, sge) = (Held::new(buf), Sge::default());
+            let (header, sge) = Held::with_entry(buf, lkey, HEADER_BYTES);
             Some(Slot { header, sge, number: 0, bytes: 0, company: None })
         };
-        let slots: Vec<Slot> = (0..count).map_while(slot).collect();
+        let slots: Vec<Slot> = iter::from_fn(slot).collect();
         let free = (0..slots.len() as u32).collect();
-        Ok((Self { slots, free, ..Self::default() }, pool))
-    }
-
-    /// The key of the pool of headers. Nothing is posted yet.
-    pub(crate) fn set_lkey(&mut self, lkey: u32) {
-        for slot in &mut self.slots {
-            // Lent for as long as it takes to ask for the address.
-            slot.header.lend();
-            slot.sge = slot.header.sge(lkey, HEADER_BYTES);
-            slot.header.reclaim();
-        }
+        Self { slots, free, full: 0, posted_bytes: 0, company }
     }
 
     /// Whether the send queue of any path is full, or what chunks of several frames need is out.
@@ -195,13 +185,15 @@ impl TxQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use towpath_proto::limits::COPIED_BYTES_MAX;
 
     fn stock(count: usize) -> (TxSlots, Pool) {
-        let (mut slots, pool) = TxSlots::new(count).expect("memory for a test");
-        slots.set_lkey(7);
-        let (company, _) = Company::new(1).expect("memory for a test");
-        slots.company = company;
-        (slots, pool)
+        let pool = Pool::with_count(HEADER_BYTES, count).expect("memory for a test");
+        (TxSlots::new(&pool, 7, company(1)), pool)
+    }
+
+    fn company(count: usize) -> Company {
+        Company::new(&Pool::with_count(COPIED_BYTES_MAX, count).expect("memory for a test"), 9)
     }
 
     #[test]
@@ -267,9 +259,7 @@ mod tests {
     #[test]
     fn a_buffer_of_the_company_comes_home_with_its_chunk_and_while_all_are_out_nothing_goes() {
         let (mut slots, _pool) = stock(8);
-        let (mut company, _bufs) = Company::new(2).expect("memory for a test");
-        company.set_lkey(9);
-        slots.company = company;
+        slots.company = company(2);
         let mut queue = TxQueue::new(8);
         for number in 0..2 {
             assert!(!slots.any_full());

@@ -378,5 +378,5 @@ fn try_send<'a>(
 /// The key of a region; behind those that were registered come those of what was received.
 #[inline]
 pub(super) fn lkey_of((buffers, rx): (&Buffers, &Rx), region: RegionId) -> Option<u32> {
-    buffers.lkey_of(region).or_else(|| rx.lkey_of(region))
+    buffers.lkey_of(region).or_else(|| rx.slots().lkey_of(region))
 }

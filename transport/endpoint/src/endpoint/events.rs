@@ -93,7 +93,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     continue;
                 }
                 LinkEvent::StreamChunk { channel, incoming, chunk, message_len, end } => {
-                    let Some(chunk) = rx.lend_out(&chunk, channel) else { continue };
+                    let Some(chunk) = rx.slots().lend_out(&chunk, channel) else { continue };
                     let stream = StreamId(incoming);
                     let event =
                         Event::StreamChunk { link, channel, stream, chunk, message_len, end };
@@ -175,7 +175,7 @@ fn gather(from: &mut Link, rx: &Rx, incoming: IncomingKey, message: &mut Message
             make_room(chunks, taken.len());
         }
         for chunk in taken {
-            let lent = rx.lend_out(chunk, *channel);
+            let lent = rx.slots().lend_out(chunk, *channel);
             debug_assert!(lent.is_some(), "a chunk of a message is in its slot");
             if let Some(lent) = lent {
                 chunks.push(lent);

@@ -3,6 +3,7 @@
 use super::Endpoint;
 use crate::conn::Phase;
 use crate::limits::SOON_BYTES;
+use crate::rx::post_acks;
 use crate::tx::{Sent, send_acks};
 use smallvec::SmallVec;
 use std::task::Waker;
@@ -43,12 +44,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 }
                 continue;
             }
-            let has_lane = conn.link.as_ref().is_some_and(|link| link.lane().is_some());
-            if !in_order && conn.link.as_ref().is_some_and(Link::has_renewals) {
-                self.renew_paths(index, now);
-            }
-            if has_lane && !in_order {
-                self.run_lane(index, now);
+            if !in_order {
+                self.run_queue_pairs(index, now);
             }
             let is_last = !self.links.any_ready();
             let Some(conn) = self.links.at(index) else { continue };
@@ -100,13 +97,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.tx.order.recount(conn);
             self.tx.order.line_up(conn);
             // What it has to say of that, and the port that a path goes to, belong to this flush.
-            let has_lane = conn.link.as_ref().is_some_and(|link| link.lane().is_some());
-            if conn.link.as_ref().is_some_and(Link::has_renewals) {
-                self.renew_paths(index, now);
-            }
-            if has_lane {
-                self.run_lane(index, now);
-            }
+            self.run_queue_pairs(index, now);
         }
         let room = self.tx.room_of_turn();
         while let Some((class, index)) = self.tx.order.turn() {
@@ -123,6 +114,22 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
+    /// Does what a link asks for its queue pairs that are made anew, and for its operations.
+    #[inline]
+    fn run_queue_pairs(&mut self, index: u16, now: Time) {
+        let link = self.links.at(index).and_then(|conn| conn.link.as_ref());
+        let Some((is_due, has_lane)) = link.map(|link| (link.has_renewals(), link.lane().is_some()))
+        else {
+            return;
+        };
+        if is_due {
+            self.renew_paths(index, now);
+        }
+        if has_lane {
+            self.run_lane(index, now);
+        }
+    }
+
     /// Posts the receives that came home.
     pub(super) fn post_receives(&mut self) {
         let Self { rx, device, links, tally, .. } = self;
@@ -130,8 +137,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 
     fn post_receives_of(&mut self, index: u16) {
-        let Self { rx, device, links, tally, .. } = self;
-        rx.post_of(device, links, index, &mut tally.stats);
+        let Self { device, links, tally, .. } = self;
+        post_acks(device, links, index, &mut tally.stats);
     }
 
     /// When [`poll`](Self::poll) has something to do at the latest, unless packets come in before:
@@ -161,7 +168,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let due = self.next_timeout().since(self.device.now());
         let span = timeout.min(due);
         self.sleep.begin();
-        let is_told = self.rx.has_returned() || self.buffers.is_back();
+        let is_told = self.rx.slots().has_returned() || self.buffers.is_back();
         let woken = is_told || span > Nanos::ZERO && self.device.wait(span);
         self.sleep.end();
         if woken {

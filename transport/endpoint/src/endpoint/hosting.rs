@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::ids::{ConnectId, LinkId};
 use crate::setup::Step;
 use crate::sleep::Sleep;
-use crate::workers::{Member, Placed, Placement};
+use crate::workers::{Member, Placed};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use towpath_base::Time;
@@ -39,7 +39,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// [`Event::ConnectFailed`] follows.
     ///
     /// # Errors
-    /// [`ConnectError::TooMany`], [`ConnectError::Dial`] when no thread could be had for dialling.
+    /// [`ConnectError::TooMany`].
     pub fn connect(&mut self, addr: SocketAddr) -> Result<ConnectId, ConnectError> {
         self.connect_as(addr, self.config.class.own)
     }
@@ -118,7 +118,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 }
                 Step::Fail(error) => error,
             };
-            self.on_connect_failed(place, failed, now);
+            self.on_connect_failed(place, failed);
         }
     }
 
@@ -130,12 +130,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    fn on_connect_failed(&mut self, place: usize, error: ConnectError, now: Time) {
+    fn on_connect_failed(&mut self, place: usize, error: ConnectError) {
         if let Some(half) = self.setup.half_of(place) {
             self.withdraw_half(half);
         }
         let can = (&self.config, &self.device.caps().verbs);
-        if !self.setup.asks_for_less(place, &error, can, now) {
+        if !self.setup.asks_for_less(place, &error, can) {
             let (connect, _) = self.setup.end_connecting(place);
             self.told.push_back(Event::ConnectFailed { connect, error });
         }
@@ -143,14 +143,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// Links a peer here, or leaves it to the worker that it is placed with.
     fn place(&mut self, peer: Placed, now: Time) {
-        let placement = match &self.identity.member {
+        let placed = match &self.identity.member {
             Some(member) => member.place(peer),
-            None => Placement::Here(peer),
+            None => Ok(Some(peer)),
         };
-        match placement {
-            Placement::Here(peer) => self.link_to(peer, now),
-            Placement::There => {}
-            Placement::Refused(peer, error) => self.turn_away(peer, error, now),
+        match placed {
+            Ok(Some(peer)) => self.link_to(peer, now),
+            Ok(None) => {}
+            Err((peer, error)) => self.turn_away(peer, error, now),
         }
     }
 

@@ -79,7 +79,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             self.setup.news.add_to(&files)?;
             self.sleep.wait_for(files);
         }
-        Ok(self.sleep.descriptor().ok_or(PollFdError::Unsupported)??)
+        let files = self.sleep.files().ok_or(PollFdError::Unsupported)?;
+        Ok(files.as_fd().try_clone_to_owned()?)
     }
 
     /// The endpoint is about to be waited for by its [descriptor](Self::poll_fd): how long that may
@@ -91,7 +92,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let due = self.next_timeout().since(self.device.now());
         self.sleep.begin_for_files();
         // What is there already is told now, and what comes later by the files.
-        let is_told = self.rx.has_returned() || self.buffers.is_back();
+        let is_told = self.rx.slots().has_returned() || self.buffers.is_back();
         if is_told || due == Nanos::ZERO {
             self.sleep.end();
             return Duration::ZERO;

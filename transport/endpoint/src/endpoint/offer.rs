@@ -6,7 +6,7 @@ use crate::asks::Asks;
 use crate::carrier::{CarrierChoice, Fallback, carrier_for, has, qp_type};
 use crate::class::ClassReport;
 use crate::config::Sizes;
-use crate::conn::{Conn, Control, NO_QP, PendingLink, Phase, Receives};
+use crate::conn::{Conn, Control, NO_QP, PendingLink, Phase};
 use crate::error::LinkError;
 use crate::ids::LinkId;
 use smallvec::SmallVec;
@@ -16,7 +16,7 @@ use towpath_memory::Region;
 use towpath_proto::limits::PATHS_MAX;
 use towpath_proto::wire::Hello;
 use towpath_proto::{Carrier, Class};
-use towpath_verbs::{Device, Mtu, VerbError};
+use towpath_verbs::{Device, Mtu};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Makes our half of a link: queue pairs, buffers, and the HELLO that tells the peer of them.
@@ -141,7 +141,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let report = ClassReport::new(class, self.config.class.dscp(class));
         let mut conn = Conn::new(id, report, control);
         let qp_paths = all.iter().filter(|&&carrier| qp_type(carrier).is_some()).count();
-        let receives = self.receives_of(class, qp_paths)?;
+        let receives = self.rx.receives_of(&mut self.device, class, qp_paths)?;
         let made = conn.make_qps(&mut self.device, &self.driver.queues, (&all, &pool), receives);
         self.links.insert(conn);
         match made.and_then(|()| self.make_hello((id, class), &all, mtu)) {
@@ -152,19 +152,6 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 Err(error)
             }
         }
-    }
-
-    /// What the receives of a path are posted to, for one of so many paths with a queue pair.
-    pub(super) fn receives_of(
-        &mut self,
-        class: Class,
-        paths: usize,
-    ) -> Result<Receives, VerbError> {
-        if paths == 0 {
-            return Ok((None, 0));
-        }
-        let srq = self.rx.shared_queue(&mut self.device, class)?;
-        Ok((srq, self.config.sizes.receives_per_path(paths)))
     }
 
     /// Gives a half up that [`offer`](Self::offer) made.

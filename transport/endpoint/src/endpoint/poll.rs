@@ -106,7 +106,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     /// When that is due: never on a device that pins memory.
     pub(super) fn shrink_due(&self, now: Time) -> Time {
-        if self.device.caps().pins_memory { Time::NEVER } else { self.rx.shrink_due(now) }
+        if self.device.caps().pins_memory { Time::NEVER } else { self.rx.slots().shrink_due(now) }
     }
 
     /// Where completions carry no time, delays are as long as nobody looked.

@@ -7,6 +7,7 @@ use crate::carrier::{Fallback, qp_type};
 use crate::conn::{Conn, NO_QP, Phase, Renewing};
 use crate::ids::LinkId;
 use crate::lane::LaneQp;
+use crate::rx::Rx;
 use crate::tx::take_back_sends;
 use towpath_base::Time;
 use towpath_memory::Region;
@@ -37,17 +38,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Some(way) = conn.and_then(|conn| conn.paths.get_mut(usize::from(path))) else { return };
         way.has_failed = true;
         let qp_num = std::mem::replace(&mut way.qp_num, NO_QP);
-        let unposted = way.recvs.take_waiting();
+        self.rx.close(way.queue);
         // It is there until here, unless the last one could not be made; then there is none.
         let _ = self.device.destroy_qp(qp_num);
         self.links.remove_qp(qp_num);
-        self.rx.unpost(unposted);
         self.links.renewing.push(Renewing { link, path: Some(path), polls: 0 });
     }
 
     /// Destroys what a lane has. Its first queue pair is made at once.
     pub(super) fn retire_lane(&mut self, link: LinkId, now: Time) {
-        let Self { links, device, .. } = self;
+        let Self { links, rx, device, .. } = self;
         let Some(conn) = links.find_mut(link) else { return };
         let Some(lane) = conn.lane.as_mut() else { return };
         lane.has_failed = true;
@@ -55,7 +55,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             // It is there until here.
             let _ = device.destroy_qp(qp_num);
         }
-        if is_let_go(conn, None, 0, now) {
+        if is_let_go((conn, rx), None, 0, now) {
             self.make_lane(link);
         } else {
             links.renewing.push(Renewing { link, path: None, polls: 0 });
@@ -78,7 +78,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             renewing.polls = renewing.polls.saturating_add(1);
             let Renewing { link, path, polls } = *renewing;
             let conn = self.links.find_mut(link).filter(|conn| conn.phase == Phase::Up);
-            let is_let_go = conn.map(|conn| is_let_go(conn, path, polls, now));
+            let is_let_go = conn.map(|conn| is_let_go((conn, &self.rx), path, polls, now));
             if is_let_go == Some(false) {
                 place += 1;
                 continue;
@@ -98,9 +98,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let (class, carrier) = (conn.class.class, conn.paths[index].carrier);
         let Some(qp_type) = qp_type(carrier) else { return };
         let paths = conn.qp_paths();
-        let made = self
-            .receives_of(class, paths)
-            .and_then(|receives| self.driver.queues.path_qp(&mut self.device, qp_type, receives));
+        let Self { rx, device, driver, .. } = self;
+        let made = rx
+            .receives_of(device, class, paths)
+            .and_then(|receives| driver.queues.path_qp(device, qp_type, receives));
         let now = self.device.now();
         let ours = made.map(|qp_num| self.identity.describe(qp_num, carrier));
         let Some(conn) = self.links.find_mut(link) else { return };
@@ -115,8 +116,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 let (qp_num, psn, generation) = (ours.qp_num, ours.psn, ours.generation);
                 found.renewed(PathId(path), QpHalf { qp_num, psn, generation });
                 self.links.add_qp(qp_num, link.index, path);
-                let Self { rx, device, links, .. } = self;
-                rx.refill(device, links, (link, path));
+                self.rx.refill(&mut self.links, (link, path));
             }
         }
         self.links.touch(link.index);
@@ -147,13 +147,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
 /// Whether nothing of a destroyed queue pair is posted any more, so many polls later. What no
 /// completion will tell of is taken back by then.
-fn is_let_go(conn: &mut Conn, path: Option<u8>, polls: u8, now: Time) -> bool {
+fn is_let_go((conn, rx): (&mut Conn, &Rx), path: Option<u8>, polls: u8, now: Time) -> bool {
     if let Some(path) = path {
         if polls >= DRAIN_POLLS {
             take_back_sends(conn, path);
         }
         let way = &conn.paths[usize::from(path)];
-        return way.recvs.posted() == 0 && way.tx.outstanding() == 0;
+        return rx.is_drained(way.queue) && way.tx.outstanding() == 0;
     }
     // What the peer was asked for by messages it answers, or the link ends.
     let waits = |lane: &LaneQp| lane.posted > 0 && (lane.talk.is_busy() || polls < DRAIN_POLLS);

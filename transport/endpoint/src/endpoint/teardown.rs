@@ -28,9 +28,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         conn.tcp = None;
         conn.seat = None;
         let class = conn.class.class;
-        let unposted = conn.destroy_qps(device);
+        conn.destroy_qps(device);
+        conn.paths.iter().for_each(|path| self.rx.close(path.queue));
         self.links.forget_qps_of(index);
-        self.rx.unpost(unposted);
         self.rx.retarget(&self.links, class);
         if !self.tx.order.is_needed() {
             self.tx.order.drain().for_each(|waiting| self.links.touch(waiting));
@@ -77,13 +77,17 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 // Its link has outcomes to tell.
                 self.links.touch(index);
             }
-            let done = |conn: &mut Conn| conn.link.is_none() && conn.is_drained();
+            let has_let_go = |conn: &Conn| {
+                conn.is_drained() && conn.paths.iter().all(|path| self.rx.is_drained(path.queue))
+            };
+            let done = |conn: &mut Conn| conn.link.is_none() && has_let_go(conn);
             if self.links.at(index).is_some_and(|conn| !done(conn)) {
                 place += 1;
                 continue;
             }
             self.links.draining.swap_remove(place);
             let Some(conn) = self.links.remove(index) else { continue };
+            conn.paths.iter().for_each(|path| self.rx.forget(path.queue));
             conn.lkeys.deregister(&mut self.device);
             if let Some(lane) = &conn.lane {
                 for lkey in lane.keys() {

@@ -130,7 +130,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[must_use]
     pub fn usage(&self) -> EndpointUsage {
         let live = || self.links.iter().filter(|conn| conn.phase != Phase::Draining);
-        let (receives_posted, receives_wanted) = self.rx.posted_and_wanted(&self.links);
+        let (receives_posted, receives_wanted) = self.rx.posted_and_wanted();
         let (receive_buffers, receive_buffers_max) = self.rx.slots().made_and_max();
         let (send_free, send_buffers_max) = self.buffers.pools().free_and_all();
         EndpointUsage {

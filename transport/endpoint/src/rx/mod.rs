@@ -3,40 +3,40 @@
 //! | file | what it does |
 //! |---|---|
 //! | `slots` | receive slots: a header and a buffer each |
-//! | `shared` | receive queues that the links of a class share |
+//! | `queues` | receive queues, of paths or of classes: what is posted to each |
 //! | `spare` | unused slots, and when their memory returns to the system |
 //! | `take_in` | hands what arrived to its link |
 
-mod shared;
+mod queues;
 mod slots;
 mod spare;
 mod take_in;
 
 use crate::bell::Bell;
 use crate::config::{EndpointConfig, Receiving, Sizes};
-use crate::conn::{Conn, Links, Phase, RecvQueue};
+use crate::conn::{Conn, Links, Phase, Receives};
 use crate::error::LinkError;
 use crate::ids::LinkId;
 use crate::limits::SLOTS_AT_A_TIME;
 use crate::message::{Chunk, Message};
 use crate::stats::EndpointStats;
-use crate::wr_id::WrId;
-use shared::SharedQueues;
-use slots::{Home, Slots};
+use crate::wr_id::{NO_QUEUE, WrId};
+use queues::RecvQueues;
+use slots::Slots;
+use smallvec::SmallVec;
 use std::hint::cold_path;
 use std::sync::Arc;
 use towpath_base::Time;
-use towpath_memory::{Region, RegionId};
-use towpath_proto::{ChannelId, ChunkRef, Class};
-use towpath_verbs::{Device, RecvWr, SrqNum, VerbError};
+use towpath_memory::Region;
+use towpath_proto::{ChannelId, Class};
+use towpath_verbs::{Device, RecvWr, VerbError};
 
 /// The receive buffers of an endpoint.
 ///
 /// Each link may hold its share of them: [`is_short`](Self::is_short) says when that counts.
 pub(crate) struct Rx {
     slots: Slots,
-    /// None where each path has a receive queue of its own.
-    shared: Option<SharedQueues>,
+    queues: RecvQueues,
     sizes: Sizes,
     receiving: Receiving,
     /// Messages that the application is done with; no more than there are receive buffers.
@@ -53,14 +53,13 @@ impl Rx {
     /// Pieces that come back from other threads ring `bell`.
     pub(crate) fn new(config: &EndpointConfig, receiving: Receiving, bell: &Arc<Bell>) -> Self {
         let sizes = config.sizes;
-        let depth = sizes.receives_of_class(receiving) as u32;
         Self {
             slots: Slots::new(
                 sizes.slots_max(receiving),
                 sizes.chunk_bytes_max,
                 (Arc::clone(bell), config.timing.memory_quiet),
             ),
-            shared: receiving.is_shared().then(|| SharedQueues::new(depth)),
+            queues: RecvQueues::default(),
             sizes,
             receiving,
             released: Vec::new(),
@@ -70,25 +69,17 @@ impl Rx {
         }
     }
 
-    /// The key of a region that receive buffers lie in.
-    pub(crate) fn lkey_of(&self, region: RegionId) -> Option<u32> {
-        self.slots.lkey_of(region)
-    }
-
-    /// Hands a kept piece out.
-    #[inline]
-    pub(crate) fn lend_out(&self, piece: &ChunkRef, channel: ChannelId) -> Option<Chunk> {
-        self.slots.lend_out(piece, channel)
-    }
-
-    /// The queue that the links of a class share, made when the first of them is; none where each
-    /// path has its own.
-    pub(crate) fn shared_queue<D: Device>(
+    /// What the receives of a path are posted to, for one of so many paths with a queue pair.
+    pub(crate) fn receives_of<D: Device>(
         &mut self,
         device: &mut D,
         class: Class,
-    ) -> Result<Option<SrqNum>, VerbError> {
-        self.shared.as_mut().map(|shared| shared.make(device, class)).transpose()
+        paths: usize,
+    ) -> Result<Receives, VerbError> {
+        let depth = self.sizes.receives_of_class(self.receiving) as u32;
+        let is_shared = self.receiving.is_shared() && paths > 0;
+        let srq = is_shared.then(|| self.queues.make_shared(device, class, depth)).transpose()?;
+        Ok((srq, self.sizes.receives_per_path(paths.max(1))))
     }
 
     /// Gets the receives that a new link adds, and queues them for posting.
@@ -98,74 +89,73 @@ impl Rx {
         links: &mut Links,
         (id, class): (LinkId, Class),
     ) -> Result<(), LinkError> {
-        if self.shared.is_some() {
-            return self.fill_shared(device, links, class);
-        }
-        let (count, paths) =
-            links.find(id).map_or((0, 1), |conn| (conn.paths.len(), conn.qp_paths()));
-        // What the other links may still need stays theirs.
-        let spare = |conn: &Conn| self.sizes.spare_receives(conn.qp_paths());
-        let others = links.iter().filter(|conn| conn.id != id && conn.phase != Phase::Draining);
-        let theirs: usize = others.map(|conn| spare(conn).saturating_sub(conn.held)).sum();
-        self.slots.reserve(device, self.sizes.receives_of_link(paths) + theirs)?;
-        for path in 0..count as u8 {
-            self.fill_path(links, class, Home { link: id, path });
-        }
-        Ok(())
-    }
-
-    fn fill_shared<D: Device<Memory = Region>>(
-        &mut self,
-        device: &mut D,
-        links: &mut Links,
-        class: Class,
-    ) -> Result<(), LinkError> {
-        self.retarget(links, class);
-        let queue = self.shared.as_mut().and_then(|shared| shared.of_mut(class));
-        // What is held now is replaced when it comes home: no reason to refuse a newcomer.
-        let missing = queue.map_or(0, |queue| queue.missing()).min(self.slots.available());
-        self.slots.reserve(device, missing)?;
-        for _ in 0..missing {
-            let Some(slot) = self.slots.take_free(class, None) else { break };
-            self.repost(links, slot);
-        }
-        Ok(())
-    }
-
-    /// Queues receives for the queue of a path.
-    fn fill_path(&mut self, links: &mut Links, class: Class, home: Home) {
-        let Some(conn) = links.find_mut(home.link) else { return };
+        let Some(conn) = links.find_mut(id) else { return Ok(()) };
         let receives = self.sizes.receives_per_path(conn.qp_paths());
-        if let Some(path) = conn.paths.get_mut(usize::from(home.path)) {
-            path.recvs.set_target(receives);
+        for path in &mut conn.paths {
+            path.queue = self.queues.open(class, path.qp_num, NO_QUEUE);
+            self.queues.set_target(path.queue, receives);
         }
-        for _ in 0..receives {
-            let Some(slot) = self.slots.take_free(class, Some(home)) else { break };
-            self.repost(links, slot);
+        let mut queues: SmallVec<[u32; 4]> = conn.paths.iter().map(|path| path.queue).collect();
+        queues.dedup();
+        self.retarget(links, class);
+        let missing = queues.iter().map(|&queue| self.queues.missing(queue)).sum();
+        let count = if self.receiving.is_shared() {
+            // What is held now is replaced when it comes home: no reason to refuse a newcomer.
+            self.slots.available().min(missing)
+        } else {
+            // What the other links may still need stays theirs.
+            let spare = |conn: &Conn| self.sizes.spare_receives(conn.qp_paths());
+            let others = links.iter().filter(|conn| conn.id != id && conn.phase != Phase::Draining);
+            let theirs: usize = others.map(|conn| spare(conn).saturating_sub(conn.held)).sum();
+            missing + links.find(id).map_or(0, spare) + theirs
+        };
+        self.slots.reserve(device, count)?;
+        queues.into_iter().for_each(|queue| self.fill(queue));
+        Ok(())
+    }
+
+    /// Queues free slots for posting, as many as a queue lacks.
+    fn fill(&mut self, queue: u32) {
+        while self.queues.missing(queue) > 0 {
+            let Some(slot) = self.slots.take_free(queue, None) else { return };
+            self.repost(slot);
         }
     }
 
-    /// Gets receives for a path's own queue that was made anew; a shared queue has them.
-    pub(crate) fn refill<D: Device<Memory = Region>>(
-        &mut self,
-        device: &mut D,
-        links: &mut Links,
-        (link, path): (LinkId, u8),
-    ) {
-        let Some(conn) = links.find(link).filter(|_| self.shared.is_none()) else { return };
-        let class = conn.class.class;
-        // At the limit those that there are have to do; what is held comes home some time.
-        let _ = self.slots.reserve(device, self.sizes.receives_per_path(conn.qp_paths()));
-        self.fill_path(links, class, Home { link, path });
+    /// The queue pair of a path was made anew: gets receives for a queue of its own; a shared one
+    /// has them.
+    pub(crate) fn refill(&mut self, links: &mut Links, (link, path): (LinkId, u8)) {
+        let Some(conn) = links.find_mut(link) else { return };
+        let (class, receives) = (conn.class.class, self.sizes.receives_per_path(conn.qp_paths()));
+        let path = &mut conn.paths[usize::from(path)];
+        path.queue = self.queues.open(class, path.qp_num, path.queue);
+        if !self.receiving.is_shared() {
+            self.queues.set_target(path.queue, receives);
+        }
+    }
+
+    /// The queue pair of a path is destroyed.
+    pub(crate) fn close(&mut self, queue: u32) {
+        let unposted = self.queues.close(queue);
+        self.unpost(unposted, &mut EndpointStats::default());
+    }
+
+    /// Whether the device has no receive of a queue that was closed.
+    pub(crate) fn is_drained(&self, queue: u32) -> bool {
+        self.queues.is_drained(queue)
+    }
+
+    /// A path is no more.
+    pub(crate) fn forget(&mut self, queue: u32) {
+        self.queues.forget(queue);
     }
 
     /// A link of a class has come or gone: as much is to be posted as those need that are there.
     pub(crate) fn retarget(&mut self, links: &Links, class: Class) {
+        let Some(queue) = self.queues.of_class(class) else { return };
         let links = links.of_class(class).filter(|conn| conn.phase != Phase::Draining);
         let target = self.sizes.receives_of_links(self.receiving, links.map(Conn::qp_paths));
-        if let Some(queue) = self.shared.as_mut().and_then(|shared| shared.of_mut(class)) {
-            queue.set_target(target);
-        }
+        self.queues.set_target(queue, target);
     }
 
     /// Gives a received message's buffers back, in the next [`take_released`](Self::take_released).
@@ -193,7 +183,7 @@ impl Rx {
                 let_go_of(links, before, held, count);
                 (held, count) = (0, 0);
             }
-            let chunks = self.take_chunks(links, message);
+            let chunks = self.take_chunks(message);
             (held, count) = (held + chunks.0, count + chunks.1);
         }
         if let Some(last) = origin {
@@ -206,12 +196,12 @@ impl Rx {
     /// Takes the pieces of a message home: of how many slots they were the last, and how many there
     /// were.
     #[inline]
-    fn take_chunks(&mut self, links: &mut Links, mut message: Message) -> (usize, u32) {
+    fn take_chunks(&mut self, mut message: Message) -> (usize, u32) {
         let (mut held, mut count) = (0, 0);
         for chunk in message.chunks.drain(..).rev() {
             if let Some((slot, _)) = self.slots.take_back(chunk) {
                 if self.slots.let_go(slot) {
-                    self.repost_here(links, slot);
+                    self.repost_here(slot);
                     held += 1;
                 }
                 count += 1;
@@ -237,61 +227,33 @@ impl Rx {
         count
     }
 
-    /// Whether pieces that were dropped somewhere wait to be taken back.
-    pub(crate) fn has_returned(&self) -> bool {
-        self.slots.has_returned()
-    }
-
     /// A piece that a link or the application held is done with: its slot goes home with the last
     /// of them. `channel` is that whose credit the link has to be told of.
     pub(crate) fn piece_home(&mut self, links: &mut Links, slot: u32, channel: Option<ChannelId>) {
-        let home = self.slots.at(slot).and_then(|slot| slot.home);
+        let holder = self.slots.at(slot).and_then(|slot| slot.holder);
         let is_last = self.slots.let_go(slot);
         if is_last {
-            self.repost(links, slot);
+            self.repost(slot);
         }
-        if let Some(home) = home {
-            let_go(links, (home.link, channel), usize::from(is_last), 1);
+        if let Some(link) = holder {
+            let_go(links, (link, channel), usize::from(is_last), 1);
         }
     }
 
     /// Puts a slot that is at home back to where it can be filled, or with the free ones.
     #[inline(never)]
-    fn repost(&mut self, links: &mut Links, slot: u32) {
-        self.repost_here(links, slot);
+    fn repost(&mut self, slot: u32) {
+        self.repost_here(slot);
     }
 
     /// As [`repost`](Self::repost), compiled into its caller: for where all slots come home.
     #[inline(always)]
-    fn repost_here(&mut self, links: &mut Links, slot: u32) {
+    fn repost_here(&mut self, slot: u32) {
         let Some(entry) = self.slots.at(slot) else { return };
-        let Some(shared) = &mut self.shared else {
-            return self.repost_to_path(links, slot);
-        };
-        let queue = shared.of_mut(entry.class).filter(|queue| queue.missing() > 0);
-        if let Some(queue) = queue
-            && let Some(wr) = entry.lend()
-        {
-            queue.push(wr);
-        } else {
+        let queue = entry.queue;
+        if !self.queues.offer(queue, || entry.lend()) {
             self.slots.put_free(slot);
         }
-    }
-
-    #[inline(never)]
-    fn repost_to_path(&mut self, links: &mut Links, slot: u32) {
-        let Some(entry) = self.slots.at(slot) else { return };
-        let home = entry.home;
-        let conn = home.and_then(|home| links.find_mut(home.link));
-        let path = conn
-            .filter(|conn| conn.phase != Phase::Draining)
-            .and_then(|conn| conn.paths.get_mut(usize::from(home?.path)))
-            .filter(|path| !path.has_failed && path.recvs.missing() > 0);
-        let (Some(path), Some(home)) = (path, home) else { return self.slots.put_free(slot) };
-        if let Some(wr) = entry.lend() {
-            path.recvs.push(wr);
-        }
-        links.touch(home.link.index);
     }
 
     /// Whether receives may be posted behind what is sent, and those of a shared queue as late as
@@ -311,83 +273,41 @@ impl Rx {
         let mut place = 0;
         while let Some(index) = links.ready_at(place) {
             place += 1;
-            self.post_of(device, links, index, stats);
+            post_acks(device, links, index, stats);
         }
-        if self.shared.as_ref().is_some_and(|shared| shared.has_work) {
-            self.post_shared(device, links, stats);
+        if self.receiving.is_shared() {
+            let (posted, waiting, _) = self.queues.census();
+            let held = self.slots.used().saturating_sub(posted + waiting);
+            self.is_short = held >= self.sizes.held_shares().0;
         }
+        // Others take the places of buffers that did not come back in the application's turn.
+        let mut place = 0;
+        while let Some(queue) = self.queues.touched(place) {
+            place += 1;
+            while self.queues.missing(queue) > 0 {
+                let Some(slot) = self.spare_slot(device, queue) else { break };
+                self.repost(slot);
+            }
+        }
+        let refused = self.queues.post(device);
+        self.unpost(refused, stats);
         if cfg!(debug_assertions) && stats.posts_refused == 0 {
             self.check(links);
         }
     }
 
-    /// The same of the queues that links share.
-    fn post_shared<D: Device<Memory = Region>>(
-        &mut self,
-        device: &mut D,
-        links: &mut Links,
-        stats: &mut EndpointStats,
-    ) {
-        let mut has_work = !self.replace_held(device, links);
-        let Some(shared) = &mut self.shared else { return };
-        for (srq, queue) in shared.iter_mut() {
-            let post = |wrs: &_| device.post_srq_recv(*srq, wrs).err().map(|bad| bad.index);
-            let refused = queue.post(post);
-            has_work |= !refused.is_empty();
-            unpost(&mut self.slots, refused, stats);
-        }
-        shared.has_work = has_work;
-    }
-
-    /// The same of one link: acks, and chunks where its paths have queues of their own.
-    #[inline]
-    pub(crate) fn post_of<D: Device<Memory = Region>>(
-        &mut self,
-        device: &mut D,
-        links: &mut Links,
-        index: u16,
-        stats: &mut EndpointStats,
-    ) {
-        let Some(conn) = links.at(index) else { return };
-        if !conn.control.repost.is_empty() {
-            stats.posts_refused += conn.control.post(device);
-        }
-        if self.shared.is_none() {
-            for path in &mut conn.paths {
-                let qp_num = path.qp_num;
-                let post = |wrs: &_| device.post_recv(qp_num, wrs).err().map(|bad| bad.index);
-                unpost(&mut self.slots, path.recvs.post(post), stats);
+    /// Takes receives back that the device refused, or that were not posted; a link that lacks them
+    /// is slower and may lose chunks, which are sent again.
+    fn unpost(&mut self, unposted: Vec<RecvWr>, stats: &mut EndpointStats) {
+        for wr in unposted {
+            cold_path();
+            stats.posts_refused += 1;
+            if let Some(WrId::DataRecv { slot }) = WrId::unpack(wr.wr_id)
+                && self.slots.reclaim(slot).is_some()
+            {
+                self.slots.put_free(slot);
             }
         }
-    }
-
-    /// Takes receives back that were not posted.
-    pub(crate) fn unpost(&mut self, unposted: Vec<RecvWr>) {
-        unpost(&mut self.slots, unposted, &mut EndpointStats::default());
-    }
-
-    /// Has others take the places of buffers that did not come back in the application's turn;
-    /// false when there are not as many.
-    fn replace_held<D: Device<Memory = Region>>(
-        &mut self,
-        device: &mut D,
-        links: &mut Links,
-    ) -> bool {
-        let Some(shared) = &self.shared else { return true };
-        let posted: usize = shared.iter().map(|(_, queue)| queue.filled()).sum();
-        self.is_short = self.slots.used().saturating_sub(posted) >= self.sizes.held_shares().0;
-        for class in Class::ALL {
-            while self.is_missing(class) {
-                let Some(slot) = self.spare_slot(device, class, None) else { return false };
-                self.repost(links, slot);
-            }
-        }
-        true
-    }
-
-    fn is_missing(&self, class: Class) -> bool {
-        let queue = self.shared.as_ref().and_then(|shared| shared.of(class));
-        queue.is_some_and(|queue| queue.missing() > 0)
     }
 
     /// How many buffers a link may hold and still take in chunks of data.
@@ -400,56 +320,46 @@ impl Rx {
     fn spare_slot<D: Device<Memory = Region>>(
         &mut self,
         device: &mut D,
-        class: Class,
-        home: Option<Home>,
+        queue: u32,
     ) -> Option<u32> {
-        if let Some(slot) = self.slots.take_free(class, home) {
+        if let Some(slot) = self.slots.take_free(queue, None) {
             return Some(slot);
         }
         // At the limit, or out of memory: what is held comes home some time.
         let _ = self.slots.reserve(device, SLOTS_AT_A_TIME.min(self.slots.vacant()));
-        self.slots.take_free(class, home)
+        self.slots.take_free(queue, None)
     }
 
     /// The inequality of [`Sizes::receive_reserve`]: whatever is not held is posted.
     fn check(&self, links: &Links) {
-        let check = |queue: &RecvQueue, held: usize| {
-            let (posted, target) = (queue.posted(), queue.target());
-            debug_assert!(posted + held >= target, "{posted} posted, {held} held of {target}");
-        };
-        for (class, queue) in self.shared.iter().flat_map(SharedQueues::iter) {
-            check(queue, links.of_class(class).map(|conn| conn.held).sum());
+        for class in Class::ALL {
+            let held = links.of_class(class).map(|conn| conn.held).sum();
+            let is_whole =
+                self.queues.of_class(class).is_none_or(|q| self.queues.is_whole(q, held));
+            debug_assert!(is_whole, "{class:?}, {held} held: {:?}", self.queues.census());
         }
-        for conn in links.iter().filter(|conn| conn.phase == Phase::Up) {
+        let is_up = |conn: &&Conn| conn.phase == Phase::Up && !self.receiving.is_shared();
+        for conn in links.iter().filter(is_up) {
             let held = if conn.qp_paths() == 1 { conn.held } else { 0 };
-            let live = conn.paths.iter().filter(|path| !path.has_failed);
-            live.for_each(|path| check(&path.recvs, held));
+            let mut live = conn.paths.iter().filter(|path| !path.has_failed);
+            debug_assert!(live.all(|path| self.queues.is_whole(path.queue, held)), "{held} held");
         }
-    }
-
-    /// When [`shrink`](Self::shrink) has something to do.
-    pub(crate) fn shrink_due(&self, now: Time) -> Time {
-        self.slots.shrink_due(now)
-    }
-
-    /// Gives memory back that has not been needed for a while. Not for a device that pins it.
-    pub(crate) fn shrink(&mut self, now: Time) {
-        self.slots.shrink(now);
     }
 
     /// Receives that are posted, and that should be.
-    pub(crate) fn posted_and_wanted(&self, links: &Links) -> (usize, usize) {
-        let shared = self.shared.iter().flat_map(SharedQueues::iter).map(|(_, queue)| queue);
-        let live = links.iter().filter(|conn| conn.phase != Phase::Draining);
-        let of_paths = live.flat_map(|conn| &conn.paths).map(|path| &path.recvs);
-        shared.chain(of_paths).fold((0, 0), |(posted, wanted), queue| {
-            (posted + queue.posted(), wanted + queue.target())
-        })
+    pub(crate) fn posted_and_wanted(&self) -> (usize, usize) {
+        let (posted, _, target) = self.queues.census();
+        (posted, target)
     }
 
     /// Its slots, for whoever looks at what they are used for.
     pub(crate) fn slots(&self) -> &Slots {
         &self.slots
+    }
+
+    /// Gives memory back that has not been needed for a while. Not for a device that pins it.
+    pub(crate) fn shrink(&mut self, now: Time) {
+        self.slots.shrink(now);
     }
 }
 
@@ -477,17 +387,15 @@ fn let_go(
     links.touch(link.index);
 }
 
-/// Takes receives back that the device refused, or that were not posted; a link that lacks them is
-/// slower and may lose chunks, which are sent again.
+/// Posts the receives for acks of a link that came home.
 #[inline]
-fn unpost(slots: &mut Slots, unposted: Vec<RecvWr>, stats: &mut EndpointStats) {
-    for wr in unposted {
-        cold_path();
-        stats.posts_refused += 1;
-        if let Some(WrId::DataRecv { slot }) = WrId::unpack(wr.wr_id)
-            && slots.reclaim(slot).is_some()
-        {
-            slots.put_free(slot);
-        }
+pub(crate) fn post_acks<D: Device>(
+    device: &mut D,
+    links: &mut Links,
+    index: u16,
+    stats: &mut EndpointStats,
+) {
+    if let Some(conn) = links.at(index).filter(|conn| !conn.control.repost.is_empty()) {
+        stats.posts_refused += conn.control.post(device);
     }
 }

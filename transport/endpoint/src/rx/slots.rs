@@ -5,21 +5,14 @@ use crate::bell::Bell;
 use crate::held::Held;
 use crate::ids::LinkId;
 use crate::message::{Chunk, Loan, Returned, Returns};
-use crate::wr_id::WrId;
+use crate::wr_id::{NO_QUEUE, WrId};
 use std::sync::Arc;
 use towpath_base::passes::{Pass, note};
 use towpath_base::{Nanos, Time};
 use towpath_memory::{Buf, Pool, Region, RegionId};
 use towpath_proto::limits::HEADER_BYTES;
-use towpath_proto::{ChannelId, ChunkRef, Class};
+use towpath_proto::{ChannelId, ChunkRef};
 use towpath_verbs::{Access, Device, PdNum, RecvWr, SgList};
-
-/// Where a slot is posted, or whose pieces it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Home {
-    pub(crate) link: LinkId,
-    pub(crate) path: u8,
-}
 
 /// A header slot and a payload buffer, and the work request that posts them.
 pub(crate) struct Slot {
@@ -29,9 +22,10 @@ pub(crate) struct Slot {
     /// Pieces that the link or the application has.
     pieces: u16,
     wr: RecvWr,
-    pub(crate) home: Option<Home>,
-    /// Whose links it is for, while it is not free.
-    pub(crate) class: Class,
+    /// The link that has them.
+    pub(crate) holder: Option<LinkId>,
+    /// Where it is posted, while it is not free.
+    pub(crate) queue: u32,
 }
 
 impl Slot {
@@ -71,14 +65,14 @@ impl Slot {
     /// So many pieces are kept of what came here, of whose pages the link has taken CRCs, or not.
     /// The list of these is exchanged for an empty one.
     #[inline]
-    pub(crate) fn keep(&mut self, pieces: u16, home: Home, page_crcs: &mut Vec<u32>) {
+    pub(crate) fn keep(&mut self, pieces: u16, holder: LinkId, page_crcs: &mut Vec<u32>) {
         // Nobody has a piece before the application takes events.
         if !page_crcs.is_empty()
             && let Some(loan) = Arc::get_mut(&mut self.loan)
         {
             std::mem::swap(&mut loan.page_crcs, page_crcs);
         }
-        (self.pieces, self.home) = (pieces, Some(home));
+        (self.pieces, self.holder) = (pieces, Some(holder));
     }
 
     /// Copies what a stream brought to a slot that is at home.
@@ -209,30 +203,21 @@ impl Slots {
 
     fn add(&mut self, header: Buf, header_lkey: u32, payload: Buf, payload_lkey: u32) {
         let number = self.slots.len() as u32;
-        let (mut header, mut payload) = (Held::new(header), Held::new(payload));
-        header.lend();
-        payload.lend();
-        let wr = RecvWr {
-            wr_id: WrId::DataRecv { slot: number }.pack(),
-            sg_list: SgList::two(
-                header.sge(header_lkey, HEADER_BYTES),
-                payload.sge(payload_lkey, self.chunk_bytes),
-            ),
-        };
-        // Not posted yet: the entries were only asked for their addresses.
-        header.reclaim();
-        payload.reclaim();
+        let (header, of_header) = Held::with_entry(header, header_lkey, HEADER_BYTES);
+        let (payload, of_payload) = Held::with_entry(payload, payload_lkey, self.chunk_bytes);
+        let wr_id = WrId::DataRecv { slot: number }.pack();
+        let wr = RecvWr { wr_id, sg_list: SgList::two(of_header, of_payload) };
         let loan = Arc::new(Loan::new(payload, number, Arc::clone(&self.returns)));
-        let class = Class::default();
-        self.slots.push(Slot { header, loan, pieces: 0, wr, home: None, class });
+        let (holder, queue) = (None, NO_QUEUE);
+        self.slots.push(Slot { header, loan, pieces: 0, wr, holder, queue });
         self.free.push(number);
     }
 
-    /// A free slot for links of `class`, or for `home`, which is one of them.
-    pub(crate) fn take_free(&mut self, class: Class, home: Option<Home>) -> Option<u32> {
+    /// A free slot for a receive queue, or for pieces of a link that go there later.
+    pub(crate) fn take_free(&mut self, queue: u32, holder: Option<LinkId>) -> Option<u32> {
         let slot = self.free.pop()?;
         let entry = &mut self.slots[slot as usize];
-        (entry.class, entry.home) = (class, home);
+        (entry.queue, entry.holder) = (queue, holder);
         Some(slot)
     }
 
@@ -244,7 +229,7 @@ impl Slots {
 
     pub(crate) fn put_free(&mut self, slot: u32) {
         if let Some(entry) = self.slots.get_mut(slot as usize) {
-            entry.home = None;
+            entry.holder = None;
             self.free.push(slot);
         }
     }
@@ -262,11 +247,11 @@ impl Slots {
     }
 
     /// A free slot in which a piece of so many bytes is put together.
-    pub(crate) fn begin_piece(&mut self, class: Class, home: Home, length: u32) -> Option<u32> {
+    pub(crate) fn begin_piece(&mut self, queue: u32, holder: LinkId, length: u32) -> Option<u32> {
         if length as usize > self.chunk_bytes {
             return None;
         }
-        let slot = self.take_free(class, Some(home))?;
+        let slot = self.take_free(queue, Some(holder))?;
         let entry = &mut self.slots[slot as usize];
         if !entry.begin_piece(length as usize) {
             self.put_free(slot);

@@ -1,19 +1,20 @@
 //! Taking in what arrived: each chunk goes to its link, which keeps pieces of it or does not.
 
 use super::Rx;
-use super::slots::{Home, Slot, Slots};
-use crate::conn::{Conn, Links, Phase, RecvQueue};
+use super::slots::{Slot, Slots};
+use crate::conn::{Conn, Links, Phase};
+use crate::ids::LinkId;
 use crate::limits::SLOTS_AT_A_TIME;
 use crate::message::Loan;
 use crate::stats::EndpointStats;
-use crate::wr_id::WrId;
+use crate::wr_id::{NO_QUEUE, WrId};
 use std::hint::cold_path;
 use std::sync::Arc;
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::wire::{ChunkHeader, FrameTable, Kind};
-use towpath_proto::{Arrival, BufToken, Class, PathId, PieceBuffers, Verdict};
+use towpath_proto::{Arrival, BufToken, PathId, PieceBuffers, Verdict};
 use towpath_verbs::{Device, Wc, WcStatus};
 
 /// No slot: what has no payload to keep needs none.
@@ -29,21 +30,18 @@ impl Rx {
         now: Time,
         wcs: &[Wc],
     ) -> usize {
-        let way = self.way_of(links, &wcs[0]);
+        let way = links.of_qp(wcs[0].qp_num);
         let share = self.share();
         let conn = way.and_then(|(index, path)| Some((links.at(index)?, path)));
         let Some((conn, path)) = conn.filter(|(conn, _)| conn.phase == Phase::Up) else {
-            return self.pass_over(links, stats, &wcs[0]);
+            return self.pass_over(stats, &wcs[0]);
         };
-        let Conn { id, link: Some(link), class, held, paths, .. } = conn else {
-            return self.pass_over(links, stats, &wcs[0]);
+        let Conn { id, link: Some(link), class, held, .. } = conn else {
+            return self.pass_over(stats, &wcs[0]);
         };
-        let Self { slots, shared, unkept, page_crcs, .. } = self;
-        let home = Home { link: *id, path };
-        // What a path's own queue gave away is replaced before the next is looked at.
-        let most = if shared.is_some() { wcs.len() } else { 1 };
-        let (mut taken, mut kept) = (0, None);
-        for wc in wcs[..most].iter().take_while(|wc| wc.qp_num == wcs[0].qp_num) {
+        let Self { slots, queues, unkept, page_crcs, .. } = self;
+        let (id, mut taken) = (*id, 0);
+        for wc in wcs.iter().take_while(|wc| wc.qp_num == wcs[0].qp_num) {
             let Some(WrId::DataRecv { slot: number }) = WrId::unpack(wc.wr_id) else { break };
             taken += 1;
             let Some(slot) = slots.reclaim(number) else {
@@ -52,9 +50,7 @@ impl Rx {
                 continue;
             };
             // It is not posted any more, on the queue that it was posted to.
-            let own = paths.get_mut(usize::from(path)).map(|path| &mut path.recvs);
-            let queue = shared.as_mut().map_or(own, |shared| shared.of_mut(slot.class));
-            queue.into_iter().for_each(RecvQueue::on_completed);
+            queues.on_completed(slot.queue, wc.status);
             let Some((header, loan)) = open(slot, wc, stats) else {
                 unkept.push(number);
                 continue;
@@ -65,7 +61,7 @@ impl Rx {
             let received_at = wc.timestamp.unwrap_or(now);
             let (body, buf) = (loan.bytes(), BufToken(number));
             let arrival = Arrival { header: &header, body, buf, may_keep, received_at };
-            let of = (slot.class, home);
+            let of = (slot.queue, id);
             page_crcs.clear();
             let (device, slots) = (&mut *device, &mut *slots);
             let mut pieces = Pieces { device, slots, of, unkept, held, share, page_crcs };
@@ -75,9 +71,8 @@ impl Rx {
                 Verdict::Kept(pieces) => {
                     *held += 1;
                     if let Some(slot) = slots.at(number) {
-                        slot.keep(pieces, home, page_crcs);
+                        slot.keep(pieces, id, page_crcs);
                     }
-                    kept = Some(number);
                 }
                 Verdict::Recycle => {
                     let is_data = header[1] == Kind::Data as u8;
@@ -86,73 +81,34 @@ impl Rx {
                 }
             }
         }
-        links.touch(home.link.index);
-        self.post_unkept(links);
-        if self.shared.is_none()
-            && let Some(number) = kept
-        {
-            self.replace(device, links, number);
-        }
+        links.touch(id.index);
+        self.post_unkept();
         taken
     }
 
     /// Posts the slots again whose chunks nobody kept.
     #[inline(always)]
-    fn post_unkept(&mut self, links: &mut Links) {
+    fn post_unkept(&mut self) {
         while let Some(number) = self.unkept.pop() {
-            self.repost(links, number);
+            self.repost(number);
         }
-    }
-
-    /// The link and the path that a receive came over.
-    #[inline]
-    fn way_of(&mut self, links: &mut Links, wc: &Wc) -> Option<(u16, u8)> {
-        if self.shared.is_some() {
-            return links.of_qp(wc.qp_num);
-        }
-        cold_path();
-        let Some(WrId::DataRecv { slot }) = WrId::unpack(wc.wr_id) else { return None };
-        let home = self.slots.at(slot)?.home?;
-        links.find(home.link).map(|_| (home.link.index, home.path))
     }
 
     /// A receive is for nobody.
     #[cold]
-    fn pass_over(&mut self, links: &mut Links, stats: &mut EndpointStats, wc: &Wc) -> usize {
+    fn pass_over(&mut self, stats: &mut EndpointStats, wc: &Wc) -> usize {
         let slot = match WrId::unpack(wc.wr_id) {
             Some(WrId::DataRecv { slot }) => slot,
             _ => u32::MAX,
         };
-        let Some(Slot { class, home, .. }) = self.slots.reclaim(slot) else {
+        let Some(Slot { queue, .. }) = self.slots.reclaim(slot) else {
             stats.strays += 1;
             return 1;
         };
         stats.note_recv(wc);
-        let queue = match &mut self.shared {
-            Some(shared) => shared.of_mut(*class),
-            None => home.and_then(|home| {
-                let path = links.find_mut(home.link)?.paths.get_mut(usize::from(home.path))?;
-                Some(&mut path.recvs)
-            }),
-        };
-        queue.into_iter().for_each(RecvQueue::on_completed);
-        self.repost(links, slot);
+        self.queues.on_completed(*queue, wc.status);
+        self.repost(slot);
         1
-    }
-
-    /// Fills a path's own queue up that has given the buffer of this slot away. A shared queue is
-    /// filled up before it is posted to.
-    #[inline(never)]
-    fn replace<D: Device<Memory = Region>>(
-        &mut self,
-        device: &mut D,
-        links: &mut Links,
-        given: u32,
-    ) {
-        let Some(&mut Slot { class, home, .. }) = self.slots.at(given) else { return };
-        if let Some(slot) = self.spare_slot(device, class, home) {
-            self.repost(links, slot);
-        }
     }
 
     /// Hands a frame of a stream to its link; false when there is no buffer for what it brings. The
@@ -169,12 +125,9 @@ impl Rx {
         // A body that fits no buffer is refused for its length.
         let fits = is_data && payload.len() <= self.sizes.chunk_bytes_max as usize;
         let share = self.share();
-        // Slots that are taken here may be missed elsewhere.
-        self.shared.iter_mut().for_each(|shared| shared.has_work = true);
         if fits {
-            let conn = links.at(index).map(|conn| (conn.class.class, conn.held));
-            let (class, held) = conn.unwrap_or_default();
-            slot = if held < share { self.spare_slot(device, class, None) } else { None };
+            let held = links.at(index).map_or(0, |conn| conn.held);
+            slot = if held < share { self.spare_slot(device, NO_QUEUE) } else { None };
             // What completes a piece that has its buffer brings that home.
             if slot.is_none() && !brings_part(header, payload) {
                 return false;
@@ -183,14 +136,13 @@ impl Rx {
         let body = if is_data && !fits { &[] } else { payload };
         let Self { slots, unkept, page_crcs, .. } = self;
         let conn = links.at(index).filter(|conn| conn.phase == Phase::Up);
-        let Some(Conn { id, link: Some(link), held, class, .. }) = conn else {
+        let Some(Conn { id, link: Some(link), held, .. }) = conn else {
             if let Some(slot) = slot {
                 slots.put_free(slot);
             }
             return true;
         };
-        let home = Home { link: *id, path: path.0 };
-        let of = (class.class, home);
+        let of = (NO_QUEUE, *id);
         let buf = slot.map_or(NO_SLOT, BufToken);
         let arrival = Arrival { header, body, buf, may_keep: slot.is_some(), received_at: now };
         page_crcs.clear();
@@ -201,13 +153,13 @@ impl Rx {
                 (Verdict::Kept(pieces), Some(slot)) => {
                     let filled = slot.fill(body);
                     debug_assert!(filled, "the slot is free, and the body fits");
-                    slot.keep(pieces, home, page_crcs);
+                    slot.keep(pieces, *id, page_crcs);
                     *held += 1;
                 }
                 _ => slots.put_free(number),
             }
         }
-        self.post_unkept(links);
+        self.post_unkept();
         true
     }
 }
@@ -233,8 +185,8 @@ fn open(
 struct Pieces<'a, D> {
     device: &'a mut D,
     slots: &'a mut Slots,
-    /// The class and the link that they are for.
-    of: (Class, Home),
+    /// The queue where they are posted later, and the link that they are for.
+    of: (u32, LinkId),
     /// What is to be posted again.
     unkept: &'a mut Vec<u32>,
     /// Buffers that the link holds.
@@ -251,12 +203,12 @@ impl<D: Device<Memory = Region>> PieceBuffers for Pieces<'_, D> {
         if *self.held >= self.share {
             return None;
         }
-        let (class, home) = self.of;
-        let slot = self.slots.begin_piece(class, home, length).or_else(|| {
+        let (queue, holder) = self.of;
+        let slot = self.slots.begin_piece(queue, holder, length).or_else(|| {
             // At the limit, or out of memory: what is held comes home some time.
             let count = SLOTS_AT_A_TIME.min(self.slots.vacant());
             let _ = self.slots.reserve(self.device, count);
-            self.slots.begin_piece(class, home, length)
+            self.slots.begin_piece(queue, holder, length)
         })?;
         *self.held += 1;
         Some(BufToken(slot))
@@ -291,12 +243,11 @@ mod tests {
     use super::*;
     use crate::bell::Bell;
     use crate::config::{EndpointConfig, Receiving};
-    use crate::ids::LinkId;
     use towpath_device_roce::{RoceConfig, RoceDevice};
     use towpath_proto::{ChannelId, ChunkRef};
     use towpath_sim::{LinkConfig, World};
 
-    const HOME: Home = Home { link: LinkId { index: 0, life: 0 }, path: 0 };
+    const HOLDER: LinkId = LinkId { index: 0, life: 0 };
 
     /// The receive buffers of an endpoint, and its device.
     fn rx() -> (impl Device<Memory = Region>, Rx) {
@@ -311,8 +262,8 @@ mod tests {
         let (mut device, Rx { mut slots, .. }) = rx();
         slots.reserve(&mut device, 2).expect("memory");
         for crcs in [vec![7, 8], vec![], vec![9, 10]] {
-            let number = slots.begin_piece(Class::default(), HOME, 8192).expect("a free slot");
-            slots.at(number).expect("it is there").keep(1, HOME, &mut crcs.clone());
+            let number = slots.begin_piece(NO_QUEUE, HOLDER, 8192).expect("a free slot");
+            slots.at(number).expect("it is there").keep(1, HOLDER, &mut crcs.clone());
             let [start, index, offset] = [0; 3];
             let piece = ChunkRef { buf: BufToken(number), start, index, offset, length: 8192 };
             let chunk = slots.lend_out(&piece, ChannelId(0)).expect("it is kept");
@@ -327,7 +278,7 @@ mod tests {
     fn however_many_pieces_a_chunk_begins_a_link_holds_no_more_than_its_share() {
         let (mut device, mut rx) = rx();
         let Rx { slots, unkept, page_crcs, .. } = &mut rx;
-        let (of, mut held) = ((Class::default(), HOME), 1);
+        let (of, mut held) = ((NO_QUEUE, HOLDER), 1);
         let (device, held) = (&mut device, &mut held);
         let mut pieces = Pieces { device, slots, of, unkept, held, share: 3, page_crcs };
         let begun = [(); 4].map(|()| pieces.take(5_000));

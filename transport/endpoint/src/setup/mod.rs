@@ -116,9 +116,7 @@ impl Setup {
         }
         let connect = ConnectId(self.next_connect);
         self.next_connect += 1;
-        let outgoing = Outgoing::dial(connect, (addr, class), asks, self.timeout, now)
-            .map_err(|source| ConnectError::Dial { addr, source })?;
-        self.outgoing.push(outgoing);
+        self.outgoing.push(Outgoing::dial(connect, (addr, class), asks, now + self.timeout));
         self.next_poll = now;
         Ok(connect)
     }

@@ -6,11 +6,11 @@ use crate::asks::Asks;
 use crate::config::EndpointConfig;
 use crate::error::ConnectError;
 use crate::ids::{ConnectId, LinkId};
-use crossbeam_channel::{Receiver, TryRecvError, bounded};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
-use towpath_base::{Nanos, Time};
+use towpath_base::Time;
 use towpath_proto::Class;
 use towpath_proto::wire::{AppProtocol, Hello, Refusal, Welcome};
 use towpath_verbs::VerbSet;
@@ -26,9 +26,8 @@ pub(super) struct Outgoing {
 }
 
 enum Stage {
-    Dialling(Receiver<io::Result<TcpStream>>),
-    /// The peer is there; our half of the link is to be made.
-    Dialled(TcpStream),
+    /// Without a stream when the system refused at once.
+    Dialling(io::Result<TcpStream>),
     Talking {
         stream: TcpStream,
         outbox: Outbox,
@@ -49,16 +48,29 @@ pub(crate) enum Step {
     Fail(ConnectError),
 }
 
-/// Starts to dial. std offers a TCP connect only as a blocking call, and without unsafe code there
-/// is no other; so each dial has a thread for as long as it takes, at most `timeout`.
-fn dial(addr: SocketAddr, timeout: Nanos) -> io::Result<Stage> {
-    let (tell, told) = bounded(1);
-    let span = Duration::from(timeout).max(Duration::from_millis(1));
-    std::thread::Builder::new().name("towpath-dial".into()).spawn(move || {
-        // Nobody listens any more when the endpoint is gone: then the result is dropped.
-        let _ = tell.send(TcpStream::connect_timeout(&addr, span));
-    })?;
-    Ok(Stage::Dialling(told))
+/// Starts to dial; the stream does not block.
+fn dial(addr: SocketAddr) -> io::Result<TcpStream> {
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let stream = TcpStream::from(socket_with(family, SocketType::STREAM, flags, None)?);
+    stream.set_nodelay(true)?;
+    match connect(&stream, &addr) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(stream),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the peer has answered.
+fn is_dialled(dialling: &mut io::Result<TcpStream>) -> io::Result<bool> {
+    let stream = match dialling {
+        Ok(stream) => stream,
+        Err(error) => return Err(std::mem::replace(error, io::ErrorKind::NotConnected.into())),
+    };
+    match (stream.take_error()?, stream.peer_addr()) {
+        (Some(error), _) => Err(error),
+        (None, Err(error)) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+        (None, peer) => peer.map(|_| true),
+    }
 }
 
 impl Outgoing {
@@ -66,32 +78,21 @@ impl Outgoing {
         connect: ConnectId,
         (addr, class): (SocketAddr, Class),
         asks: Asks,
-        timeout: Nanos,
-        now: Time,
-    ) -> io::Result<Self> {
-        let stage = dial(addr, timeout)?;
-        Ok(Self { connect, addr, class, asks, deadline: now + timeout, stage })
+        deadline: Time,
+    ) -> Self {
+        Self { connect, addr, class, asks, deadline, stage: Stage::Dialling(dial(addr)) }
     }
 
     /// Takes the connection on, as far as it goes without waiting.
     fn step(&mut self, ours: AppProtocol) -> Result<Step, ConnectError> {
         let (addr, class, asks) = (self.addr, self.class, self.asks);
-        if let Stage::Dialling(told) = &self.stage {
-            let dialled = match told.try_recv() {
-                Err(TryRecvError::Empty) => return Ok(Step::Wait),
-                Err(TryRecvError::Disconnected) => Err(io::ErrorKind::Interrupted.into()),
-                Ok(dialled) => dialled,
-            };
-            let ready = dialled.and_then(|stream| {
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)?;
-                Ok(stream)
-            });
-            self.stage =
-                Stage::Dialled(ready.map_err(|source| ConnectError::Dial { addr, source })?);
-        }
-        let Stage::Talking { stream, outbox, inbox, half } = &mut self.stage else {
-            return Ok(Step::Offer { addr, class, asks });
+        let (stream, outbox, inbox, half) = match &mut self.stage {
+            Stage::Dialling(dialling) => {
+                let is_there = is_dialled(dialling);
+                let is_there = is_there.map_err(|source| ConnectError::Dial { addr, source })?;
+                return Ok(if is_there { Step::Offer { addr, class, asks } } else { Step::Wait });
+            }
+            Stage::Talking { stream, outbox, inbox, half } => (stream, outbox, inbox, half),
         };
         // A peer that refuses may close before all is written: its answer says more than our error.
         let written = outbox.write(stream);
@@ -129,7 +130,7 @@ impl Setup {
     /// Our half of a link that is being connected is made: the peer is told.
     pub(crate) fn talk(&mut self, place: usize, hello: &Hello, half: LinkId) {
         let outgoing = self.outgoing.swap_remove(place);
-        if let Stage::Dialled(stream) = outgoing.stage {
+        if let Stage::Dialling(Ok(stream)) = outgoing.stage {
             let (outbox, inbox) = (Outbox::new(hello.emit()), Inbox::default());
             let stage = Stage::Talking { stream, outbox, inbox, half };
             self.outgoing.push(Outgoing { stage, ..outgoing });
@@ -140,7 +141,7 @@ impl Setup {
     pub(crate) fn half_of(&self, place: usize) -> Option<LinkId> {
         match self.outgoing.get(place)?.stage {
             Stage::Talking { half, .. } => Some(half),
-            Stage::Dialling(_) | Stage::Dialled(_) => None,
+            Stage::Dialling(_) => None,
         }
     }
 
@@ -150,13 +151,10 @@ impl Setup {
         place: usize,
         error: &ConnectError,
         (config, verbs): (&EndpointConfig, &VerbSet),
-        now: Time,
     ) -> bool {
         let Some(outgoing) = self.outgoing.get_mut(place) else { return false };
         let Some(asks) = outgoing.asks.after(error, config, verbs) else { return false };
-        let dialling = dial(outgoing.addr, outgoing.deadline.since(now));
-        let Ok(stage) = dialling else { return false };
-        (outgoing.asks, outgoing.stage) = (asks, stage);
+        (outgoing.asks, outgoing.stage) = (asks, Stage::Dialling(dial(outgoing.addr)));
         true
     }
 
@@ -164,7 +162,7 @@ impl Setup {
     pub(crate) fn end_connecting(&mut self, place: usize) -> (ConnectId, Option<TcpStream>) {
         let Outgoing { connect, stage, .. } = self.outgoing.swap_remove(place);
         match stage {
-            Stage::Talking { stream, .. } | Stage::Dialled(stream) => (connect, Some(stream)),
+            Stage::Talking { stream, .. } => (connect, Some(stream)),
             Stage::Dialling(_) => (connect, None),
         }
     }

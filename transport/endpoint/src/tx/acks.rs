@@ -1,11 +1,9 @@
 //! Posting acks, and taking back what was posted.
 
-use crate::conn::{Conn, Control, Path};
-use crate::tcp::Tcp;
-use crate::wr_id::WrId;
+use crate::conn::Conn;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::{Link, PathId};
+use towpath_proto::PathId;
 use towpath_verbs::Device;
 
 /// Sends the acks of one link, and what its stream has room for; returns how many work requests the
@@ -18,23 +16,6 @@ pub(crate) fn send_acks<D: Device<Memory = Region>>(
     let Conn { id, link: Some(link), paths, tcp, control, timer, .. } = conn else {
         return 0;
     };
-    let index = id.index;
-    let refused = post_acks(device, control, (paths, tcp), (link, index), now);
-    *timer = link.poll_timeout();
-    if let Some(tcp) = tcp {
-        tcp.write_out(now);
-        *timer = tcp.due.min(*timer);
-    }
-    refused
-}
-
-fn post_acks<D: Device<Memory = Region>>(
-    device: &mut D,
-    control: &mut Control,
-    (paths, tcp): (&[Path], &mut Option<Tcp>),
-    (link, index): (&mut Link, u16),
-    now: Time,
-) -> u64 {
     let mut refused = 0;
     while control.has_send_slot() {
         let (mut way, mut len, mut cut_at) = (None, 0, None);
@@ -43,11 +24,9 @@ fn post_acks<D: Device<Memory = Region>>(
             (way, len, cut_at) = (ack.path, ack.len, ack.cut_at);
             Some(ack.len)
         };
-        let Some(mut wr) = control.send(index, write) else { break };
+        let Some((slot, mut wr)) = control.send(id.index, write) else { break };
         if let Some(tcp) = tcp.as_mut().filter(|tcp| way.is_some() && tcp.path == way) {
-            if let Some(WrId::ControlSend { slot, .. }) = WrId::unpack(wr.wr_id)
-                && let Some(ack) = control.take_back(slot, len)
-            {
+            if let Some(ack) = control.take_back(slot, len) {
                 // Acks tell all there is: what finds no room is made good by the next.
                 tcp.frames.push(ack);
             }
@@ -58,10 +37,13 @@ fn post_acks<D: Device<Memory = Region>>(
         let qp_num = path.map_or(control.qp_num, |path| path.qp_num);
         if device.post_send(qp_num, &[wr]).is_err() {
             refused += 1;
-            if let Some(WrId::ControlSend { slot, .. }) = WrId::unpack(wr.wr_id) {
-                control.sent(slot);
-            }
+            control.sent(slot);
         }
+    }
+    *timer = link.poll_timeout();
+    if let Some(tcp) = tcp {
+        tcp.write_out(now);
+        *timer = tcp.due.min(*timer);
     }
     refused
 }

@@ -18,7 +18,7 @@ pub(crate) use acks::{send_acks, take_back_sends};
 pub(crate) use order::Order;
 pub(crate) use send::{Room, Sent};
 
-use crate::conn::Batches;
+use crate::conn::Batch;
 use crate::error::EndpointError;
 use crate::limits::TURN_BYTES;
 use filler::Filler;
@@ -29,7 +29,9 @@ use towpath_verbs::{Device, Mtu};
 /// What sends of all links share.
 pub(crate) struct Tx {
     pub(crate) order: Order,
-    batches: Batches,
+    /// Those that nothing waits in. The one that was posted last is filled again first: its memory is
+    /// in the cache, and however many paths take turns, few batches do.
+    batches: Vec<Batch>,
     filler: Filler,
     /// What a link may have posted and not sent.
     ahead_bytes: u64,
@@ -45,7 +47,8 @@ impl Tx {
     ) -> Result<Self, EndpointError> {
         Ok(Self {
             order: Order::new(order, ahead_bytes),
-            batches: Batches::new(paths_max),
+            // One for each path of a link, as links are flushed one after another.
+            batches: (0..paths_max).map(|_| Batch::new()).collect(),
             filler: Filler::on(device, mtu)?,
             ahead_bytes,
         })

@@ -3,7 +3,7 @@
 use super::Tx;
 use super::body::{Body, byte_len, lone_payload};
 use super::filler::Filler;
-use crate::conn::{Batch, Batches, Conn, Path, TxQueue, TxSlots};
+use crate::conn::{Batch, Conn, Path, TxQueue, TxSlots};
 use crate::limits::RC_WINDOW_BYTES;
 use crate::sends::Sends;
 use crate::tcp::Tcp;
@@ -11,7 +11,7 @@ use std::hint::cold_path;
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::limits::FRAMES_FULL;
-use towpath_proto::{Carrier, Link, PathId, Reroute, Transmit};
+use towpath_proto::{Carrier, Link, PathId, Transmit};
 use towpath_verbs::{Device, QpNum, QpState, SEND_SGE_MAX, Sge};
 
 /// How much a link may hand to the device.
@@ -26,10 +26,9 @@ pub(crate) struct Room {
 /// What is to be done behind a chunk, before another may follow.
 enum After {
     Nothing,
-    /// It is with the stream: its number comes back at once.
-    Returned(PathId, u64),
-    /// It will not be posted.
-    Refused(PathId, u64),
+    /// Its number comes back at once: it is with the stream, or will not be posted and counts as so
+    /// many refused.
+    Returned(PathId, u64, u64),
     /// The batch of a path goes to the device, and on to the wire if its last chunk is full.
     Post(PathId, bool),
 }
@@ -59,7 +58,7 @@ impl Tx {
 }
 
 fn send_chunks<D: Device<Memory = Region>>(
-    (device, batches, filler): (&mut D, &mut Batches, &Filler),
+    (device, batches, filler): (&mut D, &mut Vec<Batch>, &Filler),
     conn: &mut Conn,
     room: Room,
     now: Time,
@@ -106,7 +105,7 @@ fn send_chunks<D: Device<Memory = Region>>(
                 if let Some(tcp) = tcp {
                     push_frame(tcp, sends, transmit);
                 }
-                After::Returned(transmit.path, transmit.header.number)
+                After::Returned(transmit.path, transmit.header.number, 0)
             };
             matches!(after, After::Nothing)
                 && !rides_on_tcp
@@ -132,20 +131,16 @@ fn send_chunks<D: Device<Memory = Region>>(
 /// Does what is to be done behind a run; returns how many work requests were refused.
 #[inline]
 fn follow_up<D: Device<Memory = Region>>(
-    (device, batches): (&mut D, &mut Batches),
+    (device, batches): (&mut D, &mut Vec<Batch>),
     (paths, tx_slots): (&mut [Path], &mut TxSlots),
     link: &mut Link,
     after: After,
 ) -> u64 {
     match after {
         After::Nothing => 0,
-        After::Returned(path, number) => {
+        After::Returned(path, number, refused) => {
             link.handle_sent(path, number, None);
-            0
-        }
-        After::Refused(path, number) => {
-            link.handle_sent(path, number, None);
-            1
+            refused
         }
         After::Post(id, is_full) => {
             let path = &mut paths[usize::from(id.0)];
@@ -162,7 +157,7 @@ fn follow_up<D: Device<Memory = Region>>(
 /// Puts a chunk behind what waits to be posted on its path.
 #[inline(always)]
 fn put(
-    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
+    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Vec<Batch>),
     (sends, filler): (&Sends, &Filler),
     index: u16,
     transmit: &mut Transmit,
@@ -193,7 +188,7 @@ fn push_frame(tcp: &mut Tcp, sends: &Sends, transmit: &mut Transmit) {
 /// Makes the work request of a chunk. False when its bytes are not there.
 #[inline]
 fn push(
-    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
+    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Vec<Batch>),
     sends: &Sends,
     index: u16,
     transmit: &mut Transmit,
@@ -216,7 +211,7 @@ fn push(
 /// Makes the work request of a chunk that has a table of frames.
 #[inline(never)]
 fn push_company(
-    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
+    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Vec<Batch>),
     sends: &Sends,
     index: u16,
     transmit: &mut Transmit,
@@ -240,7 +235,7 @@ fn push_company(
 /// Puts a work request behind what waits on a path: the header, and the entries of the body.
 #[inline(always)]
 fn push_entries(
-    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Batches),
+    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Vec<Batch>),
     (index, transmit): (u16, &Transmit),
     what: (u64, u32, Option<u16>),
     entries: &[Sge],
@@ -248,7 +243,7 @@ fn push_entries(
     let header = &transmit.header;
     let (position, sge) = path.tx.push(tx_slots, what, |bytes| header.emit(bytes));
     let wr_id = TxQueue::wr_id(index, transmit.path.0, position);
-    let batch = path.batch.get_or_insert_with(|| batches.take());
+    let batch = path.batch.get_or_insert_with(|| batches.pop().unwrap_or_else(Batch::new));
     let sg_list = batch.push(wr_id, sge, transmit.cut_at);
     for entry in entries {
         let has_room = sg_list.push(*entry);
@@ -269,10 +264,11 @@ fn fill_probe(path: &mut Path, filler: &Filler, bytes: u32) {
 
 #[cold]
 fn refuse(transmit: &Transmit) -> After {
-    After::Refused(transmit.path, transmit.header.number)
+    After::Returned(transmit.path, transmit.header.number, 1)
 }
 
-/// Lets the paths that a link wants moved go on from other source ports.
+/// Lets the paths that a link wants moved go on from other source ports. A device that refuses is
+/// not asked again: the link gets along with the ports that it has.
 #[cold]
 fn move_paths<D: Device<Memory = Region>>(
     device: &mut D,
@@ -281,33 +277,21 @@ fn move_paths<D: Device<Memory = Region>>(
     link: &mut Link,
 ) {
     while let Some(reroute) = link.poll_reroute() {
-        move_path(device, paths, control, link, reroute);
-    }
-}
-
-/// Lets a path go on from another source port. A device that refuses is not asked again: the link
-/// gets along with the ports that it has.
-fn move_path<D: Device<Memory = Region>>(
-    device: &mut D,
-    paths: &mut [Path],
-    control: QpNum,
-    link: &mut Link,
-    reroute: Reroute,
-) {
-    let Some(path) = paths.get_mut(usize::from(reroute.path.0)) else { return };
-    let mut moved = device.set_source_port(path.qp_num, reroute.source_port);
-    if reroute.moves_control {
-        moved = moved.and(device.set_source_port(control, reroute.source_port));
-    }
-    match moved {
-        Ok(()) => path.source_port = reroute.source_port,
-        Err(_) => link.pin_ports(),
+        let Some(path) = paths.get_mut(usize::from(reroute.path.0)) else { continue };
+        let mut moved = device.set_source_port(path.qp_num, reroute.source_port);
+        if reroute.moves_control {
+            moved = moved.and(device.set_source_port(control, reroute.source_port));
+        }
+        match moved {
+            Ok(()) => path.source_port = reroute.source_port,
+            Err(_) => link.pin_ports(),
+        }
     }
 }
 
 /// Posts the batch of a path. What the device refuses counts as sent and lost, as UC would.
 fn post<D: Device<Memory = Region>>(
-    (device, batches): (&mut D, &mut Batches),
+    (device, batches): (&mut D, &mut Vec<Batch>),
     (path, tx_slots): (&mut Path, &mut TxSlots),
     link: &mut Link,
     id: PathId,
@@ -330,6 +314,7 @@ fn post<D: Device<Memory = Region>>(
             link.path_failed(device.now(), id);
         }
     }
-    batches.put(batch);
+    batch.clear();
+    batches.push(batch);
     refused
 }
