@@ -250,7 +250,7 @@ mod tests {
         assert!(!slots.any_full());
         assert_eq!(odd.push(&mut slots, (7, 0, None), |_| {}).0, 2, "its position is free again");
         let drain = |queue: &mut TxQueue, slots: &mut TxSlots| {
-            std::iter::from_fn(|| queue.pop_any(slots)).collect::<Vec<_>>()
+            iter::from_fn(|| queue.pop_any(slots)).collect::<Vec<_>>()
         };
         assert_eq!((drain(even, &mut slots), drain(odd, &mut slots)), (vec![4], vec![1, 3, 7]));
         assert_eq!(slots.posted_bytes(), 0);

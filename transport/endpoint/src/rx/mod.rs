@@ -116,7 +116,7 @@ impl Rx {
 
     /// Queues free slots for posting, as many as a queue lacks.
     fn fill(&mut self, queue: u32) {
-        while self.queues.missing(queue) > 0 {
+        for _ in 0..self.queues.missing(queue) {
             let Some(slot) = self.slots.take_free(queue, None) else { return };
             self.repost(slot);
         }
@@ -284,7 +284,7 @@ impl Rx {
         let mut place = 0;
         while let Some(queue) = self.queues.touched(place) {
             place += 1;
-            while self.queues.missing(queue) > 0 {
+            for _ in 0..self.queues.missing(queue) {
                 let Some(slot) = self.spare_slot(device, queue) else { break };
                 self.repost(slot);
             }
