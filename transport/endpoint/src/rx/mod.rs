@@ -275,6 +275,20 @@ impl Rx {
             place += 1;
             post_acks(device, links, index, stats);
         }
+        if self.queues.has_changed {
+            self.post_queues(device, stats);
+        }
+        if cfg!(debug_assertions) && stats.posts_refused == 0 {
+            self.check(links);
+        }
+    }
+
+    /// The same of receives for chunks.
+    fn post_queues<D: Device<Memory = Region>>(
+        &mut self,
+        device: &mut D,
+        stats: &mut EndpointStats,
+    ) {
         if self.receiving.is_shared() {
             let (posted, waiting, _) = self.queues.census();
             let held = self.slots.used().saturating_sub(posted + waiting);
@@ -291,9 +305,6 @@ impl Rx {
         }
         let refused = self.queues.post(device);
         self.unpost(refused, stats);
-        if cfg!(debug_assertions) && stats.posts_refused == 0 {
-            self.check(links);
-        }
     }
 
     /// Takes receives back that the device refused, or that were not posted; a link that lacks them

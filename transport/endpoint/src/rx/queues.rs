@@ -3,6 +3,7 @@
 //! Each path has one of its own, or the links of a class share one, so that what arrives for one
 //! class takes no buffer from another.
 
+use std::hint::cold_path;
 use std::slice;
 use towpath_proto::Class;
 use towpath_verbs::{Device, QpNum, RecvWr, SrqNum, VerbError, WcStatus};
@@ -42,6 +43,8 @@ pub(super) struct RecvQueues {
     queues: Vec<RecvQueue>,
     vacant: Vec<u32>,
     touched: Vec<u32>,
+    /// Something was taken in, or came home, since receives were posted the last time.
+    pub(super) has_changed: bool,
     /// Those that are shared, each made with the first link of its class.
     of_class: [Option<(u32, SrqNum)>; Class::COUNT],
 }
@@ -120,6 +123,7 @@ impl RecvQueues {
     pub(super) fn set_target(&mut self, number: u32, receives: usize) {
         if let Some(queue) = self.queues.get_mut(number as usize) {
             queue.target = receives;
+            self.has_changed = true;
             touch(queue, &mut self.touched, number);
         }
     }
@@ -136,6 +140,7 @@ impl RecvQueues {
         number: u32,
         wr: impl FnOnce() -> Option<&'a RecvWr>,
     ) -> bool {
+        self.has_changed = true;
         let queue = self.queues.get_mut(number as usize).filter(|queue| queue.missing() > 0);
         let Some(queue) = queue else { return false };
         let Some(wr) = wr() else { return false };
@@ -151,6 +156,7 @@ impl RecvQueues {
     pub(super) fn on_completed(&mut self, number: u32, status: WcStatus) {
         let Some(queue) = self.queues.get_mut(number as usize) else { return };
         queue.posted = queue.posted.saturating_sub(1);
+        self.has_changed = true;
         if status == WcStatus::WrFlushErr && matches!(queue.port, Port::Own(_)) {
             queue.target = 0;
         }
@@ -176,12 +182,16 @@ impl RecvQueues {
             };
             let taken = posted.err().map_or(queue.waiting.len(), |bad| bad.index);
             queue.posted += taken;
-            refused.extend(queue.waiting.drain(taken..));
+            if taken < queue.waiting.len() {
+                cold_path();
+                refused.extend(queue.waiting.drain(taken..));
+            }
             queue.waiting.clear();
             // Buffers that are held now may be there the next time.
             queue.is_touched = queue.missing() > 0;
             queue.is_touched
         });
+        self.has_changed = !self.touched.is_empty() || !refused.is_empty();
         refused
     }
 

@@ -125,6 +125,8 @@ impl Rx {
         // A body that fits no buffer is refused for its length.
         let fits = is_data && payload.len() <= self.sizes.chunk_bytes_max as usize;
         let share = self.share();
+        // Slots that are taken here may be missed elsewhere.
+        self.queues.has_changed = true;
         if fits {
             let held = links.at(index).map_or(0, |conn| conn.held);
             slot = if held < share { self.spare_slot(device, NO_QUEUE) } else { None };
