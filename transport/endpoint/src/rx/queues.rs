@@ -182,13 +182,16 @@ impl RecvQueues {
             };
             let taken = posted.err().map_or(queue.waiting.len(), |bad| bad.index);
             queue.posted += taken;
-            if taken < queue.waiting.len() {
+            let is_refused = taken < queue.waiting.len();
+            if is_refused {
                 cold_path();
                 refused.extend(queue.waiting.drain(taken..));
             }
             queue.waiting.clear();
-            // Buffers that are held now may be there the next time.
-            queue.is_touched = queue.missing() > 0;
+            // Buffers that are held now may be there the next time. A queue pair that refuses is asked
+            // again when something comes home, or is made anew.
+            let is_own = matches!(queue.port, Port::Own(_));
+            queue.is_touched = queue.missing() > 0 && !(is_refused && is_own);
             queue.is_touched
         });
         self.has_changed = !self.touched.is_empty() || !refused.is_empty();
