@@ -188,8 +188,8 @@ impl RecvQueues {
                 refused.extend(queue.waiting.drain(taken..));
             }
             queue.waiting.clear();
-            // Buffers that are held now may be there the next time. A queue pair that refuses is asked
-            // again when something comes home, or is made anew.
+            // Buffers that are held now may be there the next time. A queue pair that refuses is
+            // asked again when something comes home, or is made anew.
             let is_own = matches!(queue.port, Port::Own(_));
             queue.is_touched = queue.missing() > 0 && !(is_refused && is_own);
             queue.is_touched

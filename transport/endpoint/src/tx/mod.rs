@@ -29,8 +29,8 @@ use towpath_verbs::{Device, Mtu};
 /// What sends of all links share.
 pub(crate) struct Tx {
     pub(crate) order: Order,
-    /// Those that nothing waits in. The one that was posted last is filled again first: its memory is
-    /// in the cache, and however many paths take turns, few batches do.
+    /// Those that nothing waits in. The one that was posted last is filled again first: its memory
+    /// is in the cache, and however many paths take turns, few batches do.
     batches: Vec<Batch>,
     filler: Filler,
     /// What a link may have posted and not sent.
