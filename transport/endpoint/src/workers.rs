@@ -236,7 +236,10 @@ impl Member {
     ///
     /// # Errors
     /// Too many are on their way to its worker.
-    pub(crate) fn place(&self, mut peer: Placed) -> Result<Option<Placed>, (Placed, AcceptError)> {
+    pub(crate) fn place(
+        &self,
+        mut peer: Placed,
+    ) -> Result<Option<Placed>, Box<(Placed, AcceptError)>> {
         let Worker { workers, index: here } = &self.0;
         let index = workers.choose(&peer.hello);
         peer.seat = Some(workers.seat(index));
@@ -245,7 +248,7 @@ impl Member {
         }
         let desk = &workers.shared.desks[index];
         let busy = AcceptError::Busy { max: HANDSHAKES_MAX };
-        desk.placed.push(peer).map_err(|peer| (peer, busy))?;
+        desk.placed.push(peer).map_err(|peer| Box::new((peer, busy)))?;
         // The worker may have left before this was on its desk.
         Ok(if desk.wake() { None } else { desk.placed.pop() })
     }

@@ -118,7 +118,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[inline]
     fn run_queue_pairs(&mut self, index: u16, now: Time) {
         let link = self.links.at(index).and_then(|conn| conn.link.as_ref());
-        let Some((is_due, has_lane)) = link.map(|link| (link.has_renewals(), link.lane().is_some()))
+        let Some((is_due, has_lane)) =
+            link.map(|link| (link.has_renewals(), link.lane().is_some()))
         else {
             return;
         };

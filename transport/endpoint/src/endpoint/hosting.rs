@@ -150,7 +150,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         match placed {
             Ok(Some(peer)) => self.link_to(peer, now),
             Ok(None) => {}
-            Err((peer, error)) => self.turn_away(peer, error, now),
+            Err(refused) => self.turn_away(refused.0, refused.1, now),
         }
     }
 
