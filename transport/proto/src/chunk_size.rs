@@ -1,21 +1,34 @@
 //! How large chunks should be on a path, from the loss and the disorder that it shows.
 //!
-//! UC drops a message of which a packet is lost, or overtaken by another one of it. A message of
-//! one packet cannot be overtaken by itself, so what is measured as disorder counts as loss here,
-//! where chunks of several packets are weighed, and nowhere else.
+//! UC drops a message of which a packet is lost, or overtaken by another one: of the same message,
+//! or of the next. A message of one packet does not mind the order. So what is lost of chunks of
+//! one packet is counted by itself, and a chunk that came late counts as one that would have been
+//! lost, and have taken another with it, had chunks been longer.
 //!
-//! A chunk of N packets arrives with probability (1-p)^N and costs N packets plus a fixed part c
-//! (headers, CPU). The useful share (1-p)^N * N / (N + c) is largest where
-//! N^2 + cN = c / -ln(1-p), which is c/p for small p.
+//! A chunk of N packets arrives with probability (1-p)^N and costs N packets plus a fixed part
+//! (headers, CPU), and another fixed part if it is lost (finding that out, the wait of its
+//! message). The size with the best ratio of what arrives to what that costs is chosen.
 
 use crate::config::LinkConfig;
 use crate::limits::HEADER_BYTES;
+use core::hint::cold_path;
 
 /// Packets after which old experience counts half: a few round trips of a full window.
 const HALF_LIFE_PACKETS: f64 = 2048.0;
 
 /// Losses below this many in memory are too few to tell a rate from.
 const LOSSES_MIN: f64 = 2.0;
+
+/// What a chunk costs that is lost, beside that it is sent again, in packets.
+const LOST_COST_PACKETS: f64 = 4.0;
+
+/// From this share of lost packets on, one chunk in [`SINGLE_ONE_IN`] is a single packet, because
+/// it may be disorder that makes longer ones get lost, and nothing else would tell.
+const SINGLES_FROM: f64 = 0.02;
+const SINGLE_ONE_IN: u32 = 8;
+
+/// Chunks of one packet from which on a rate of loss is theirs alone.
+const SINGLES_MIN: f64 = 32.0;
 
 /// How much a chunk carries.
 #[derive(Debug)]
@@ -24,12 +37,23 @@ pub(crate) struct ChunkSize {
     mtu_bits: u32,
     body_max: u32,
     cost_packets: f64,
+    counts: Counts,
+    /// What loss and disorder suggest.
+    body: u32,
+    /// Chunks until the next that is a single packet whatever is suggested; zero where none is.
+    until_single: u32,
+}
+
+/// What was seen of late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
     packets: f64,
     losses: f64,
     /// Packets that came behind later ones: UC takes a longer message for lost then.
     disordered: f64,
-    /// What loss and disorder suggest.
-    body: u32,
+    /// Chunks of one packet, and how many of them were lost.
+    singles: f64,
+    singles_lost: f64,
 }
 
 impl ChunkSize {
@@ -39,10 +63,9 @@ impl ChunkSize {
             mtu_bits: mtu_bytes.ilog2(),
             body_max,
             cost_packets: config.flow.chunk_cost_packets,
-            packets: 0.0,
-            losses: 0.0,
-            disordered: 0.0,
+            counts: Counts::default(),
             body: 0,
+            until_single: 0,
         };
         size.choose();
         size
@@ -52,7 +75,7 @@ impl ChunkSize {
     pub(crate) fn set_packet_bytes(&mut self, bytes: u32) {
         if bytes.ilog2() != self.mtu_bits {
             self.mtu_bits = bytes.ilog2();
-            (self.packets, self.losses) = (0.0, 0.0);
+            self.counts = Counts { disordered: self.counts.disordered, ..Counts::default() };
             self.choose();
         }
     }
@@ -61,6 +84,10 @@ impl ChunkSize {
     /// `room` bytes on the wire, but a packet in any case.
     #[inline]
     pub(crate) fn body_within(&self, room: u64) -> u32 {
+        if self.until_single == 1 {
+            cold_path();
+            return self.one_packet();
+        }
         if room >= u64::from(self.body) + HEADER_BYTES as u64 {
             return self.body;
         }
@@ -80,43 +107,72 @@ impl ChunkSize {
     }
 
     pub(crate) fn on_sent(&mut self, body_bytes: u32) {
-        self.packets += f64::from(self.packets_of(body_bytes));
-        if self.packets > 2.0 * HALF_LIFE_PACKETS {
+        let packets = self.packets_of(body_bytes);
+        self.counts.packets += f64::from(packets);
+        self.counts.singles += f64::from(u8::from(packets <= 1));
+        if self.until_single > 0 {
+            cold_path();
+            self.until_single =
+                if packets <= 1 { SINGLE_ONE_IN } else { self.until_single - 1 }.max(1);
+        }
+        if self.counts.packets > 2.0 * HALF_LIFE_PACKETS {
             self.forget_half();
         }
     }
 
     #[cold]
     fn forget_half(&mut self) {
-        self.packets /= 2.0;
-        self.losses /= 2.0;
-        self.disordered /= 2.0;
+        let Counts { packets, losses, disordered, singles, singles_lost } = &mut self.counts;
+        for count in [packets, losses, disordered, singles, singles_lost] {
+            *count /= 2.0;
+        }
         self.choose();
     }
 
-    /// So many chunks were lost, or fewer than had been thought.
-    pub(crate) fn on_lost(&mut self, chunks: i32) {
-        self.losses = (self.losses + f64::from(chunks)).max(0.0);
+    /// So many chunks were lost, `singles` of them of one packet; or fewer than had been thought.
+    pub(crate) fn on_lost(&mut self, chunks: i32, singles: i32) {
+        let Counts { losses, singles_lost, .. } = &mut self.counts;
+        *losses = (*losses + f64::from(chunks)).max(0.0);
+        *singles_lost = (*singles_lost + f64::from(singles)).max(0.0);
         self.choose();
     }
 
     /// So many chunks came behind later ones.
     pub(crate) fn on_disordered(&mut self, chunks: u16) {
-        self.disordered += f64::from(chunks);
+        self.counts.disordered += f64::from(chunks);
         self.choose();
     }
 
     fn choose(&mut self) {
-        let longest = (self.body_max >> self.mtu_bits) + 2;
-        let events = self.losses + self.disordered;
-        let p = (events / self.packets.max(events)).min(0.9);
-        let is_best = |packets: u32| {
-            let n = f64::from(packets) + 0.5;
-            n * n + self.cost_packets * n > self.cost_packets / p
+        let most = self.packets_of(self.body_max);
+        let loss = self.counts.of_long();
+        let best = loss.map_or(most, |loss| self.best_packets(loss, most));
+        let asks = best > 1 && loss >= Some(SINGLES_FROM);
+        self.until_single = if asks { self.until_single.max(1) } else { 0 };
+        self.body = self.body_of(best);
+    }
+
+    /// The number of packets, up to `most`, with which chunks are worth most, if longer ones lose
+    /// `loss` of their packets.
+    #[cold]
+    fn best_packets(&self, loss: f64, most: u32) -> u32 {
+        let worth = |packets: f64, arrive: f64| {
+            let cost = packets + self.cost_packets + LOST_COST_PACKETS * (1.0 - arrive);
+            packets * arrive / cost
         };
-        let few = events < LOSSES_MIN;
-        let packets = if few { None } else { (1..longest).find(|&packets| is_best(packets)) };
-        self.body = self.body_of(packets.unwrap_or(longest));
+        let (mut best, mut worth_most) = (1, 0.0);
+        let mut arrive = 1.0 - loss;
+        for packets in 2..=most {
+            arrive *= 1.0 - loss;
+            let worth = worth(f64::from(packets), arrive);
+            if worth < worth_most {
+                break;
+            }
+            (best, worth_most) = (packets, worth);
+        }
+        // A single packet is lost no more often than one of several.
+        let loss_of_one = self.counts.of_singles().map_or(loss, |of_one| of_one.min(loss));
+        if worth(1.0, 1.0 - loss_of_one) >= worth_most { 1 } else { best }
     }
 
     /// The largest body that, with the header, fills up to `packets` packets, one at least.
@@ -124,6 +180,21 @@ impl ChunkSize {
         let fits = (self.body_max + HEADER_BYTES as u32) >> self.mtu_bits;
         let full = |packets: u32| (packets << self.mtu_bits) - HEADER_BYTES as u32;
         if packets > fits || fits == 0 { self.body_max } else { full(packets.max(1)) }
+    }
+}
+
+impl Counts {
+    /// What chunks of several packets lose of their packets, where enough is known.
+    fn of_long(&self) -> Option<f64> {
+        // One that is overtaken takes another one with it: that in whose midst it comes.
+        let events = self.losses + 2.0 * self.disordered;
+        (events >= LOSSES_MIN).then(|| (events / self.packets.max(events)).min(0.9))
+    }
+
+    /// What chunks of one packet lose, where enough of them were sent.
+    fn of_singles(&self) -> Option<f64> {
+        let loss = (self.singles_lost + 0.5) / self.singles;
+        (self.singles >= SINGLES_MIN).then_some(loss.min(0.9))
     }
 }
 
@@ -143,7 +214,7 @@ mod tests {
         for i in 0..chunks {
             size.on_sent(size.body);
             if lost_each != 0 && i % lost_each == 0 {
-                size.on_lost(1);
+                size.on_lost(1, i32::from(size.body <= size.one_packet()));
             }
         }
         size
@@ -188,12 +259,43 @@ mod tests {
         assert_eq!(size.body, BODY_MAX);
     }
 
+    /// A stream whose chunks die for each of `events` in their packets, and of which one in
+    /// `late_in` that is a single packet comes late instead: how many packets a chunk has then.
+    fn under(events: f64, is_disorder: bool) -> u32 {
+        let (mut size, mut prng) = (fresh(1024, 50_000), towpath_base::Prng::new(1));
+        for _ in 0..20_000 {
+            let body = size.body_within(u64::MAX);
+            let packets = size.packets_of(body);
+            size.on_sent(body);
+            // An overtaken packet kills its own chunk, and that in whose midst it comes.
+            let rate = if is_disorder && packets > 1 { 2.0 * events } else { events };
+            if prng.chance(1.0 - (1.0 - rate).powi(packets as i32)) {
+                match (packets, is_disorder) {
+                    (1, true) => size.on_disordered(1),
+                    _ => size.on_lost(1, i32::from(packets == 1)),
+                }
+            }
+        }
+        size.packets_of(size.body)
+    }
+
+    #[test]
+    fn chunks_of_one_packet_show_that_it_is_disorder_that_longer_ones_get_lost_for() {
+        assert_eq!([0.03, 0.05, 0.1, 0.3].map(|share| under(share, true)), [1; 4]);
+        let lost = [0.01, 0.03, 0.05, 0.1].map(|share| under(share, false));
+        assert!(
+            lost.iter().all(|&packets| packets > 1) && lost.is_sorted_by(|a, b| a >= b),
+            "{lost:?}"
+        );
+        assert_eq!([0.2, 0.3].map(|share| under(share, false)), [1; 2], "each loss costs as much");
+    }
+
     #[test]
     fn chunks_grow_back_when_the_loss_is_over() {
         let mut size = fresh(4096, BODY_MAX);
         for _ in 0..100 {
             size.on_sent(BODY_MAX);
-            size.on_lost(1);
+            size.on_lost(1, 0);
         }
         assert!(size.body < 16_000);
         for _ in 0..40_000 {

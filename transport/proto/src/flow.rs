@@ -339,9 +339,16 @@ impl Flow {
         self.in_flight_bytes -= lost_bytes;
     }
 
-    /// Takes in losses found by a gap, on a path with packets of `mtu`.
-    pub(crate) fn on_losses(&mut self, now: Time, mtu: Mtu, (lost_chunks, lost_bytes): (u32, u64)) {
-        self.chunk_size.on_lost(lost_chunks as i32);
+    /// Takes in losses found by a gap, on a path with packets of `mtu`; `singles` of them are
+    /// chunks of one packet.
+    pub(crate) fn on_losses(
+        &mut self,
+        now: Time,
+        mtu: Mtu,
+        (lost_chunks, singles): (u32, u32),
+        lost_bytes: u64,
+    ) {
+        self.chunk_size.on_lost(lost_chunks as i32, singles as i32);
         self.hear_of(mtu);
         let in_flight_bytes = self.in_flight_bytes;
         self.cc.on_loss(&LossSample { now, lost_bytes, lost_chunks, in_flight_bytes });

@@ -300,8 +300,9 @@ fn note_spurious(path: &mut Path, size: &mut ChunkSize, stats: &mut LinkStats, d
     path.lost_chunks = path.lost_chunks.saturating_sub(spurious);
     // Of what timed out only that counts which is known to be lost. That may have fallen to one
     // cause, as when a way was dark for a while: many chunks count no more than a few.
-    let late = digest.spurious - digest.timed_out;
-    size.on_lost(digest.gone.min(GONE_MAX) as i32 - late as i32);
+    // What a gap declared lost and came late was mostly one packet: UC drops longer ones then.
+    let late = (digest.spurious - digest.timed_out) as i32;
+    size.on_lost(digest.gone.min(GONE_MAX) as i32 - late, -late);
     if let Some(were_false) = digest.timeouts_were_false {
         let rtos = path.timing.take_open_rtos();
         stats.rtos_spurious += if were_false { rtos } else { 0 };

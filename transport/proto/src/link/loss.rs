@@ -9,6 +9,8 @@ use towpath_base::Time;
 #[derive(Clone, Copy, Default)]
 struct Losses {
     chunks: u32,
+    /// Chunks of data that one packet carries.
+    singles: u32,
     bytes: u64,
     /// What is not in flight any more: also what was refused.
     gone_bytes: u64,
@@ -30,7 +32,7 @@ impl Link {
             self.doubts.gap_at = Some(now);
             self.paths.ladder.loss.on_lost(losses.chunks);
             let mtu = self.paths[index].mtu.reckoned();
-            self.flow.on_losses(now, mtu, (losses.chunks, losses.bytes));
+            self.flow.on_losses(now, mtu, (losses.chunks, losses.singles), losses.bytes);
         }
         self.suspect_mtu(now, index, false);
     }
@@ -55,7 +57,7 @@ impl Link {
     fn lose(&mut self, index: usize, gap_at: Option<Time>) -> Losses {
         let Self { paths, flow, sends, control, .. } = self;
         let is_in_use = paths.is_in_use(index);
-        let header_charge = flow.charge(0);
+        let (header_charge, single_charge) = (flow.charge(0), flow.charge(flow.one_packet()));
         let (path, from) = (&mut paths[index], index as u8);
         let is_lossy = !path.carrier.is_reliable();
         let (mut losses, mtu) = (Losses::default(), &mut path.mtu);
@@ -65,6 +67,8 @@ impl Link {
             if gap_at.is_none() || (is_lossy && !matches!(what, What::LongProbe(_))) {
                 losses.chunks += 1;
                 losses.bytes += u64::from(charge);
+                let is_single = charge <= single_charge && matches!(what, What::Data);
+                losses.singles += u32::from(is_single);
             } else {
                 losses.refused += 1;
             }
