@@ -29,8 +29,6 @@ pub(crate) struct Spinning<'a> {
     until: Option<Instant>,
     /// It was begun, and given up.
     is_vain: bool,
-    /// It has let others run before.
-    has_paused: bool,
 }
 
 impl Spin {
@@ -44,7 +42,7 @@ impl Spin {
         let pays = self.worth.load(Ordering::Relaxed) > 0;
         let spins = !self.span.is_zero() && (pays || wait % TRIED_ONE_IN == TRIED_ONE_IN - 1);
         let until = spins.then(|| Instant::now() + self.span);
-        Spinning { of: self, until, is_vain: false, has_paused: false }
+        Spinning { of: self, until, is_vain: false }
     }
 }
 
@@ -58,14 +56,12 @@ impl Spinning<'_> {
         goes_on
     }
 
-    /// Lets others run, before the next look: those first whom it had told something.
+    /// Lets others run, before the next look.
     pub(crate) fn pause(&mut self) {
-        if let Some(until) = self.until {
+        if self.until.is_some() {
             let begin = Instant::now();
             thread::yield_now();
-            let was_told = !std::mem::replace(&mut self.has_paused, true);
-            let end = if was_told { until } else { begin + IS_NEEDED };
-            if Instant::now() > end {
+            if begin.elapsed() > IS_NEEDED {
                 self.until = None;
                 self.is_vain = true;
             }
