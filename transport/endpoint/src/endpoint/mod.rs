@@ -8,13 +8,13 @@
 //! | `events` | turns what links tell into what the application is told |
 //! | `commands` | channels, sends, buffers |
 //! | `offer` | makes our half of a link |
+//! | `establish` | joins our half with the peer's |
 //! | `hosting` | connecting and listening: takes set-up conversations on, and makes links of them |
 //! | `places` | peers for whom a place comes free |
-//! | `establish` | joins it with the peer's |
 //! | `lane`, `lane_qp` | one-sided operations: the calls, and the queue pair that carries them |
 //! | `lane_messages` | the same as messages, where there is no queue pair |
 //! | `joined` | for tests: two endpoints with a link between them |
-//! | `mtu` | finds out how long its packets may be |
+//! | `mtu` | finds out how long the packets of a path may be |
 //! | `renew` | makes queue pairs anew |
 //! | `growing` | sends messages before all of their bytes are there |
 //! | `teardown` | ends links, and gives everything back |
@@ -99,7 +99,7 @@ pub struct Endpoint<D: Device<Memory = Region>> {
     driver: Driver,
     identity: Identity,
     tally: Tally,
-    /// What is told and is no event of a link.
+    /// Events of the endpoint itself, not of a link.
     told: VecDeque<Event>,
 }
 

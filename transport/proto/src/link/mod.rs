@@ -1,4 +1,14 @@
-//! The state machine between two endpoints, one file per protocol verb.
+//! The state machine between two endpoints: the parts of a link, and the order of their work.
+//!
+//! | files | what they do |
+//! |---|---|
+//! | `send`, `sends`, `usage` | messages that the application sends, until each has an outcome |
+//! | `build`, `pack`, `transmit` | the next chunk, and which frames it carries |
+//! | `receive`, `receives`, `hold`, `intact` | what arrives, until the application gives it back |
+//! | `acks`, `loss`, `alarm` | what is acknowledged, and what counts as lost |
+//! | `paths`, `renew`, `mtu`, `carriers`, `presence` | which paths and which carrier are used |
+//! | `channels`, `control`, `verbs`, `lane` | channels, and the control chunks of all verbs |
+//! | `timers`, `end`, `census` | the clock, the end of the link, and what tests look at |
 
 mod acks;
 mod alarm;
@@ -65,8 +75,9 @@ use towpath_base::{Nanos, Time};
 /// One turn of a driver: hand in everything that arrived, take all events, let the application
 /// act, then call [`poll_transmits`](Self::poll_transmits) until it says that there is nothing,
 /// and only then [`poll_ack`](Self::poll_ack) until it is empty: so acks ride on replies where
-/// there are any. An ack that rode on data waits for [`settle_piggyback`](Self::settle_piggyback),
-/// so that a reply need not: call that when nothing is left to send, and send what it has then.
+/// there are any. What an ack that rode on data makes room for waits, so that a reply can leave
+/// first: call [`settle_piggyback`](Self::settle_piggyback) when nothing is left to send, and if it
+/// says that there is more, call `poll_transmits` again.
 /// Call [`handle_timeout`](Self::handle_timeout) when [`poll_timeout`](Self::poll_timeout) has
 /// come. `now` never goes backwards.
 #[derive(Debug)]
@@ -123,7 +134,7 @@ impl Link {
     /// Takes the next event. The key of a message lives until its [`Event::Sent`] is taken here.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        let Some(event) = self.events.pop_front() else { return self.poll_rare() };
+        let Some(event) = self.events.pop_front() else { return self.poll_late() };
         if let Event::Sent { send, .. } = event {
             self.sends.free(send);
             self.leave_when_done();
@@ -131,7 +142,8 @@ impl Link {
         Some(event)
     }
 
-    fn poll_rare(&mut self) -> Option<Event> {
+    /// Events that wait until no other is left: `Down` is the last of all.
+    fn poll_late(&mut self) -> Option<Event> {
         if self.receives.has_begun() {
             let (receives, channels, mut report) = self.receiving();
             receives.hand_out_begun(channels, &mut report);
@@ -160,8 +172,7 @@ impl Link {
         self.receives.window_bytes = bytes;
     }
 
-    /// Our host was away for up to `away` at a time of late: nobody looked at what had come.
-    /// Congestion control and timeouts allow for it. For drivers whose completions carry no time;
+    /// The longest time of late for which this host did not look at what had come. Congestion control and timeouts allow for it. For drivers whose completions carry no time;
     /// tell it when it changes. Zero until then.
     pub fn set_away(&mut self, away: Nanos) {
         self.flow.set_away(away);

@@ -33,7 +33,8 @@ impl Link {
     /// there may be more to be asked for.
     ///
     /// The driver calls it only while the send queues of all paths have room, and calls nothing
-    /// else of the link before it returns. A chunk is written over where the one before it was.
+    /// else of the link before it returns. The buffer of the
+    /// frames is used again by the next chunk: copy what must be kept.
     #[inline]
     pub fn poll_transmits(
         &mut self,
@@ -128,7 +129,7 @@ impl Link {
             return None;
         }
         let repeats = !is_worse && !path.carrier.is_reliable();
-        // A packet full of the frames: any of them draws the ack.
+        // One packet is enough: any frame of the chunk makes the peer acknowledge it.
         let mut builder = self.sends.builder(self.flow.one_packet(), self.config.flow.gather_max);
         let what = {
             let (what, frames) = path.tx.newest_outstanding()?;
@@ -168,7 +169,8 @@ impl Link {
     }
 
     /// The next chunk of what was lost, for another path than the one that lost it, or of the rest
-    /// of a piece that goes in parts. It breaks with nothing where that has to wait.
+    /// of a piece that goes in parts. `Break(None)` if lost frames wait and nothing newer may pass
+    /// them, `Continue` if nothing is lost.
     fn next_lost(&mut self, now: Time) -> ControlFlow<Option<Transmit>> {
         let Some(Pending { frame, lost_on }) = self.sends.first_lost() else {
             return ControlFlow::Continue(());
@@ -384,7 +386,8 @@ impl Link {
         if due & bit(index) == 0 && due != 0 {
             of = due.trailing_zeros() as usize;
         }
-        // All our ways are tried: the peer needs but one ack by one of them.
+        // The peer says that it hears no ack: each probe carries the ack of the path that it
+        // asked on, so that one of them gets there.
         if let Some(heard) = self.doubts.heard_in_vain
             && header.kind == Kind::Probe
         {
@@ -395,13 +398,13 @@ impl Link {
         header.flags = header.flags.with_ack_of(of);
         (header.ack_largest, header.ack_hold) = (largest as u32, rx.tell(now, at));
         if due & bit(of) != 0 {
-            self.tell_along(index, of);
+            self.note_ride(index, of);
         }
     }
 
-    /// The ack that was due on the path `of` leaves on that at `index`.
-    fn tell_along(&mut self, index: usize, of: usize) {
-        // What rides on a path in doubt is told again.
+    /// Notes that the ack that was due on the path `of` rides on a chunk of that at `index`.
+    fn note_ride(&mut self, index: usize, of: usize) {
+        // An ack that rides on a path in doubt stays due.
         if self.paths.good() & bit(index) != 0 && !self.paths.is_below(of) {
             self.stats.acks_piggybacked += 1;
             self.paths.acks_due &= !bit(of);

@@ -68,7 +68,8 @@ impl Condition {
                 self.due = Time::NEVER;
             }
             PathState::Suspect => {
-                // Acks that went astray may be the fault of the way of the control queue pair.
+                // Only silence is held against the path: late acks may be the fault of the queue pair
+                // that carries acks.
                 self.doubts += u32::from(signal == PathSignal::Silent);
                 self.doubts_ever += 1;
                 self.doubt_number = next_number;
@@ -84,15 +85,15 @@ impl Condition {
                 self.doubt_number = next_number;
                 self.due = now;
             }
-            // Time alone changes nothing. A failed queue pair is held against no way.
+            // No timer: something else moves it. A failed queue pair adds no doubt.
             PathState::Spare | PathState::Failed => self.due = Time::NEVER,
         }
         (self.state, self.since, self.clean_from) = (to, now, now);
         (self.probe, self.unanswered, self.unheard, self.answered) = (None, 0, 0, 0);
     }
 
-    /// Clean conduct makes up for one doubt and one quarantine at a time. After a quarantine the
-    /// next doubt is the last one until then.
+    /// Clean conduct makes up for one doubt and one quarantine at a time. Until a path's quarantines
+    /// are forgiven, its next doubt retires it.
     fn forgive(&mut self, now: Time) {
         if self.state != PathState::Good {
             return;
@@ -139,8 +140,9 @@ impl Condition {
         (self.unanswered >= PROBES_UNANSWERED_MAX).then_some(PathSignal::Unanswered)
     }
 
-    /// Numbers from `lowest` to `highest` were newly acknowledged: what follows of it. So many
-    /// probes in a row must be before the path is used again.
+    /// Numbers from `lowest` to `highest` were newly acknowledged. Returns the signal that follows,
+    /// if any. `to_return` is how many probes in a row must be answered before the path is used
+    /// again.
     pub(crate) fn on_acked(
         &mut self,
         (lowest, highest): (u64, u64),
