@@ -98,7 +98,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     place += 1;
                     continue;
                 }
-                Step::Offer { addr, class, asks } => match self.offer_to(addr, class, asks) {
+                // The device has not let go of the half that the peer refused.
+                Step::Offer { after: Some(half), .. } if self.links.find(half).is_some() => {
+                    place += 1;
+                    continue;
+                }
+                Step::Offer { addr, class, asks, .. } => match self.offer_to(addr, class, asks) {
                     Ok((hello, pending)) => {
                         self.setup.talk(place, &hello, pending.id);
                         continue;

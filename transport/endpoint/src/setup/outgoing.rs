@@ -22,6 +22,8 @@ pub(super) struct Outgoing {
     class: Class,
     asks: Asks,
     deadline: Time,
+    /// Our half that the peer refused, when it is asked again.
+    refused: Option<LinkId>,
     stage: Stage,
 }
 
@@ -40,8 +42,9 @@ enum Stage {
 pub(crate) enum Step {
     /// Nothing now.
     Wait,
-    /// Make our half, and [go on](Setup::talk) with it.
-    Offer { addr: SocketAddr, class: Class, asks: Asks },
+    /// Make our half, and [go on](Setup::talk) with it. The peer refused the half `after` before:
+    /// its place has to come free first.
+    Offer { addr: SocketAddr, class: Class, asks: Asks, after: Option<LinkId> },
     /// Join our half with the peer's, and [end](Setup::end_connecting).
     Join { addr: SocketAddr, half: LinkId, hello: Hello },
     /// It has failed: [ask for less](Setup::asks_for_less), or [end](Setup::end_connecting).
@@ -80,17 +83,19 @@ impl Outgoing {
         asks: Asks,
         deadline: Time,
     ) -> Self {
-        Self { connect, addr, class, asks, deadline, stage: Stage::Dialling(dial(addr)) }
+        let stage = Stage::Dialling(dial(addr));
+        Self { connect, addr, class, asks, deadline, refused: None, stage }
     }
 
     /// Takes the connection on, as far as it goes without waiting.
     fn step(&mut self, ours: AppProtocol) -> Result<Step, ConnectError> {
-        let (addr, class, asks) = (self.addr, self.class, self.asks);
+        let (addr, class, asks, after) = (self.addr, self.class, self.asks, self.refused);
         let (stream, outbox, inbox, half) = match &mut self.stage {
             Stage::Dialling(dialling) => {
                 let is_there = is_dialled(dialling);
                 let is_there = is_there.map_err(|source| ConnectError::Dial { addr, source })?;
-                return Ok(if is_there { Step::Offer { addr, class, asks } } else { Step::Wait });
+                let offer = Step::Offer { addr, class, asks, after };
+                return Ok(if is_there { offer } else { Step::Wait });
             }
             Stage::Talking { stream, outbox, inbox, half } => (stream, outbox, inbox, half),
         };
@@ -119,7 +124,7 @@ impl Setup {
         let outgoing = self.outgoing.get_mut(place)?;
         let (addr, after) = (outgoing.addr, self.timeout);
         Some(match outgoing.step(app) {
-            Ok(Step::Wait) if now >= outgoing.deadline => {
+            Ok(Step::Wait | Step::Offer { .. }) if now >= outgoing.deadline => {
                 Step::Fail(ConnectError::Timeout { addr, after })
             }
             Ok(step) => step,
@@ -152,9 +157,11 @@ impl Setup {
         error: &ConnectError,
         (config, verbs): (&EndpointConfig, &VerbSet),
     ) -> bool {
+        let refused = self.half_of(place);
         let Some(outgoing) = self.outgoing.get_mut(place) else { return false };
         let Some(asks) = outgoing.asks.after(error, config, verbs) else { return false };
-        (outgoing.asks, outgoing.stage) = (asks, Stage::Dialling(dial(outgoing.addr)));
+        (outgoing.asks, outgoing.refused) = (asks, refused);
+        outgoing.stage = Stage::Dialling(dial(outgoing.addr));
         true
     }
 
