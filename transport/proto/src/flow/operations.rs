@@ -78,7 +78,7 @@ impl Flow {
         let (rtt, endpoint) = (done_at.since(posted_at), now.since(done_at));
         let in_flight_bytes = self.operations.in_flight_bytes;
         self.operations.in_flight_bytes -= charge;
-        let rtt = Some(self.delay_of_operation(rtt));
+        let rtt = Some(self.delay_of_operation(rtt, charge));
         if let Some(done) = self.operations.done.as_mut().filter(|done| done.now == now) {
             (done.rtt, done.endpoint) = (rtt, endpoint);
             done.acked_bytes += charge;
@@ -99,11 +99,14 @@ impl Flow {
         });
     }
 
-    /// The round trip that the controller hears of. An operation that is longer than a chunk takes
-    /// longer where nothing is queued: what it took beyond the least operation of late is added to
-    /// the least round trip of either kind.
-    fn delay_of_operation(&mut self, rtt: Nanos) -> Nanos {
+    /// The round trip that the controller hears of: that of an operation which is no longer than a
+    /// chunk. A longer one takes longer where nothing is queued: what it took beyond the least
+    /// operation of late is added to the least round trip of either kind.
+    fn delay_of_operation(&mut self, rtt: Nanos, charge: u64) -> Nanos {
         self.operations.rtt.update(rtt);
+        if charge <= u64::from(self.charge(self.body_max())) {
+            return rtt;
+        }
         let least = self.operations.rtt.min().map_or(rtt, |least| least.min(rtt));
         let of_chunks = self.rtt.min().unwrap_or(least);
         least.min(of_chunks) + (rtt - least)

@@ -191,11 +191,13 @@ fn long_operations_beside_short_round_trips_of_chunks_show_no_queue() {
         let at = Time::ZERO + ms(index);
         round(&mut one, at, 1000, us(10), Nanos::ZERO);
     }
-    for index in 0..4 {
-        let posted = Time::ZERO + ms(100 + index);
-        one.post_operation(posted, 1 << 10).unwrap();
-        one.on_operation_done(posted + us(400), Mtu::Mtu4096, 1 << 10, (posted, None));
-        let least = one.rtt.min().unwrap();
-        assert_eq!(one.operations.done.and_then(|done| done.rtt), Some(least));
+    // Longer than any chunk; a short one tells its own round trip.
+    for (from, charge, told) in [(100, 1 << 20, one.rtt.min()), (1000, 1 << 10, Some(us(400)))] {
+        for index in 0..4 {
+            let posted = Time::ZERO + ms(from + 100 * index);
+            one.post_operation(posted, charge).unwrap();
+            one.on_operation_done(posted + us(400), Mtu::Mtu4096, charge, (posted, None));
+            assert_eq!(one.operations.done.and_then(|done| done.rtt), told);
+        }
     }
 }
