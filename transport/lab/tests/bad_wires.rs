@@ -108,9 +108,9 @@ fn stall(plan: &Plan, pair: &mut Pair) {
         let end = at + Nanos::from_secs(1);
         while plan.away > Nanos::ZERO && at < end {
             let span = Nanos(prng.between(plan.away.0 / 10, plan.away.0));
-            at = at + Nanos(span.0 * prng.between(10, 30) / 10);
+            at += Nanos(span.0 * prng.between(10, 30) / 10);
             pair.schedule(at, host, Happening::Stall(at + span));
-            at = at + span;
+            at += span;
         }
     }
 }
