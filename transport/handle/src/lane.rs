@@ -20,9 +20,8 @@ use towpath_transport::{LaneError, OpOptions, Place};
 /// what they are.
 ///
 /// Each operation is asked for without waiting, and its [`OpTicket`] gives the outcome. A link has
-/// at most 256 under way; one more ends at once with
-/// [`OpError::Full`](towpath_transport::OpError::Full), as does one for which too many commands
-/// wait (1,024). Wait for an outcome, then ask again.
+/// at most 256 under way; one more ends at once with [`OpError::Full`], as does one for which too
+/// many commands wait (1,024). Wait for an outcome, then ask again.
 impl LinkHandle {
     /// Lets the peer reach a range of shared memory; it learns of that by
     /// [`recv_grant`](Self::recv_grant). The peer reaches that range alone, by this link alone,
@@ -90,7 +89,7 @@ impl LinkHandle {
 
     /// Fetches `length` bytes of the peer's memory into a buffer, which comes back in
     /// [`OpDone::buf`]; only there, and only if the outcome is
-    /// [`Executed`](OpOutcome::Executed), does it hold them.
+    /// [`Executed`](towpath_transport::OpOutcome::Executed), does it hold them.
     pub fn read(
         &self,
         grant: GrantId,
@@ -120,7 +119,8 @@ impl LinkHandle {
     }
 
     /// Adds to a word, wrapping, and fetches what it was: [`OpDone::word`]. Never repeated: where
-    /// the queue pair is lost meanwhile the outcome is [`Unknown`](OpOutcome::Unknown).
+    /// the queue pair is lost meanwhile the outcome is
+    /// [`Unknown`](towpath_transport::OpOutcome::Unknown).
     pub fn fetch_add(&self, grant: GrantId, offset: u32, add: u64, options: OpOptions) -> OpTicket {
         self.operate((grant, offset), Operation::FetchAdd { add }, options)
     }

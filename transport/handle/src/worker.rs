@@ -22,7 +22,7 @@ const GRACE: Nanos = Nanos::from_secs(1);
 /// completions, and as many to spare.
 const LAST_TURNS: u32 = 8;
 
-/// What an [`EndpointHandle`] talks to: it owns the endpoint. Most have a thread that drives them;
+/// What an `EndpointHandle` talks to: it owns the endpoint. Most have a thread that drives them;
 /// one that was made by [`EndpointHandle::driven`](crate::EndpointHandle::driven) is driven by
 /// whoever holds it: in virtual time, or in one thread with the applications. Nothing blocks here.
 ///

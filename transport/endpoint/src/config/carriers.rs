@@ -10,9 +10,9 @@ use towpath_verbs::{Mtu, RcAttr};
 pub(crate) struct Carriers {
     pub(crate) choice: CarrierChoice,
     pub(crate) rules: Vec<CarrierRule>,
-    /// The owner has chosen [`Sizes::paths`].
+    /// The owner has chosen [`EndpointConfig::paths`].
     pub(crate) has_paths: bool,
-    /// The owner has chosen [`Sizes::fallback`].
+    /// The owner has chosen [`EndpointConfig::fallback`].
     pub(crate) has_fallback: bool,
     pub(crate) mtu_max: Option<Mtu>,
     rc: Option<RcAttr>,

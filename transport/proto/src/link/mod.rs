@@ -172,8 +172,9 @@ impl Link {
         self.receives.window_bytes = bytes;
     }
 
-    /// The longest time of late for which this host did not look at what had come. Congestion control and timeouts allow for it. For drivers whose completions carry no time;
-    /// tell it when it changes. Zero until then.
+    /// The longest time of late for which this host did not look at what had come. Congestion
+    /// control and timeouts allow for it. For drivers whose completions carry no time; tell it when
+    /// it changes. Zero until then.
     pub fn set_away(&mut self, away: Nanos) {
         self.flow.set_away(away);
     }

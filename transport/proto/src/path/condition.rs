@@ -68,8 +68,8 @@ impl Condition {
                 self.due = Time::NEVER;
             }
             PathState::Suspect => {
-                // Only silence is held against the path: late acks may be the fault of the queue pair
-                // that carries acks.
+                // Only silence is held against the path: late acks may be the fault of the queue
+                // pair that carries acks.
                 self.doubts += u32::from(signal == PathSignal::Silent);
                 self.doubts_ever += 1;
                 self.doubt_number = next_number;
@@ -92,8 +92,8 @@ impl Condition {
         (self.probe, self.unanswered, self.unheard, self.answered) = (None, 0, 0, 0);
     }
 
-    /// Clean conduct makes up for one doubt and one quarantine at a time. Until a path's quarantines
-    /// are forgiven, its next doubt retires it.
+    /// Clean conduct makes up for one doubt and one quarantine at a time. Until a path's
+    /// quarantines are forgiven, its next doubt retires it.
     fn forgive(&mut self, now: Time) {
         if self.state != PathState::Good {
             return;

@@ -30,7 +30,7 @@ type Entry = Reverse<(u128, u64, u32, u16)>;
 #[derive(Debug, Default)]
 pub(crate) struct FairQueue {
     line: BinaryHeap<Entry>,
-    /// Finish tags of members that have left the line, by [place](place), and whose they are.
+    /// Finish tags of members that have left the line, by `place`, and whose they are.
     finished: Vec<(Option<u32>, u128)>,
     virtual_time: u128,
     entered: u64,
