@@ -86,6 +86,9 @@ pub struct Limits {
     pub in_flight: usize,
     /// Whether it gives pages back.
     pub can_discard: bool,
+    /// Whether it takes durable writes. In memory, and through a page cache, it does not: a flush
+    /// makes last there what can.
+    pub can_write_durably: bool,
 }
 
 /// An operation that is done.
@@ -113,11 +116,32 @@ pub struct DiskError {
 }
 
 impl DiskError {
+    /// Whether the disk takes no change any more: a flush failed, or what makes a durable write
+    /// last.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        self.what == What::Flush || is_flush_lost(&self.source)
+    }
+
     /// Whether there was no room for it, rather than something broken.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
+}
+
+/// The error of a durable write whose bytes the disk took, and did not make last.
+#[derive(Debug, thiserror::Error)]
+#[error("what was written does not last: {0}")]
+struct FlushLost(io::Error);
+
+/// Makes an error of a durable write say that its bytes were taken, and do not last.
+pub(crate) fn flush_lost(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), FlushLost(error))
+}
+
+pub(crate) fn is_flush_lost(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|source| source.is::<FlushLost>())
 }
 
 /// An operation that was not taken.
@@ -150,6 +174,9 @@ pub enum Refusal {
     /// This disk gives no pages back.
     #[error("this disk gives no pages back")]
     CannotDiscard,
+    /// This disk has no durable writes.
+    #[error("this disk has no durable writes")]
+    CannotWriteDurably,
     /// A flush has failed: the disk is read only.
     #[error("a flush failed before")]
     FlushFailed,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::disk::{DiskError, Done, Limits, Refusal, Refused};
+use crate::disk::{DiskError, Done, Limits, Refusal, Refused, flush_lost, is_flush_lost};
 use crate::op::{OP_BUFFERS_MAX, OP_PAGES_MAX, Op, What};
 
 /// Lets operations in, as many as the queue has room for, and out again.
@@ -14,8 +14,15 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(page_count: u64, depth: usize, can_discard: bool) -> Self {
-        let limits = Limits { page_count, depth, in_flight: 0, can_discard };
+        let (in_flight, can_write_durably) = (0, false);
+        let limits = Limits { page_count, depth, in_flight, can_discard, can_write_durably };
         Self { limits, flush_failed: false }
+    }
+
+    /// The same of a disk that takes durable writes.
+    pub(crate) fn with_durable_writes(mut self) -> Self {
+        self.limits.can_write_durably = true;
+        self
     }
 
     pub(crate) fn limits(&self) -> Limits {
@@ -46,6 +53,9 @@ impl Gate {
         if what == What::Discard && !self.limits.can_discard {
             return Some(Refusal::CannotDiscard);
         }
+        if op.is_durable_write() && !self.limits.can_write_durably {
+            return Some(Refusal::CannotWriteDurably);
+        }
         if what != What::Flush && count == 0 {
             return Some(Refusal::Empty);
         }
@@ -62,14 +72,18 @@ impl Gate {
     pub(crate) fn finish(&mut self, tag: u64, op: Op, outcome: io::Result<()>) -> Done {
         self.limits.in_flight -= 1;
         let (what, at) = (op.what(), op.at());
+        let makes_last = what == What::Flush || op.is_durable_write();
         let outcome = match outcome {
             // It may have been the other one that took the error that concerns both.
-            Ok(()) if what == What::Flush && self.flush_failed => {
-                Err(io::Error::other("another flush failed while this one was under way"))
+            Ok(()) if makes_last && self.flush_failed => {
+                Err(flush_lost(io::Error::other("a flush failed while this was under way")))
             }
             outcome => outcome,
         };
-        self.flush_failed |= what == What::Flush && outcome.is_err();
+        self.flush_failed |= match &outcome {
+            Ok(()) => false,
+            Err(error) => what == What::Flush || is_flush_lost(error),
+        };
         Done { tag, op, outcome: outcome.map_err(|source| DiskError { what, at, source }) }
     }
 }

@@ -11,6 +11,8 @@
 //! - A write is durable when a flush is done that was submitted **after the write was taken as
 //!   done**. A flush says nothing of writes that were still under way when it was submitted, and
 //!   nothing of those that were done but not yet taken.
+//! - A [durable write](Op::write_durably), of a disk that [takes them](Limits::can_write_durably),
+//!   is durable when it is done. It says nothing of other writes.
 //! - Until then a power cut leaves any part of it: all, nothing, or any of its sectors of 512
 //!   bytes, whatever it leaves of other writes, be they older or newer. Of two writes to one
 //!   sector, of which the second was submitted after the first was taken as done, the first never
@@ -19,7 +21,9 @@
 //! - **A flush that fails is final.** Nothing is known then of any write that no earlier flush made
 //!   durable, and no later flush can tell, since the system forgets what it could not write. The
 //!   disk takes no more changes then, until it is opened anew; it is read on.
-//! - So does the flush of a file that was removed since: nothing of it outlives the process.
+//! - So is a durable write whose bytes the disk took and did not make last:
+//!   [`DiskError::is_final`] tells.
+//! - So is the flush of a file that was removed since: nothing of it outlives the process.
 //!
 //! # Order
 //!

@@ -51,6 +51,10 @@ pub enum Op {
         at: PageNumber,
         /// What is written.
         from: Buffers<WritePages>,
+        /// It is durable when it is done, without a flush: see [`Limits::can_write_durably`].
+        ///
+        /// [`Limits::can_write_durably`]: crate::Limits::can_write_durably
+        is_durable: bool,
     },
     /// Makes durable what was taken as done before this was submitted.
     Flush,
@@ -87,7 +91,19 @@ impl Op {
     /// A write from one buffer.
     #[must_use]
     pub fn write(at: PageNumber, from: WritePages) -> Self {
-        Self::Write { at, from: Buffers::from_iter([from]) }
+        Self::write_all(at, Buffers::from_iter([from]))
+    }
+
+    /// A write from several buffers.
+    #[must_use]
+    pub fn write_all(at: PageNumber, from: Buffers<WritePages>) -> Self {
+        Self::Write { at, from, is_durable: false }
+    }
+
+    /// A write that is durable when it is done.
+    #[must_use]
+    pub fn write_durably(at: PageNumber, from: Buffers<WritePages>) -> Self {
+        Self::Write { at, from, is_durable: true }
     }
 
     /// Which kind it is.
@@ -119,6 +135,12 @@ impl Op {
             Self::Discard { count, .. } => *count,
             Self::Flush => 0,
         }
+    }
+
+    /// Whether it is a write that is durable when it is done.
+    #[must_use]
+    pub fn is_durable_write(&self) -> bool {
+        matches!(self, Self::Write { is_durable: true, .. })
     }
 
     pub(crate) fn buffer_count(&self) -> usize {

@@ -8,13 +8,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use rustix::io::{preadv, pwritev};
+use rustix::io::{ReadWriteFlags, preadv, pwritev2};
 use towpath_wake::Bell;
 
-use crate::disk::{Disk, Done, Limits, Refused};
+use crate::disk::{Disk, Done, Limits, Refused, flush_lost};
 use crate::file::DiskFile;
 use crate::gate::Gate;
 use crate::op::Op;
+use crate::pages::WritePages;
 use crate::transfer::{read_all, write_all};
 
 /// Stack of each thread: calls of the system and little else.
@@ -46,6 +47,8 @@ impl Threads {
         let (done, ended) = bounded::<Ended>(depth);
         let bell = Bell::new()?;
         let gate = Gate::new(file.page_count, depth, file.can_discard);
+        // Of a page cache's errors, two writes at a time may be told once.
+        let gate = if file.is_direct { gate.with_durable_writes() } else { gate };
         let threads = Vec::with_capacity(thread_count);
         let mut disk =
             Self { file: Arc::clone(&file), gate, asked: Some(asked), ended, bell, threads };
@@ -81,6 +84,22 @@ impl Drop for Threads {
     }
 }
 
+fn write(file: &File, from: &[WritePages], offset: u64, how: ReadWriteFlags) -> io::Result<()> {
+    let from = from.iter().map(|pages| &pages[..]);
+    write_all(from, offset, |slices, offset| Ok(pwritev2(file, slices, offset, how)?))
+}
+
+/// What came of a durable write, of which the system has said this: where it failed and a plain
+/// write of the same bytes goes, what failed was what makes it last.
+pub(crate) fn durable_outcome(disk: &DiskFile, op: &Op, outcome: io::Result<()>) -> io::Result<()> {
+    let Err(error) = outcome else { return disk.check_name().map_err(flush_lost) };
+    let Op::Write { at, from, .. } = op else { return Err(error) };
+    match write(disk, from, at.byte_offset(), ReadWriteFlags::empty()) {
+        Ok(()) => Err(flush_lost(error)),
+        Err(_) => Err(error),
+    }
+}
+
 pub(crate) fn carry_out(disk: &DiskFile, op: &mut Op) -> io::Result<()> {
     let file: &File = disk;
     let offset = op.at().byte_offset();
@@ -89,10 +108,11 @@ pub(crate) fn carry_out(disk: &DiskFile, op: &mut Op) -> io::Result<()> {
             let into = into.iter_mut().map(|pages| &mut pages[..]);
             read_all(into, offset, |slices, offset| Ok(preadv(file, slices, offset)?))
         }
-        Op::Write { from, .. } => {
-            let from = from.iter().map(|pages| &pages[..]);
-            write_all(from, offset, |slices, offset| Ok(pwritev(file, slices, offset)?))
+        Op::Write { from, is_durable: true, .. } => {
+            let outcome = write(file, from, offset, ReadWriteFlags::DSYNC);
+            durable_outcome(disk, op, outcome)
         }
+        Op::Write { from, .. } => write(file, from, offset, ReadWriteFlags::empty()),
         Op::Flush => file.sync_data().and_then(|()| disk.check_name()),
         Op::Discard { count, .. } => {
             disk.give_back(offset, crate::PageNumber(*count).byte_offset())

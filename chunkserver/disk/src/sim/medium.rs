@@ -80,7 +80,7 @@ impl Medium {
     pub fn open(&self, depth: usize) -> io::Result<SimDisk> {
         let mut state = self.state();
         let session = state.open()?;
-        let gate = Gate::new(state.page_count, depth, true);
+        let gate = Gate::new(state.page_count, depth, true).with_durable_writes();
         drop(state);
         Ok(SimDisk { medium: self.clone(), session, gate })
     }

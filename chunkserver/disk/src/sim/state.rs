@@ -11,6 +11,7 @@ use super::faults::{Faults, Mischief};
 use super::medium::{Spread, Timing};
 use super::power::{Sectors, persist};
 use crate::PAGE_BYTES;
+use crate::disk::flush_lost;
 use crate::op::{Op, What};
 
 pub(super) type PageBytes = [u8; PAGE_BYTES];
@@ -247,7 +248,11 @@ impl State {
                     place.copy_from_slice(&self.seen.page(page));
                 }
             }
-            Op::Write { .. } => return self.write(op, pages),
+            Op::Write { is_durable, .. } => {
+                let (is_durable, before) = (*is_durable, self.unflushed.len());
+                self.write(op, pages)?;
+                return if is_durable { self.make_last(before) } else { Ok(()) };
+            }
             Op::Discard { .. } => self.apply_pages(op, self.events),
         }
         Ok(())
@@ -330,6 +335,21 @@ impl State {
             persist(&mut self.durable, &change, sectors);
         }
         if fails { Err(io::Error::other("simulated flush error")) } else { Ok(()) }
+    }
+
+    /// Makes durable what a write changed, the changes from `first` on, and nothing else.
+    fn make_last(&mut self, first: usize) -> io::Result<()> {
+        let fails = self.faults.flush_fails();
+        for change in self.unflushed.split_off(first) {
+            let sectors = if fails { self.some_sectors() } else { Sectors::MAX };
+            persist(&mut self.durable, &change, sectors);
+            // What was there before never comes back.
+            self.unflushed.retain(|older| older.page != change.page);
+        }
+        match fails {
+            true => Err(flush_lost(io::Error::other("simulated flush error"))),
+            false => Ok(()),
+        }
     }
 
     /// Ends an opening after all that it began.

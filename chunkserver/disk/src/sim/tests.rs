@@ -334,3 +334,41 @@ fn the_same_seed_gives_the_same_history() {
     assert_eq!(run(11), run(11));
     assert_ne!(run(11), run(12));
 }
+
+#[test]
+fn a_durable_write_outlives_the_power_and_says_nothing_of_others() {
+    let (medium, pool) = (Medium::new(11, PAGES), pool());
+    let mut disk = open(&medium);
+    one(&mut disk, write(&pool, 1, 1, 1)).expect("it succeeds");
+    one(&mut disk, write(&pool, 2, 1, 1)).expect("it succeeds");
+    one(&mut disk, durably(write(&pool, 2, 1, 2))).expect("it succeeds");
+    for loss in [Loss::Everything, Loss::Suffix, Loss::Scattered, Loss::Nothing] {
+        let after = medium.fork(3);
+        after.power_on(loss);
+        let mut disk = open(&after);
+        assert_eq!(sectors(&mut disk, 2).expect("it reads"), [2; 8], "{loss:?}");
+        if loss == Loss::Everything {
+            assert_eq!(sectors(&mut disk, 1).expect("it reads"), [0; 8]);
+        }
+    }
+}
+
+#[test]
+fn what_fails_of_a_durable_write_is_told_apart() {
+    let (medium, pool) = (Medium::new(12, PAGES), pool());
+    let mut disk = open(&medium);
+    medium.fail(What::Write, PageNumber(3), 1);
+    let error = one(&mut disk, durably(write(&pool, 3, 1, 1))).expect_err("a bad sector");
+    assert!(!error.is_final(), "{error}");
+    one(&mut disk, durably(write(&pool, 4, 1, 1))).expect("other sectors are good");
+    medium.fail_flush(0);
+    let error = one(&mut disk, durably(write(&pool, 5, 1, 1))).expect_err("it does not last");
+    assert!(error.is_final(), "{error}");
+    let refused = disk.submit(1, write(&pool, 6, 1, 1)).expect_err("it takes no change");
+    assert_eq!(refused.why, Refusal::FlushFailed);
+}
+
+fn durably(op: Op) -> Op {
+    let Op::Write { at, from, .. } = op else { panic!("it is a write") };
+    Op::write_durably(at, from)
+}

@@ -13,6 +13,7 @@ use crate::disk::{Disk, Done, Limits, Refused};
 use crate::file::{DiskFile, whole_pages};
 use crate::gate::Gate;
 use crate::op::{Op, PageNumber};
+use crate::threads::durable_outcome;
 use crate::{Buffers, PAGE_BYTES};
 use ring::Ring;
 
@@ -41,6 +42,7 @@ impl Uring {
         match Self::ring_for(&file, depth) {
             Ok((ring, eventfd)) => {
                 let gate = Gate::new(file.page_count, depth, file.can_discard);
+                let gate = gate.with_durable_writes();
                 let stays_here = PhantomData;
                 Ok(Self { ring, gate, eventfd, is_armed: false, file, stays_here })
             }
@@ -73,7 +75,9 @@ impl Uring {
     fn take(&mut self, done: &mut Vec<Done>) -> usize {
         let before = done.len();
         while let Some((tag, op, mut outcome)) = self.ring.pop() {
-            if matches!(op, Op::Flush) {
+            if op.is_durable_write() {
+                outcome = durable_outcome(&self.file, &op, outcome);
+            } else if matches!(op, Op::Flush) {
                 outcome = outcome.and_then(|()| self.file.check_name());
             }
             done.push(self.gate.finish(tag, op, outcome));

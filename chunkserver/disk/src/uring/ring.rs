@@ -272,16 +272,18 @@ fn entry_of(slot: &mut Slot) -> squeue::Entry {
                 }
             }
         }
-        Op::Write { from, .. } => {
+        Op::Write { from, is_durable, .. } => {
+            let how = if *is_durable { libc::RWF_DSYNC } else { 0 };
             let left = |p: &crate::WritePages| rest(p.as_ptr().cast_mut(), p.len(), &mut skip);
             parts.extend(from.iter().filter_map(left));
             match parts[..] {
                 [libc::iovec { iov_base, iov_len }] => {
-                    opcode::Write::new(FILE, iov_base.cast(), iov_len as u32).offset(offset).build()
+                    let entry = opcode::Write::new(FILE, iov_base.cast(), iov_len as u32);
+                    entry.offset(offset).rw_flags(how).build()
                 }
                 _ => {
                     let (first, count) = (parts.as_ptr(), parts.len() as u32);
-                    opcode::Writev::new(FILE, first, count).offset(offset).build()
+                    opcode::Writev::new(FILE, first, count).offset(offset).rw_flags(how).build()
                 }
             }
         }

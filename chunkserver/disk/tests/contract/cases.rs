@@ -121,7 +121,7 @@ pub(crate) fn what_cannot_be_done_is_refused_with_its_memory(rig: &dyn Rig) {
             .expect_err("it ends behind the disk");
         assert_eq!(refused.why, Refusal::BeyondEnd);
     }
-    let nothing = Op::Write { at: PageNumber(0), from: Buffers::new() };
+    let nothing = Op::write_all(PageNumber(0), Buffers::new());
     assert_eq!(disk.submit(1, nothing).expect_err("no page").why, Refusal::Empty);
     if disk.can_discard() {
         let far = Op::Discard { at: PageNumber(1), count: PAGE_COUNT };
@@ -133,12 +133,12 @@ pub(crate) fn what_cannot_be_done_is_refused_with_its_memory(rig: &dyn Rig) {
 pub(crate) fn one_buffer_more_than_a_system_call_takes_at_ease_is_refused(rig: &dyn Rig) {
     let (mut disk, pool) = (rig.open().expect("it opens"), pool(1, OP_BUFFERS_MAX + 1));
     let from = (0..=OP_BUFFERS_MAX).map(|at| to_write(full(&pool, at as u8))).collect();
-    let op = Op::Write { at: PageNumber(3), from };
+    let op = Op::write_all(PageNumber(3), from);
     let refused = disk.submit(1, op).expect_err("one too many");
     assert_eq!(refused.why, Refusal::TooLong);
-    let Op::Write { at, mut from } = refused.op else { panic!("it was a write") };
+    let Op::Write { at, mut from, .. } = refused.op else { panic!("it was a write") };
     from.pop();
-    one(&mut *disk, Op::Write { at, from });
+    one(&mut *disk, Op::write_all(at, from));
     let bytes = read(&mut *disk, 3, OP_BUFFERS_MAX);
     for (at, page) in bytes.chunks_exact(PAGE_BYTES).enumerate() {
         assert!(page.iter().all(|byte| *byte == at as u8), "page {at}");
@@ -153,11 +153,11 @@ pub(crate) fn the_longest_operation_is_carried_out(rig: &dyn Rig) {
         page.fill(at as u8);
     }
     let from = Buffers::from_iter([to_write(buf), to_write(full(&page, 1))]);
-    let refused = disk.submit(1, Op::Write { at: PageNumber(1), from }).expect_err("too long");
+    let refused = disk.submit(1, Op::write_all(PageNumber(1), from)).expect_err("too long");
     assert_eq!(refused.why, Refusal::TooLong);
-    let Op::Write { at, mut from } = refused.op else { panic!("it was a write") };
+    let Op::Write { at, mut from, .. } = refused.op else { panic!("it was a write") };
     from.pop();
-    one(&mut *disk, Op::Write { at, from });
+    one(&mut *disk, Op::write_all(at, from));
     let op = one(&mut *disk, Op::read(PageNumber(1), to_read(full(&long, 0xaa))));
     let Op::Read { into, .. } = op else { panic!("it was a read") };
     for (at, page) in into[0].chunks_exact(PAGE_BYTES).enumerate() {

@@ -1,7 +1,9 @@
 //! Random operations against a plain array.
 
 use towpath_base::Prng;
-use towpath_disk::{Buffers, Disk, Done, Op, PAGE_BYTES, PageNumber, ReadPages, WritePages};
+use towpath_disk::{
+    Buffers, Disk, Done, Limits, Op, PAGE_BYTES, PageNumber, ReadPages, WritePages,
+};
 use towpath_memory::Pool;
 
 use crate::cases::{LONG, finish, full, one, pool, read};
@@ -45,7 +47,7 @@ impl Model {
         (0..self.prng.between(1, 4)).map(|_| self.prng.between(1, 4) as u32).collect()
     }
 
-    fn next_op(&mut self, can_discard: bool) -> Option<(Op, u64, Vec<u64>)> {
+    fn next_op(&mut self, limits: Limits) -> Option<(Op, u64, Vec<u64>)> {
         let shape = self.shape();
         let count: u32 = shape.iter().sum();
         let at = self.prng.below(PAGES - u64::from(count) + 1);
@@ -57,7 +59,7 @@ impl Model {
         let page_at = PageNumber(at);
         match self.prng.below(20) {
             0 => Some((Op::Flush, at, Vec::new())),
-            1 if can_discard => {
+            1 if limits.can_discard => {
                 let op = Op::Discard { at: page_at, count: u64::from(count) };
                 Some((op, at, vec![0; count as usize]))
             }
@@ -79,7 +81,8 @@ impl Model {
                     from.push(WritePages::part(buf, 0..pages).expect("it fits"));
                 }
                 let after = vec![self.next_version; count as usize];
-                Some((Op::Write { at: page_at, from }, at, after))
+                let is_durable = limits.can_write_durably && self.prng.chance(0.3);
+                Some((Op::Write { at: page_at, from, is_durable }, at, after))
             }
         }
     }
@@ -119,7 +122,7 @@ pub(crate) fn random_operations_give_what_a_plain_array_gives(rig: &dyn Rig) {
     let mut disk = rig.open().expect("it opens");
     let mut done = Vec::new();
     for tag in 0..STEPS {
-        if let Some((op, at, after)) = model.next_op(disk.can_discard()) {
+        if let Some((op, at, after)) = model.next_op(disk.limits()) {
             match disk.submit(tag, op) {
                 Ok(()) => model.under_way.push((tag, at, after)),
                 Err(refused) => assert_eq!(disk.in_flight(), disk.depth(), "{refused}"),
