@@ -119,6 +119,9 @@ pub enum CommitStep {
     /// Flushing the log.
     #[error("the flush of the log")]
     LogFlush,
+    /// Bringing slices from the log to their pages.
+    #[error("the write of slices from the log to their pages")]
+    Home,
 }
 
 /// A commit failed, so the store refuses every change from now on. Reads still work.
@@ -150,18 +153,19 @@ pub enum ReadOnly {
 
 impl ReadOnly {
     /// All short names, for those who tell of each.
-    pub const NAMES: [&str; 4] = ["damage", "log write", "flush", "checkpoint"];
+    pub const NAMES: [&str; 5] = ["damage", "log write", "flush", "checkpoint", "write home"];
 
     /// A short name that programs can rely on.
     #[must_use]
     pub fn name(self) -> &'static str {
-        let [damage, write, flush, checkpoint] = Self::NAMES;
+        let [damage, write, flush, checkpoint, home] = Self::NAMES;
         match self {
             Self::Damaged => damage,
             Self::Failed(failed) => match failed.step {
                 CommitStep::LogAppend => write,
                 CommitStep::LogFlush => flush,
                 CommitStep::Checkpoint => checkpoint,
+                CommitStep::Home => home,
             },
         }
     }

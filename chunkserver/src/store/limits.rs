@@ -16,7 +16,14 @@ pub use towpath_fastpath::limits::CHAIN_MAX;
 pub const WRITE_SLICES_MAX: u64 = WRITE_BYTES_MAX / SLICE_BYTES as u64 + 1;
 
 /// Longest body of a log record: a write of the most slices, each in an extent of its own.
-pub const RECORD_BODY_BYTES_MAX: usize = 24 + WRITE_SLICES_MAX as usize * 12 + 16;
+pub const RECORD_BODY_BYTES_MAX: usize = 24 + WRITE_SLICES_MAX as usize * 12 + 24;
+
+/// Most bytes of a write that stand in the log with its record: a sequential write of so many takes
+/// a disk little longer than one of 4 KiB, and less than a second write elsewhere.
+pub const LOGGED_BYTES_MAX: u64 = 16 << 10;
+
+/// Most slices that such a write touches.
+pub const LOGGED_SLICES_MAX: u32 = (LOGGED_BYTES_MAX / SLICE_BYTES as u64) as u32 + 1;
 
 /// Size of a log unless configured: some 1,800 groups of changes between two checkpoints, and a
 /// replay of well under a second. An empty store, with two copies of it, takes less than 64 MiB.

@@ -5,7 +5,9 @@ use towpath_base::crc::crc32c;
 
 use super::bytes::{array, u32_at, u64_at};
 use super::clear::{self, ClearBody};
-use super::limits::{CHAIN_MAX, CHUNK_BYTES_MAX, RECORD_BODY_BYTES_MAX, WRITE_BYTES_MAX};
+use super::limits::{
+    CHAIN_MAX, CHUNK_BYTES_MAX, LOGGED_SLICES_MAX, RECORD_BODY_BYTES_MAX, WRITE_BYTES_MAX,
+};
 use super::request::NewChunk;
 use super::slice::{ChunkId, Span};
 
@@ -26,6 +28,10 @@ const EXTENT_BYTES: usize = 8;
 
 /// In the flags of a record: its body begins with the stamp of the change.
 const STAMPED: u8 = 1;
+/// In the flags of the record of a write: its bytes stand in the log, and the body begins, behind
+/// the stamp, with their place.
+const LOGGED: u8 = 2;
+const PLACE_BYTES: usize = 8;
 const STAMP_BYTES: usize = 8;
 
 mod field {
@@ -148,6 +154,9 @@ pub struct WriteBody<'a> {
     pub offset: u64,
     /// Bytes written, at least one.
     pub byte_len: u64,
+    /// Where the bytes of its slices stand in the log, page after page: so many pages behind the
+    /// page in which the record begins. None where they were written to their pages at once.
+    pub data_page: Option<u32>,
     extents: &'a [u8],
     crcs: &'a [u8],
 }
@@ -275,7 +284,13 @@ fn frame(header: &[u8]) -> Frame {
 
 /// The stamp of a change, and the rest of its body.
 fn parse_stamp<'a>(header: &[u8], body: &'a [u8]) -> Result<(u64, &'a [u8]), &'static str> {
-    match (header[field::FLAGS], header[field::KIND]) {
+    let flags = header[field::FLAGS];
+    let is_known = match header[field::KIND] {
+        kind::WRITE => flags & !(STAMPED | LOGGED) == 0,
+        _ => flags & !STAMPED == 0,
+    };
+    match (flags & STAMPED, header[field::KIND]) {
+        _ if !is_known => Err("flags"),
         (0, _) => Ok((0, body)),
         (STAMPED, kind::CREATE | kind::WRITE | kind::FINISH | kind::CLEAR | kind::CHAIN) => {
             let (stamp, body) = body.split_at_checked(STAMP_BYTES).ok_or("body_len")?;
@@ -307,7 +322,10 @@ fn parse_body<'a>(header: &[u8], body: &'a [u8]) -> Result<Body<'a>, &'static st
         }
         (kind::FINISH, 0) => Ok(Body::Finish),
         (kind::CHAIN, 8) => Ok(Body::Chain { chain: parse_chain(body, 0)? }),
-        (kind::WRITE, _) => parse_write(body).map(Body::Write),
+        (kind::WRITE, _) => {
+            let (data_page, body) = parse_place(header, body)?;
+            parse_write(data_page, body).map(Body::Write)
+        }
         (kind::CLEAR, _) => clear::parse(body).map(Body::Clear),
         (kind::DELETE, 0) => Ok(Body::Delete),
         (kind::SEAL, 0) => Ok(Body::Seal),
@@ -319,13 +337,28 @@ fn parse_body<'a>(header: &[u8], body: &'a [u8]) -> Result<Body<'a>, &'static st
     }
 }
 
+/// Most pages between a record and its data: a group is far shorter.
+const DATA_PAGE_MAX: u32 = 1 << 16;
+
 /// The chain version that a body has at an offset: one that a chunk can have, and not none.
 fn parse_chain(body: &[u8], at: usize) -> Result<u32, &'static str> {
     let chain = u32::try_from(u64_at(body, at)).map_err(|_| "chain")?;
     if (1..=CHAIN_MAX).contains(&chain) { Ok(chain) } else { Err("chain") }
 }
 
-fn parse_write(body: &[u8]) -> Result<WriteBody<'_>, &'static str> {
+/// Where the bytes of a write stand, and the rest of its body.
+fn parse_place<'a>(header: &[u8], body: &'a [u8]) -> Result<(Option<u32>, &'a [u8]), &'static str> {
+    if header[field::FLAGS] & LOGGED == 0 {
+        return Ok((None, body));
+    }
+    let (place, body) = body.split_at_checked(PLACE_BYTES).ok_or("body_len")?;
+    match u32::try_from(u64_at(place, 0)) {
+        Ok(pages @ 1..=DATA_PAGE_MAX) => Ok((Some(pages), body)),
+        _ => Err("data_page"),
+    }
+}
+
+fn parse_write(data_page: Option<u32>, body: &[u8]) -> Result<WriteBody<'_>, &'static str> {
     let Some((fixed, lists)) = body.split_at_checked(WRITE_FIXED_BYTES) else {
         return Err("body_len");
     };
@@ -353,7 +386,10 @@ fn parse_write(body: &[u8]) -> Result<WriteBody<'_>, &'static str> {
     if padding.iter().any(|b| *b != 0) {
         return Err("padding");
     }
-    let write = WriteBody { offset, byte_len, extents, crcs };
+    if data_page.is_some() && slice_count > LOGGED_SLICES_MAX {
+        return Err("data_page");
+    }
+    let write = WriteBody { offset, byte_len, data_page, extents, crcs };
     let mut pages = 0u64;
     for extent in write.extents() {
         if extent.page == 0 || extent.count == 0 || extent.page.checked_add(extent.count).is_none()
@@ -382,6 +418,7 @@ pub(crate) enum Op<'a> {
     Write {
         offset: u64,
         byte_len: u64,
+        data_page: Option<u32>,
         extents: &'a [Extent],
         crcs: &'a [u32],
     },
@@ -401,8 +438,9 @@ impl Op<'_> {
             + match self {
                 Op::Create { kind, .. } => 8 + if kind.chain == 0 { 0 } else { 8 },
                 Op::Chain { .. } => 8,
-                Op::Write { extents, crcs, .. } => {
-                    (WRITE_FIXED_BYTES + extents.len() * EXTENT_BYTES + crcs.len() * 4)
+                Op::Write { data_page, extents, crcs, .. } => {
+                    let place = data_page.map_or(0, |_| PLACE_BYTES);
+                    (place + WRITE_FIXED_BYTES + extents.len() * EXTENT_BYTES + crcs.len() * 4)
                         .next_multiple_of(RECORD_ALIGN)
                 }
                 Op::Clear(clear) => clear.encoded_len(),
@@ -426,7 +464,9 @@ impl Op<'_> {
     ) -> u32 {
         let start = out.len();
         out.resize(start + RECORD_HEADER_BYTES, 0);
+        let mut flags = 0;
         if stamp != 0 {
+            flags |= STAMPED;
             out.extend_from_slice(&stamp.to_le_bytes());
         }
         let kind = match *self {
@@ -443,7 +483,11 @@ impl Op<'_> {
                 out.extend_from_slice(&u64::from(chain).to_le_bytes());
                 kind::CHAIN
             }
-            Op::Write { offset, byte_len, extents, crcs } => {
+            Op::Write { offset, byte_len, data_page, extents, crcs } => {
+                if let Some(page) = data_page {
+                    flags |= LOGGED;
+                    out.extend_from_slice(&u64::from(page).to_le_bytes());
+                }
                 out.extend_from_slice(&offset.to_le_bytes());
                 out.extend_from_slice(&byte_len.to_le_bytes());
                 out.extend_from_slice(&(extents.len() as u32).to_le_bytes());
@@ -480,7 +524,7 @@ impl Op<'_> {
         put(field::CHUNK, &chunk.0.to_le_bytes());
         put(field::PREVIOUS_CRC, &frame.previous_crc.to_le_bytes());
         put(field::KIND, &[kind]);
-        put(field::FLAGS, &[if stamp == 0 { 0 } else { STAMPED }]);
+        put(field::FLAGS, &[flags]);
         put(field::GENERATION, &frame.generation.to_le_bytes());
         let header_crc = crc32c(&header[field::BODY_CRC..]) ^ key.crc;
         header[field::HEADER_CRC..field::BODY_CRC].copy_from_slice(&header_crc.to_le_bytes());

@@ -80,9 +80,15 @@ impl Medium {
     pub fn open(&self, depth: usize) -> io::Result<SimDisk> {
         let mut state = self.state();
         let session = state.open()?;
-        let gate = Gate::new(state.page_count, depth, true).with_durable_writes();
+        let gate = Gate::new(state.page_count, depth, true);
+        let gate = if state.writes_durably { gate.with_durable_writes() } else { gate };
         drop(state);
         Ok(SimDisk { medium: self.clone(), session, gate })
+    }
+
+    /// Disks that are opened from now on take durable writes, as they do at first, or do not.
+    pub fn set_durable_writes(&self, writes_durably: bool) {
+        self.state().writes_durably = writes_durably;
     }
 
     /// From now on operations take as long as this.

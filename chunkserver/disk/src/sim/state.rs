@@ -75,6 +75,7 @@ pub(super) struct State {
     /// Pages that the file system has room for; none where all have their room.
     pub(super) room_pages: Option<u64>,
     pub(super) faults: Faults,
+    pub(super) writes_durably: bool,
 }
 
 fn power_is_off() -> io::Error {
@@ -114,6 +115,7 @@ impl State {
             is_off: false,
             room_pages: None,
             faults: Faults::default(),
+            writes_durably: true,
         }
     }
 
@@ -130,6 +132,7 @@ impl State {
             is_off: self.is_off,
             room_pages: self.room_pages,
             faults: self.faults.clone(),
+            writes_durably: self.writes_durably,
             ..Self::new(0, self.page_count)
         };
         for begun in self.queue.values().filter(|begun| begun.event != NEVER) {

@@ -35,7 +35,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         };
         self.is_writing_ahead = true;
         let at = self.layout.data_page(extent.page);
-        self.io.submit(Purpose::Ahead(extent), Op::Write { at, from });
+        self.io.submit(Purpose::Ahead(extent), Op::write_all(at, from));
     }
 
     /// Pages were written, or could not be: whoever writes to them then is told so.

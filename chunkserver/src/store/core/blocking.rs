@@ -39,6 +39,10 @@ impl<'a> Blocking<'a> {
         Self { disk, memory, done: Vec::new() }
     }
 
+    pub(super) fn memory(&self) -> &Memory {
+        self.memory
+    }
+
     pub(super) fn disk(&self) -> &dyn Disk {
         self.disk
     }
@@ -124,7 +128,7 @@ impl<'a> Blocking<'a> {
     /// What the disk reports.
     pub(super) fn write(&mut self, at: PageNumber, bytes: &[u8]) -> io::Result<()> {
         let from = self.memory.copies(bytes)?;
-        self.run(Op::Write { at, from })?.1.map_err(|error| error.source)
+        self.run(Op::write_all(at, from))?.1.map_err(|error| error.source)
     }
 
     /// # Errors

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use towpath_disk::{Disk, PageNumber};
 
+use super::away::Away;
 use super::blocking::{Blocking, Wanted};
 use super::layout::Layout;
 use super::map::Map;
@@ -49,7 +50,7 @@ pub fn check_core(disk: &mut dyn Disk, with_data: bool) -> Result<CheckReport, O
 }
 
 fn look(disk: &mut Blocking<'_>, opened: &Opened, with_data: bool) -> io::Result<CheckReport> {
-    let Opened { superblock, loaded, replayed, .. } = opened;
+    let Opened { superblock, loaded, replayed, away, .. } = opened;
     let (map, layout) = (&loaded.map, &superblock.layout);
     let mut report = CheckReport {
         generation: superblock.generation,
@@ -64,7 +65,7 @@ fn look(disk: &mut Blocking<'_>, opened: &Opened, with_data: bool) -> io::Result
         ..CheckReport::default()
     };
     if with_data {
-        look_at_data(disk, map, layout, &mut report)?;
+        look_at_data(disk, (map, away), layout, &mut report)?;
     }
     Ok(report)
 }
@@ -87,13 +88,17 @@ fn lost(map: &Map, layout: &Layout) -> Vec<SliceRun> {
 
 fn look_at_data(
     disk: &mut Blocking<'_>,
-    map: &Map,
+    (map, away): (&Map, &Away),
     layout: &Layout,
     report: &mut CheckReport,
 ) -> io::Result<()> {
     for (&chunk, found) in &map.chunks {
         let slices: Vec<(u64, SliceRef)> =
             found.slices_from(0).filter(|(_, at)| layout.has(at.page)).collect();
+        // What is in the log was checked there.
+        let is_at_home = |(_, at): &(u64, SliceRef)| away.get(at.page).is_none();
+        report.slices_checked += slices.iter().filter(|slice| !is_at_home(slice)).count() as u64;
+        let slices: Vec<_> = slices.into_iter().filter(is_at_home).collect();
         let wanted = slices.iter().enumerate().map(|(number, (_, at))| Wanted {
             number: number as u64,
             at: layout.data_page(at.page),
@@ -141,7 +146,7 @@ pub fn repair_core(
         let before = look(&mut disk, &opened, false)?;
         let (map, layout) = (&mut opened.loaded.map, &opened.superblock.layout);
         if map.is_lossy {
-            lose_double_claims(&mut disk, map, layout)?;
+            lose_double_claims(&mut disk, (map, &opened.away), layout)?;
         }
         map.accept(accept_loss);
         opened.space = None;
@@ -159,7 +164,11 @@ pub fn repair_core(
 
 /// Of slices that claim one page the page belongs to the one whose checksum it has. The record
 /// that took the others away is lost. A page that is not there belongs to none.
-fn lose_double_claims(disk: &mut Blocking<'_>, map: &mut Map, layout: &Layout) -> io::Result<()> {
+fn lose_double_claims(
+    disk: &mut Blocking<'_>,
+    (map, away): (&mut Map, &Away),
+    layout: &Layout,
+) -> io::Result<()> {
     let mut claims: BTreeMap<u32, Vec<(ChunkId, u64, u32)>> = BTreeMap::new();
     for (chunk, found) in &map.chunks {
         for (slice, at) in found.slices_from(0) {
@@ -168,12 +177,14 @@ fn lose_double_claims(disk: &mut Blocking<'_>, map: &mut Map, layout: &Layout) -
     }
     let is_odd = |page: u32, claims: usize| !layout.has(page) || claims > 1;
     for (page, claims) in claims.into_iter().filter(|(page, of)| is_odd(*page, of.len())) {
-        let bytes = match layout.has(page) {
+        let on_disk = match layout.has(page) {
             true => disk.page(layout.data_page(page))?,
             false => None,
         };
+        let bytes = away.get(page).map(|bytes| &bytes[..]);
+        let bytes = bytes.or(on_disk.as_ref().map(|bytes| &bytes[..]));
         let owns = |(chunk, slice, crc): &(ChunkId, u64, u32)| {
-            bytes.as_ref().is_some_and(|bytes| slice_crc(*chunk, *slice, &bytes[..]) == *crc)
+            bytes.is_some_and(|bytes| slice_crc(*chunk, *slice, bytes) == *crc)
         };
         let owner = claims.iter().position(owns);
         for (number, (chunk, slice, crc)) in claims.into_iter().enumerate() {

@@ -92,6 +92,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     fn begin_checkpoint(&mut self) {
         self.wants_checkpoint = false;
         self.map.freeze();
+        self.away.begin_era();
+        self.go_home();
         self.log.on_checkpoint_begun();
         let used = self.map.pages_used().max(self.published.entries.len() as u32);
         self.published.entries.resize(used as usize, Entry::default());
@@ -110,6 +112,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Step::Pages => self.write_map_pages(&mut checkpoint),
             Step::Directory(page) => self.write_directory_page(&mut checkpoint, page),
             _ if checkpoint.under_way > 0 => Ok(()),
+            // What the log before it holds is to be at home by then.
+            Step::Flush if self.away.has_old() => Ok(()),
             Step::Flush | Step::SuperblockFlush | Step::CopyFlush => {
                 let is_of_map = checkpoint.step == Step::Flush;
                 checkpoint.step = match checkpoint.step {

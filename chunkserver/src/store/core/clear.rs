@@ -153,7 +153,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         };
         let mut body = ClearBody { first, count, length, puts: [None; 2] };
         edges.iter().zip(&mut body.puts).for_each(|(edge, place)| *place = put(edge));
-        let record_bytes = Change::Clear(body).op().encoded_len_with(terms.stamp);
+        let record_bytes = Change::Clear(body).record_bytes(terms.stamp);
         self.check_group(record_bytes).map_err(Stop::widen)?;
         self.take_edge_pages(&mut edges)?;
         edges.iter().zip(&mut body.puts).for_each(|(edge, place)| *place = put(edge));

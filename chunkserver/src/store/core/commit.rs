@@ -4,6 +4,7 @@ use towpath_disk::{DiskError, Op};
 
 use super::group::{Change, Failure, Group, Head, Member};
 use super::io::Purpose;
+use super::join::{Joining, LOGGED_PAGES_MAX};
 use super::log::writes;
 use super::page::PAGE_BYTES;
 use super::read::stored_crc;
@@ -16,23 +17,38 @@ use crate::store::record::{Body, Frame, Op as RecordOp, Record, parse_record};
 use crate::store::request::NewChunk;
 use crate::store::residence::SlicePlace;
 use crate::store::slice::{ChunkId, SLICE_BYTES, hole_crc};
+use towpath_memory::Frozen;
+
+/// Groups that are under way together: while one becomes durable, the next ones are written.
+const CLOSED_MAX: usize = 4;
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    /// Makes a group of what gathers, where none is under way: of the changes that may
-    /// [join](Self::joining) it. Without room in the log it waits for a checkpoint.
+    /// Makes a group of what gathers: of the changes that may [join](Self::joining) it. Where others
+    /// are under way, only if it is full. Without room in the log it waits for a checkpoint.
     pub(super) fn close_group(&mut self) {
-        if self.current.is_some() || self.failed.is_some() {
-            return;
-        }
-        let members = self.joining();
+        while self.may_close() && self.close_one() {}
+    }
+
+    fn may_close(&self) -> bool {
+        let Some(last) = self.closed.back() else { return self.failed.is_none() };
+        let is_full = self.gathering.logged_pages >= LOGGED_PAGES_MAX;
+        self.failed.is_none() && is_full && last.is_settled() && self.closed.len() < CLOSED_MAX
+    }
+
+    fn close_one(&mut self) -> bool {
+        let Joining { members, is_logged, passed_over } = self.joining();
         if members.is_empty() {
-            return;
+            return false;
         }
         let record_bytes: usize = members.iter().map(|key| self.members[*key].record_bytes).sum();
-        let pages = record_bytes.div_ceil(PAGE_BYTES) as u64;
-        if !self.log.has_room(pages) || self.map.saved_pages() >= super::SAVED_PAGES_MAX {
+        let logged: usize = members.iter().map(|key| self.members[*key].logged_pages()).sum();
+        let pages = record_bytes.div_ceil(PAGE_BYTES) + logged;
+        if !self.log.has_room(pages as u64) || self.map.saved_pages() >= super::SAVED_PAGES_MAX {
             self.wants_checkpoint |= self.checkpoint.is_none();
-            return;
+            return false;
+        }
+        if !self.away.has_room(logged) {
+            return false;
         }
         let mut data_left = 0;
         for (key, version) in members.iter().zip(self.log.end.sequence..) {
@@ -44,22 +60,38 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         for key in gathered.into_iter().filter(|key| !self.members[*key].is_closed) {
             self.gathering.add(key, &self.members[key]);
         }
-        let (start, bytes) = (self.log.end, Vec::new());
-        let mut group = Group { members, bytes, start, data_left, ..Group::default() };
-        self.log.end = self.encode(&mut group);
-        self.write_records(group);
+        self.gathering.passed_over = passed_over;
+        let (number, start) = (self.next_group, self.log.end);
+        self.next_group += 1;
+        self.write_records(Group {
+            number,
+            members,
+            start,
+            is_logged,
+            data_left,
+            ..Group::default()
+        });
         self.may_retry |= !self.held.is_empty();
+        true
     }
 
-    /// Makes the records of a group; gives the place after it.
-    fn encode(&self, group: &mut Group) -> LogPoint {
+    /// Makes the records of a group, and gives what is to be written behind them.
+    fn encode(&self, group: &mut Group) -> Vec<Frozen> {
         group.bytes.clear();
         let LogPoint { page, mut sequence, mut crc } = group.start;
+        let record_bytes: usize =
+            group.members.iter().map(|key| self.members[*key].record_bytes).sum();
+        let record_pages = record_bytes.div_ceil(PAGE_BYTES);
+        let mut logged = Vec::new();
         for key in &group.members {
             let member = &self.members[*key];
+            let from_record = record_pages + logged.len() - group.bytes.len() / PAGE_BYTES;
             let op = match member.failed {
                 Some(_) => RecordOp::Void { record_bytes: member.record_bytes },
-                None => member.change.op(),
+                None => {
+                    logged.extend(member.change.logged().iter().flatten().cloned());
+                    member.change.op(from_record as u32)
+                }
             };
             let frame = Frame {
                 sequence,
@@ -71,31 +103,48 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             crc = op.encode(self.key, frame, (member.chunk, stamp), &mut group.bytes);
             sequence += 1;
         }
-        group.bytes.resize(group.bytes.len().next_multiple_of(PAGE_BYTES), 0);
-        LogPoint { page: page + (group.bytes.len() / PAGE_BYTES) as u64, sequence, crc }
+        group.bytes.resize(record_pages * PAGE_BYTES, 0);
+        let page = page + (record_pages + logged.len()) as u64;
+        group.end = LogPoint { page, sequence, crc };
+        logged
     }
 
     fn write_records(&mut self, mut group: Group) {
-        match writes(&self.layout, &self.memory, group.start.page, &group.bytes) {
+        let logged = self.encode(&mut group);
+        self.log.end = group.end;
+        #[cfg(test)]
+        let is_durable = group.is_logged && self.bug != Some(super::tests::Bug::SkipFlush);
+        #[cfg(not(test))]
+        let is_durable = group.is_logged;
+        let records = self.memory.frozen(&group.bytes);
+        let ops = records.map(|mut pieces| {
+            pieces.extend(logged);
+            writes(&self.layout, group.start.page, &pieces, is_durable)
+        });
+        match ops {
             Ok(ops) => {
                 group.log_left = ops.len();
-                ops.into_iter().for_each(|op| self.io.submit(Purpose::Log, op));
-                self.current = Some(group);
-                // Where no data is under way any more and the log is in memory, that is all.
-                self.flush_when_written();
+                let group_number = group.number;
+                self.closed.push_back(group);
+                let purpose = || Purpose::Log { group: group_number };
+                ops.into_iter().for_each(|op| self.io.submit(purpose(), op));
             }
             Err(error) => {
-                self.current = Some(group);
+                self.closed.push_back(group);
                 self.fail(CommitStep::LogAppend, error.kind());
             }
         }
     }
 
     /// Records are in one copy of the log, or could not be written there. One copy is enough.
-    pub(super) fn on_log(&mut self, op: &Op, outcome: Result<(), DiskError>) {
-        let Some(group) = &mut self.current else { return };
+    pub(super) fn on_log(&mut self, number: u64, op: &Op, outcome: Result<(), DiskError>) {
+        let group = self.closed.iter_mut().find(|group| group.number == number);
+        let Some(group) = group else { return };
         group.log_left -= 1;
         if let Err(error) = outcome {
+            if error.is_final() {
+                return self.fail(CommitStep::LogFlush, error.source.kind());
+            }
             let page = self.layout.ring_page(op.at());
             // Records that were written anew may still stand in that copy as they were before.
             if group.is_rewritten || group.bad_pages.contains(&page) {
@@ -104,7 +153,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             group.bad_pages.push(page);
             tracing::error!(%error, "a copy of the log cannot be written: the other one has to do");
         }
+        group.is_durable = group.is_logged && group.log_left == 0;
         self.flush_when_written();
+        self.apply_durable();
     }
 
     pub(super) fn on_data(&mut self, key: usize, op: Op, outcome: Result<(), DiskError>) {
@@ -114,7 +165,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         };
         member.writes_left -= 1;
         if member.is_closed
-            && let Some(group) = &mut self.current
+            && let Some(group) = self.closed.back_mut()
         {
             group.data_left -= 1;
         }
@@ -132,7 +183,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// Keeps what was written where memory of resident chunks takes it.
     fn keep(&mut self, key: usize, op: Op) {
-        let Op::Write { at, from } = op else { return };
+        let Op::Write { at, from, .. } = op else { return };
         let Some(member) = self.members.get_mut(key) else { return };
         let Some(kept) = &mut member.kept else { return };
         let first = (at.0 + 1 - self.layout.data_page(1).0) as u32;
@@ -154,7 +205,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             self.reconsider(chunk);
         }
         let is_stale = is_first && self.members.get(key).is_some_and(|member| member.is_closed);
-        if let Some(group) = self.current.as_mut().filter(|_| is_stale) {
+        if let Some(group) = self.closed.back_mut().filter(|_| is_stale) {
             group.is_stale = true;
         }
     }
@@ -163,8 +214,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// fail as well.
     fn reconsider(&mut self, chunk: ChunkId) {
         let mut head = self.committed_head(chunk);
-        let current = self.current.iter().flat_map(|group| group.members.iter());
-        let keys: Vec<_> = current.chain(&self.gathering.members).copied().collect();
+        let closed = self.closed.iter().flat_map(|group| group.members.iter());
+        let keys: Vec<_> = closed.chain(&self.gathering.members).copied().collect();
         for key in keys {
             let is_resident = self.residence.is_some();
             let member = &mut self.members[key];
@@ -200,40 +251,48 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    /// Flushes the group under way once all of it is written; where a member has failed, the
-    /// records are written again first.
+    /// Flushes the last group once all of it is written, where it needs a flush; where a member has
+    /// failed, the records are written again first. No group comes behind one that may change.
     fn flush_when_written(&mut self) {
         let is_written =
-            |group: &&mut Group| group.log_left == 0 && group.data_left == 0 && !group.is_flushing;
-        let Some(group) = self.current.as_mut().filter(is_written) else { return };
+            |group: &&mut Group| group.log_left == 0 && group.data_left == 0 && !group.is_settled();
+        let Some(group) = self.closed.back_mut().filter(is_written) else { return };
         if group.is_stale {
-            let Some(mut group) = self.current.take() else { return };
+            let Some(mut group) = self.closed.pop_back() else { return };
             (group.is_stale, group.is_rewritten) = (false, true);
             if !group.bad_pages.is_empty() {
-                self.current = Some(group);
+                self.closed.push_back(group);
                 return self.fail(CommitStep::LogAppend, std::io::ErrorKind::Other);
             }
-            self.log.end = self.encode(&mut group);
             return self.write_records(group);
         }
         group.is_flushing = true;
+        let number = group.number;
         #[cfg(test)]
         if self.bug == Some(super::tests::Bug::SkipFlush) {
-            return self.on_flush(Ok(()));
+            return self.on_flush(number, Ok(()));
         }
-        self.io.submit(Purpose::Flush, Op::Flush);
+        self.io.submit(Purpose::Flush { group: number }, Op::Flush);
     }
 
-    pub(super) fn on_flush(&mut self, outcome: Result<(), DiskError>) {
-        match outcome {
-            Ok(()) => self.apply_group(),
-            Err(error) => self.fail(CommitStep::LogFlush, error.source.kind()),
+    pub(super) fn on_flush(&mut self, number: u64, outcome: Result<(), DiskError>) {
+        if let Err(error) = outcome {
+            return self.fail(CommitStep::LogFlush, error.source.kind());
+        }
+        let group = self.closed.iter_mut().find(|group| group.number == number);
+        group.into_iter().for_each(|group| group.is_durable = true);
+        self.apply_durable();
+    }
+
+    /// Applies the groups that are durable, with all before them.
+    fn apply_durable(&mut self) {
+        while let Some(group) = self.closed.pop_front_if(|group| group.is_durable) {
+            self.apply_group(&group);
         }
     }
 
     /// Applies the records of a durable group by the same code that replays them.
-    fn apply_group(&mut self) {
-        let Some(group) = self.current.take() else { return };
+    fn apply_group(&mut self, group: &Group) {
         let (mut at, mut is_seal) = (0, true);
         for key in &group.members {
             let member = self.members.remove(*key);
@@ -263,7 +322,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         let sealed = self.log.durable_sequence();
         self.space.committed();
-        self.log.applied = self.log.end;
+        self.log.applied = group.end;
         self.sealed = if is_seal { self.log.durable_sequence() } else { sealed };
         self.counts.commits += 1;
         self.measure_room();
@@ -272,7 +331,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     fn apply(&mut self, record: &Record<'_>, member: &Member<W>) {
-        let space = &mut self.space;
+        let (space, away) = (&mut self.space, &mut self.away);
         #[cfg(test)]
         let early = self.bug == Some(super::tests::Bug::ReuseTooEarly);
         let mut retire = |page| {
@@ -280,9 +339,16 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             if early {
                 return;
             }
+            away.remove(page);
             space.retire(page);
         };
         self.map.begin(record, &mut retire).expect("staging checked that the record fits");
+        if let Body::Write(write) = &record.body {
+            let logged = write.slices().zip(member.change.logged());
+            for ((page, _), bytes) in logged {
+                bytes.iter().for_each(|bytes| self.away.insert(page, bytes.clone()));
+            }
+        }
         self.follow(record, member);
         match &record.body {
             Body::Create { .. } => {
@@ -323,6 +389,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                         residence.put(SlicePlace { chunk: id, slice }, version, Some(zeros));
                     }
                 }
+                for (slice, bytes) in member.logged_slices() {
+                    let place = SlicePlace { chunk: id, slice };
+                    let crc = stored_crc(id, slice, chunk.slice(slice));
+                    residence.put(place, version, Some((crc, bytes)));
+                }
                 for (first, pages) in member.kept.iter().flatten() {
                     for (at, bytes) in pages.chunks_exact(SLICE_BYTES).enumerate() {
                         let Some(slice) = member.change.slice(first + at) else { continue };
@@ -353,9 +424,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         tracing::error!(%failed, "the store has stopped taking changes");
         self.failed = Some(failed);
         self.checkpoint = None;
-        let closed = self.current.take().map(|group| group.members).unwrap_or_default();
+        let closed = std::mem::take(&mut self.closed);
         let gathered = std::mem::take(&mut self.gathering).members;
-        let undecided = closed.into_iter().map(|key| (key, Refused::Undecided(failed)));
+        let undecided = closed
+            .into_iter()
+            .flat_map(|group| group.members)
+            .map(|key| (key, Refused::Undecided(failed)));
         let refused = gathered.into_iter().map(|key| (key, Refused::Failed(failed)));
         for (key, refused) in undecided.chain(refused) {
             let mut member = self.members.remove(key);

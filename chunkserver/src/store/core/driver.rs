@@ -412,6 +412,9 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
     /// chunks are removed that nobody goes on with.
     pub fn end_wait(&mut self) {
         let is_time = self.idle_since.is_some_and(|since| since.elapsed() >= MARK_AFTER);
+        if is_time {
+            self.core.rest();
+        }
         if is_time && self.core.wants_seal() {
             self.core.seal();
         }

@@ -9,6 +9,7 @@ use super::memory::Memory;
 use super::open::io_error;
 use super::page::PAGE_BYTES;
 use super::recover::{read, read_superblocks};
+use super::replay::data_end;
 use super::superblock::Superblock;
 use super::tape::Tape;
 use crate::store::damage::Damage;
@@ -178,7 +179,7 @@ fn dump_log(
 ) -> io::Result<bool> {
     let (layout, start) = (&superblock.layout, superblock.start);
     let mut tape = Tape::new(layout, LogKey::new(superblock.log_nonce), start.page);
-    let (mut at, mut due) = (0, start.sequence);
+    let (mut at, mut due, mut group_end) = (0, start.sequence, 0);
     loop {
         tape.read_to(disk, at + RECORD_HEADER_BYTES + RECORD_BODY_BYTES_MAX)?;
         match tape.record(at) {
@@ -188,10 +189,13 @@ fn dump_log(
                 if !take(row_of_record(&record, offset)) {
                     return Ok(false);
                 }
+                group_end = group_end.max(data_end(&record, at));
                 (at, due) = (at + len, due + 1);
             }
-            // The rest of the last page of a group is zeros.
-            _ if at % PAGE_BYTES > 0 => at = at.next_multiple_of(PAGE_BYTES),
+            // The rest of the last page of a group is zeros, and slices may stand behind it.
+            _ if at % PAGE_BYTES > 0 || at < group_end => {
+                at = at.next_multiple_of(PAGE_BYTES).max(group_end);
+            }
             _ => return Ok(true),
         }
     }

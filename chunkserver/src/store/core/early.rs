@@ -207,7 +207,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                     let pages = (run_pages - first).min(LONG_PAGES);
                     from.push(self.memory.filled(pages, |buf| data.copy(buf))?);
                 }
-                ops.push(Op::Write { at: self.layout.data_page(page + run), from });
+                ops.push(Op::write_all(self.layout.data_page(page + run), from));
             }
         }
         Ok(ops)

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 use towpath_disk::WritePages;
 
+use super::join::Kind;
 use super::superblock::LogPoint;
 use crate::store::clear::{ClearBody, Length};
 use crate::store::error::{FinishError, Refused, WriteError};
@@ -10,7 +11,7 @@ use crate::store::record::{Extent, Op};
 use crate::store::request::{NewChunk, Reply, Terms};
 use crate::store::results::Ticket;
 use crate::store::slice::{ChunkId, SLICE_BYTES, Span};
-use towpath_memory::Buf;
+use towpath_memory::{Buf, Frozen};
 use towpath_transport::Class;
 
 /// Who asked, and for what.
@@ -48,30 +49,63 @@ pub(super) struct Pending {
     pub(super) is_barrier: bool,
 }
 
+/// The bytes of the slices of a write, as they stand in the log; none of one that is still to be
+/// merged with what it held.
+pub(super) type Logged = SmallVec<[Option<Frozen>; 1]>;
+
 /// What a member does.
 #[derive(Debug)]
 pub(super) enum Change {
-    Create { limit_bytes: u64, kind: NewChunk },
-    Chain { chain: u32 },
-    Finish { byte_len: u64 },
+    Create {
+        limit_bytes: u64,
+        kind: NewChunk,
+    },
+    Chain {
+        chain: u32,
+    },
+    Finish {
+        byte_len: u64,
+    },
     Clear(ClearBody),
     Delete,
-    Write { offset: u64, byte_len: u64, extents: Vec<Extent>, crcs: Vec<u32> },
+    Write {
+        offset: u64,
+        byte_len: u64,
+        extents: Vec<Extent>,
+        crcs: Vec<u32>,
+        logged: Option<Logged>,
+    },
     Seal,
 }
 
 impl Change {
-    pub(super) fn op(&self) -> Op<'_> {
+    /// What its record says. Where the bytes of its slices stand in the log, they begin so many pages
+    /// behind the page where the record begins.
+    pub(super) fn op(&self, data_page: u32) -> Op<'_> {
         match self {
             &Self::Create { limit_bytes, kind } => Op::Create { limit_bytes, kind },
             &Self::Chain { chain } => Op::Chain { chain },
             Self::Finish { .. } => Op::Finish,
             Self::Clear(clear) => Op::Clear(*clear),
             Self::Delete => Op::Delete,
-            Self::Write { offset, byte_len, extents, crcs } => {
-                Op::Write { offset: *offset, byte_len: *byte_len, extents, crcs }
+            Self::Write { offset, byte_len, extents, crcs, logged } => {
+                let data_page = logged.as_ref().map(|_| data_page);
+                Op::Write { offset: *offset, byte_len: *byte_len, data_page, extents, crcs }
             }
             Self::Seal => Op::Seal,
+        }
+    }
+
+    /// Bytes of its record.
+    pub(super) fn record_bytes(&self, stamp: u64) -> usize {
+        self.op(1).encoded_len_with(stamp)
+    }
+
+    /// The slices whose bytes stand in the log.
+    pub(super) fn logged(&self) -> &[Option<Frozen>] {
+        match self {
+            Self::Write { logged: Some(logged), .. } => logged,
+            _ => &[],
         }
     }
 
@@ -90,6 +124,15 @@ impl Change {
             _ => self.span().map_or(0, |span| span.count()),
         };
         slices * SLICE_BYTES as u64
+    }
+
+    /// Whether it takes pages.
+    fn has_pages(&self) -> bool {
+        match self {
+            Self::Write { .. } => true,
+            Self::Clear(clear) => clear.puts().next().is_some(),
+            _ => false,
+        }
     }
 
     /// The pages that nobody else has, as long as it is not done.
@@ -183,9 +226,29 @@ pub(super) struct Member<W> {
 }
 
 impl<W> Member<W> {
+    /// Pages of the log that its slices take behind the records.
+    pub(super) fn logged_pages(&self) -> usize {
+        self.change.logged().len()
+    }
+
+    /// The slices whose bytes stand in the log.
+    pub(super) fn logged_slices(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let slices = self.change.logged().iter().enumerate();
+        slices.filter_map(|(at, bytes)| Some((self.change.slice(at)?, &bytes.as_ref()?[..])))
+    }
+
+    /// Where its bytes go; none where it has none.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        match (self.logged_pages(), self.change.has_pages()) {
+            (_, false) => None,
+            (0, true) => Some(Kind::Paged),
+            (_, true) => Some(Kind::Logged),
+        }
+    }
+
     /// Whether nothing but the end of the store keeps it from happening.
     pub(super) fn is_sure(&self) -> bool {
-        self.terms.version.is_none() && self.change.pages().is_empty()
+        self.terms.version.is_none() && self.kind() != Some(Kind::Paged)
     }
 
     /// Whether changes that come after it wait until its fate is known: where it takes bytes away
@@ -229,6 +292,10 @@ pub(super) struct Gathering {
     pub(super) members: Vec<usize>,
     /// What they are, class by class: none keeps another from gathering.
     pub(super) by_class: [Gathered; Class::COUNT],
+    /// Pages that stand in the log behind their records.
+    pub(super) logged_pages: usize,
+    /// Changes of this kind were ready when the last group closed, and others went first.
+    pub(super) passed_over: Option<Kind>,
 }
 
 /// How much of one class gathers.
@@ -246,9 +313,17 @@ impl<W> Member<W> {
     }
 }
 
+impl Group {
+    /// Whether nothing can change what its records say any more.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_logged || self.is_flushing || self.is_durable
+    }
+}
+
 impl Gathering {
     pub(super) fn add<W>(&mut self, key: usize, member: &Member<W>) {
         self.members.push(key);
+        self.logged_pages += member.logged_pages();
         let of_class = &mut self.by_class[member.class.index()];
         of_class.members += 1;
         of_class.record_bytes += member.record_bytes as u64;
@@ -260,13 +335,18 @@ impl Gathering {
     }
 }
 
-/// The group under way.
+/// A group that is closed, and not applied.
 #[derive(Debug, Default)]
 pub(super) struct Group {
+    pub(super) number: u64,
     pub(super) members: Vec<usize>,
     /// Its records, in whole pages.
     pub(super) bytes: Vec<u8>,
     pub(super) start: LogPoint,
+    pub(super) end: LogPoint,
+    /// All that is to last stands in the log, whose writes are durable: it takes no flush.
+    pub(super) is_logged: bool,
+    pub(super) is_durable: bool,
     /// Writes of records under way.
     pub(super) log_left: usize,
     /// Writes of data under way.

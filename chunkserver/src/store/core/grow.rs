@@ -79,7 +79,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let pages = (0..count as usize).step_by(LONG_PAGES);
         let pages = pages.map(|first| (count as usize - first).min(LONG_PAGES));
         let from = pages.map(|pages| self.memory.filled(pages, |buf| buf.fill(0)));
-        Ok(Op::Write { at, from: from.collect::<std::io::Result<Buffers<WritePages>>>()? })
+        Ok(Op::write_all(at, from.collect::<std::io::Result<Buffers<WritePages>>>()?))
     }
 
     /// Pages of the map have their room, or found none.

@@ -22,10 +22,12 @@ pub(super) enum Purpose {
     Edge(Box<Edge>),
     /// Data of a write that may not be asked for yet.
     Early { key: usize },
-    /// Records of the group under way.
-    Log,
+    /// Records of the group of that number, and the slices that stand behind them.
+    Log { group: u64 },
     /// The flush of that group.
-    Flush,
+    Flush { group: u64 },
+    /// Slices on their way from the log to their pages.
+    Home(super::away::Move),
     /// Slices of a read, from a position on.
     Read { read: usize, position: usize, is_second: bool },
     /// A slice of a scrub.
@@ -93,6 +95,11 @@ impl Io {
 
     pub(super) fn disk(&self) -> &dyn Disk {
         &*self.disk
+    }
+
+    /// Whether the disk takes durable writes.
+    pub(super) fn writes_durably(&self) -> bool {
+        self.disk.limits().can_write_durably
     }
 
     pub(super) fn disk_mut(&mut self) -> &mut dyn Disk {
@@ -173,7 +180,7 @@ impl Io {
         op: Op,
         lane: Option<(Class, u64)>,
     ) -> Option<(Purpose, Op)> {
-        if matches!(purpose, Purpose::Flush) {
+        if matches!(purpose, Purpose::Flush { .. }) {
             self.flush_began = Some(Instant::now());
         }
         let tag = self.under_way.insert(UnderWay { purpose, lane });
@@ -215,7 +222,7 @@ impl Io {
             // The disk gives out what it was given.
             let Some(found) = self.under_way.try_remove(tag as usize) else { continue };
             found.lane.iter().for_each(|(class, bytes)| self.lanes.ended(*class, *bytes));
-            if let (Purpose::Flush, Some(began)) = (&found.purpose, self.flush_began) {
+            if let (Purpose::Flush { .. }, Some(began)) = (&found.purpose, self.flush_began) {
                 self.flush_ns = began.elapsed().as_nanos() as u64;
             }
             if matches!(op, Op::Flush) {

@@ -12,9 +12,31 @@ use super::state::StoreCore;
 /// change would be written first, and then its record.
 const SILVER_UNDER_WAY_MAX: u64 = 64 << 10;
 
+/// Pages of slices that stand behind the records of a group: a sequential write of them takes a disk
+/// little longer than one of a page.
+pub(super) const LOGGED_PAGES_MAX: usize = 16;
+
 /// The order in which classes join. The lower ones come twice: a change goes after all of its chunk
 /// that came before it, and those may be of a lower class.
 const ORDER: [Class; 5] = [Class::Gold, Class::Silver, Class::Copper, Class::Gold, Class::Silver];
+
+/// Where the bytes of a change go that has any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// To their pages, before its record counts.
+    Paged,
+    /// To the log, behind its record.
+    Logged,
+}
+
+/// The changes of a group.
+pub(super) struct Joining {
+    pub(super) members: Vec<usize>,
+    /// No bytes go anywhere but to the log.
+    pub(super) is_logged: bool,
+    /// Changes of this kind were ready, and others went first.
+    pub(super) passed_over: Option<Kind>,
+}
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
     pub(super) fn class_of(&self, member: usize) -> Class {
@@ -24,10 +46,24 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// The changes for the group that closes, in the order of their effect. A change whose data is
     /// not on the disk joins only where nobody waits for that who should not: Gold's always,
     /// Silver's where it is little, and Copper's never.
-    pub(super) fn joining(&self) -> Vec<usize> {
+    ///
+    /// A group has changes that bring bytes to pages, or changes whose bytes stand in the log, and
+    /// not both: the latter wait for no flush. The first change of the highest class decides, unless
+    /// the group before passed the other kind over.
+    pub(super) fn joining(&self) -> Joining {
+        let turn = self.gathering.passed_over;
+        let first = self.joining_of(turn);
+        match first.members.is_empty() && turn.is_some() {
+            true => self.joining_of(None),
+            false => first,
+        }
+    }
+
+    fn joining_of(&self, kind: Option<Kind>) -> Joining {
         let gathered = &self.gathering.members;
         let mut joins = vec![false; gathered.len()];
-        let (mut record_bytes, mut under_way) = (0, 0);
+        let (mut record_bytes, mut logged_pages, mut under_way) = (0, 0, 0);
+        let (mut kind, mut passed_over) = (kind, None);
         for class in ORDER {
             if self.gathering.by_class[class.index()].members == 0 {
                 continue;
@@ -39,15 +75,24 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 }
                 let member = &self.members[*key];
                 let bytes = record_bytes + member.record_bytes as u64;
-                let fits = bytes <= self.log.group_bytes_max();
-                if class == member.class
+                let logged = member.logged_pages();
+                let fits = bytes <= self.log.group_bytes_max()
+                    && (logged_pages == 0 || logged_pages + logged <= LOGGED_PAGES_MAX);
+                let its_kind = member.kind();
+                let is_alike = its_kind.is_none() || kind.is_none() || its_kind == kind;
+                let may = class == member.class
                     && fits
                     && !waits.contains(&member.chunk)
-                    && self.may_join(member, under_way)
-                {
+                    && self.may_join(member, under_way);
+                if may && is_alike {
                     (record_bytes, joins[at]) = (bytes, true);
+                    logged_pages += logged;
+                    kind = kind.or(its_kind);
                     under_way += under_way_bytes(member);
-                } else if !self.overtakes() {
+                    continue;
+                }
+                passed_over = if may { its_kind } else { passed_over };
+                if !self.overtakes() {
                     waits.insert(member.chunk);
                 }
             }
@@ -56,7 +101,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             }
         }
         let joining = gathered.iter().zip(joins).filter(|(_, joins)| *joins);
-        joining.map(|(key, _)| *key).collect()
+        let members: Vec<_> = joining.map(|(key, _)| *key).collect();
+        let is_logged = kind != Some(Kind::Paged) && self.io.writes_durably();
+        Joining { members, is_logged, passed_over }
     }
 
     fn may_join(&self, member: &Member<W>, under_way: u64) -> bool {

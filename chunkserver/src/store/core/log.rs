@@ -1,10 +1,10 @@
 //! The log as a ring: where its end is, and how much of it is still needed
 //! (docs/store-core.md section 4).
 
-use towpath_disk::{Op, PageNumber};
+use towpath_disk::{Buffers, OP_BUFFERS_MAX, Op, WritePages};
+use towpath_memory::Frozen;
 
 use super::layout::{LOG_COPIES, Layout};
-use super::memory::Memory;
 use super::page::PAGE_BYTES;
 use super::superblock::LogPoint;
 
@@ -74,23 +74,37 @@ impl Log {
     }
 }
 
-/// The writes that bring whole pages of records to both copies.
+/// The writes that bring pieces of whole pages to both copies, one write a copy unless the ring ends
+/// between them.
 pub(super) fn writes(
     layout: &Layout,
-    memory: &Memory,
     first_page: u64,
-    bytes: &[u8],
-) -> std::io::Result<Vec<Op>> {
+    pieces: &[Frozen],
+    is_durable: bool,
+) -> Vec<Op> {
     let mut ops = Vec::with_capacity(2);
-    let before_end = layout.log_pages - first_page % layout.log_pages;
-    let cut = bytes.len().min((before_end as usize).saturating_mul(PAGE_BYTES));
-    let (head, tail) = bytes.split_at(cut);
     for copy in 0..LOG_COPIES {
-        let parts = [(first_page, head), (first_page + before_end, tail)];
-        for (page, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
-            let at: PageNumber = layout.log_page(copy, page);
-            ops.push(Op::Write { at, from: memory.copies(part)? });
+        let (mut page, mut from) = (first_page, Buffers::<WritePages>::new());
+        let mut begin = page;
+        for piece in pieces {
+            let count = (piece.len() / PAGE_BYTES) as u32;
+            let mut done = 0;
+            while done < count {
+                let before_end = layout.log_pages - page % layout.log_pages;
+                let part = u64::from(count - done).min(before_end) as u32;
+                // They are whole pages that begin at a page.
+                from.extend(WritePages::part(piece.clone(), done..done + part));
+                (page, done) = (page + u64::from(part), done + part);
+                if page % layout.log_pages == 0 || from.len() == OP_BUFFERS_MAX {
+                    let from = std::mem::take(&mut from);
+                    ops.push(Op::Write { at: layout.log_page(copy, begin), from, is_durable });
+                    begin = page;
+                }
+            }
+        }
+        if !from.is_empty() {
+            ops.push(Op::Write { at: layout.log_page(copy, begin), from, is_durable });
         }
     }
-    Ok(ops)
+    ops
 }

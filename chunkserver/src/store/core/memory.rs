@@ -3,15 +3,16 @@
 use std::io;
 
 use towpath_disk::{ReadPages, WritePages};
-use towpath_memory::{Buf, Pool};
+use towpath_memory::{Buf, Frozen, Pool};
 
 use super::page::{PAGE_BYTES, PageBytes};
 
 /// Pages of one long buffer.
 pub(crate) const LONG_PAGES: usize = 64;
 
-/// Buffers of one page: twice the operations that a disk has under way.
-const SHORT_COUNT: usize = 512;
+/// Buffers of one page: those of slices that are away, and twice the operations that a disk has
+/// under way. They take memory once they are used.
+const SHORT_COUNT: usize = 8192;
 
 /// Long buffers, 16 MiB in all: a group of the usual kind.
 const LONG_COUNT: usize = 64;
@@ -64,6 +65,24 @@ impl Memory {
         let mut buf = self.take(pages)?;
         fill(&mut buf);
         WritePages::new(buf).map_err(|_| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// One page that several writes take, as `fill` makes it.
+    pub(crate) fn frozen_page(&self, fill: impl FnOnce(&mut [u8])) -> io::Result<Frozen> {
+        let mut buf = self.take(1)?;
+        fill(&mut buf);
+        Ok(buf.freeze())
+    }
+
+    /// As many buffers as these bytes take, which are whole pages, for several writes each.
+    pub(crate) fn frozen(&self, bytes: &[u8]) -> io::Result<Vec<Frozen>> {
+        let parts = bytes.chunks(LONG_PAGES * PAGE_BYTES);
+        let copy = |part: &[u8]| {
+            let mut buf = self.take(part.len() / PAGE_BYTES)?;
+            buf.copy_from_slice(part);
+            Ok(buf.freeze())
+        };
+        parts.map(copy).collect()
     }
 
     /// One page to be written.

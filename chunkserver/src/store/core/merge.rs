@@ -43,8 +43,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// it is waited for.
     pub(super) fn newest(&self, chunk: ChunkId, slice: u64) -> Result<Old, Stop<WriteError>> {
         if self.pending.contains_key(&chunk) {
-            let current = self.current.iter().flat_map(|group| &group.members);
-            let members: Vec<_> = current.chain(&self.gathering.members).collect();
+            let closed = self.closed.iter().flat_map(|group| &group.members);
+            let members: Vec<_> = closed.chain(&self.gathering.members).collect();
             let of_chunk = members.into_iter().rev().map(|key| &self.members[*key]);
             for member in of_chunk.filter(|member| member.chunk == chunk) {
                 match (&member.change, member.change.span()) {
@@ -83,6 +83,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     pub(super) fn begin_merge(&mut self, edge: Box<Edge>) {
         match edge.old {
             Old::Nothing => self.merge(*edge, None),
+            Old::At(SliceRef { page, .. }) if self.away.get(page).is_some() => {
+                self.merge_with_logged(*edge, page);
+            }
             Old::At(found) => match self.memory.to_fill(1) {
                 Ok(into) => {
                     let at = self.layout.data_page(found.page);
@@ -94,6 +97,21 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                     self.merge_failed(edge.member, WriteError::Media(error));
                 }
             },
+        }
+    }
+
+    /// The same where the bytes are in the log still.
+    fn merge_with_logged(&mut self, edge: Edge, page: u32) {
+        let Some(logged) = self.away.get(page) else { return };
+        match self.memory.to_fill(1) {
+            Ok(mut old) => {
+                old.copy_from_slice(logged);
+                self.merge(edge, Some(old));
+            }
+            Err(source) => {
+                let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
+                self.merge_failed(edge.member, WriteError::Media(error));
+            }
         }
     }
 
@@ -139,10 +157,14 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         };
         whole[from..from + bytes.len()].copy_from_slice(&bytes);
         let crc = slice_crc(chunk, slice, &whole);
-        let Ok(whole) = WritePages::new(whole) else { return };
         let Some(found) = self.members.get_mut(member) else { return };
         found.change.set_crc(position, crc);
         found.merges_left -= 1;
+        if let Change::Write { logged: Some(logged), .. } = &mut found.change {
+            logged[position] = Some(whole.freeze());
+            return;
+        }
+        let Ok(whole) = WritePages::new(whole) else { return };
         found.writes_left += 1;
         let (class, at) = (found.class, self.layout.data_page(page));
         self.io.submit_as(class, Purpose::Data { member }, Op::write(at, whole));

@@ -8,6 +8,7 @@
 //! | `state`, `io` | [`StoreCore`], its requests and answers; the operations under way |
 //! | `stage`, `write`, `clear`, `merge` | checking a change, and writing its data |
 //! | `lanes`, `join` | classes: what the disk gets next, and which changes a group takes |
+//! | `away` | slices that lie in the log, until they are brought to their pages |
 //! | `ahead` | pages are written once before they are used |
 //! | `grow` | the map gets its room as it grows |
 //! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
@@ -26,6 +27,7 @@
 //! | `recover`, `load`, `tape`, `replay`, `blocking` | what is on the disk after a crash |
 
 mod ahead;
+mod away;
 mod blocking;
 mod check;
 mod checkpoint;

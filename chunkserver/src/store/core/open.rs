@@ -149,7 +149,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         opened: Opened,
         config: &CoreConfig,
     ) -> Result<Self, OpenError> {
-        let Opened { superblock, next_generation, loaded, replayed, floor, space } = opened;
+        let Opened { superblock, next_generation, loaded, replayed, floor, space, away } = opened;
         let Superblock { layout, start, is_sparse, .. } = superblock;
         let clash = |PageClash(page)| OpenError::Page { page };
         let (mut space, written) = match space {
@@ -173,7 +173,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             log: Log::new(layout.log_pages, floor, start, replayed.end),
             members: Slab::new(),
             gathering: Gathering::default(),
-            current: None,
+            closed: VecDeque::new(),
+            next_group: 0,
+            away,
             pending: HashMap::new(),
             early: Earlies::default(),
             pending_chunks: 0,

@@ -14,7 +14,10 @@ pub(crate) type PageBytes = [u8; PAGE_BYTES];
 pub(crate) const HEAD_BYTES: usize = 64;
 
 /// Version of the format, the same in all pages.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
+
+/// The version before, which has nothing that this one reads in another way.
+const VERSION_BEFORE: u32 = 4;
 
 mod field {
     pub(super) const MAGIC: usize = 0;
@@ -100,7 +103,7 @@ pub(crate) fn open(page: &PageBytes, kind: Kind) -> Result<(PageHead, u32), Page
         return Err(PageError::Crc);
     }
     match u32_at(page, field::VERSION) {
-        VERSION => {}
+        VERSION | VERSION_BEFORE => {}
         other => return Err(PageError::Version(other)),
     }
     let head = PageHead {

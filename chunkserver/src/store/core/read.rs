@@ -151,8 +151,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let reading = &mut self.reads[read];
         let count = reading.slices.len();
         let first = reading.slices[0];
-        let is_together =
-            reading.run(0) == count && reading.span.start().is_multiple_of(PAGE_BYTES as u64);
+        let is_together = reading.run(0) == count
+            && !self.away.has_any(first.page, count)
+            && reading.span.start().is_multiple_of(PAGE_BYTES as u64);
         let is_there = self.layout.has(first.page)
             && self.layout.has(first.page.saturating_add(count as u32 - 1));
         if !is_together || !is_there || count as u64 > towpath_disk::OP_PAGES_MAX {
@@ -184,7 +185,15 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 position += 1;
                 continue;
             }
-            let count = self.reads[read].run(position).min(LONG_PAGES);
+            if let Some(bytes) = self.away.get(first.page) {
+                // It was checked when it came, and is in memory since.
+                self.reads[read].take(position, Some(bytes));
+                position += 1;
+                continue;
+            }
+            let run = self.reads[read].run(position).min(LONG_PAGES);
+            let is_at_home = |at: &usize| self.away.get(first.page + *at as u32).is_none();
+            let count = (0..run).take_while(is_at_home).count();
             self.read_pages((read, position, false), first.page, count);
             position += count;
         }

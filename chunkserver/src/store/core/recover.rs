@@ -5,8 +5,10 @@ use std::io;
 
 use towpath_disk::PageNumber;
 
+use super::away::Away;
 use super::blocking::Blocking;
 use super::foreign::clear_for_store;
+use super::join::LOGGED_PAGES_MAX;
 use super::layout::Layout;
 use super::load::{Loaded, load};
 use super::log::Log;
@@ -116,6 +118,8 @@ pub(super) struct Opened {
     pub(super) floor: u64,
     /// The pages that no slice has, and how many were written once; none where changes are lost.
     pub(super) space: Option<(Space, u32)>,
+    /// Slices that are in the log and not at their pages.
+    pub(super) away: Away,
 }
 
 /// A generation with what the log says since.
@@ -164,13 +168,44 @@ pub(super) fn read(
         settle(disk, superblock, &found, (&mut tape, &replayed, pages_used))
             .map_err(io_error(MediaOp::Write))?;
     }
+    let away = find_away(disk, &tape, &replayed, &superblock.layout, &mut damage)
+        .map_err(io_error(MediaOp::Read))?;
     loaded.damage = damage;
     let is_newest = superblock == newest && are_superblocks_whole;
     let next_generation =
         next_generation(disk, superblock, newest, is_newest).map_err(io_error(MediaOp::Read))?;
     let before = found.iter().find(|found| found.generation < superblock.generation);
     let floor = before.map_or(superblock.start.page, |before| before.start.page);
-    Ok(Opened { superblock: *superblock, next_generation, loaded, replayed, floor, space })
+    Ok(Opened { superblock: *superblock, next_generation, loaded, replayed, floor, space, away })
+}
+
+/// The slices whose bytes the log has. One whose bytes are damaged there may be at home already.
+fn find_away(
+    disk: &mut Blocking<'_>,
+    tape: &Tape<'_>,
+    replayed: &Replayed,
+    layout: &Layout,
+    damage: &mut Vec<Damage>,
+) -> io::Result<Away> {
+    let mut away = Away::default();
+    for (&page, slice) in &replayed.logged {
+        let bytes = slice.logged_at.and_then(|at| tape.page(at, &|bytes| slice.is(bytes)));
+        match bytes {
+            Some(bytes) => {
+                let copy = disk.memory().frozen_page(|page| page.copy_from_slice(bytes))?;
+                away.insert(page, copy);
+            }
+            None => {
+                let at = layout.data_page(page);
+                if disk.page(at)?.is_none_or(|bytes| !slice.is(&bytes[..])) {
+                    let kind = DamageKind::Slice { chunk: slice.chunk, slice: slice.slice };
+                    let (file, offset) = (super::DISK_NAME.into(), at.byte_offset());
+                    damage.push(Damage { file, offset, kind });
+                }
+            }
+        }
+    }
+    Ok(away)
 }
 
 /// What the disk lacks of its store. Where it has not even all of the map, there is nothing to go
@@ -255,7 +290,7 @@ fn replay<'a>(
     let Superblock { layout, start, log_nonce, .. } = superblock;
     let tape = Tape::new(layout, LogKey::new(*log_nonce), start.page);
     let log = Log::new(layout.log_pages, 0, *start, *start);
-    let group_bytes_max = log.group_bytes_max() as usize + PAGE_BYTES;
+    let group_bytes_max = log.group_bytes_max() as usize + (1 + LOGGED_PAGES_MAX) * PAGE_BYTES;
     let mut replay =
         Replay { layout, tape, disk, group_bytes_max, start: *start, proven, is_lenient };
     let mut replayed = replay.run(&mut loaded.map)?;

@@ -1,6 +1,6 @@
 //! The replay: what the log says since a checkpoint (docs/store-core.md section 8).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use super::blocking::Blocking;
@@ -13,7 +13,7 @@ use crate::store::clear::SlicePut;
 use crate::store::damage::LostRecords;
 use crate::store::damage::{Damage, DamageKind};
 use crate::store::error::ApplyError;
-use crate::store::record::{Body, Record};
+use crate::store::record::{Body, Record, WriteBody};
 use crate::store::slice::{ChunkId, slice_crc};
 
 /// What was found.
@@ -31,6 +31,8 @@ pub(super) struct Replayed {
     pub(super) damage: Vec<Damage>,
     /// Pages of data that records name of which nothing says that they were durable.
     pub(super) unproven: Vec<u32>,
+    /// Slices whose bytes stand in the log, by their page, as the records left them.
+    pub(super) logged: BTreeMap<u32, Named>,
 }
 
 /// A replay that cannot go on: a record says what cannot have happened.
@@ -72,7 +74,7 @@ impl Replay<'_, '_, '_> {
     pub(super) fn run(&mut self, map: &mut Map) -> Result<Replayed, ReplayError> {
         let (events, scanned) = self.scan()?;
         let mut replayed = Replayed { proven: self.proven, ..Replayed::default() };
-        let mut end = 0;
+        let (mut end, mut records_end) = (0, 0);
         let mut last = (self.start.sequence, self.start.crc);
         let counting = self.counting(&events, &mut replayed)?;
         let mut unproven_from = None;
@@ -87,6 +89,7 @@ impl Replay<'_, '_, '_> {
                 Event::Lost(lost) => {
                     lose(map, &lost);
                     (end, last) = (lost.end as usize, (lost.last + 1, 0));
+                    records_end = end;
                     let offset = self.byte_offset(lost.offset as usize);
                     let (file, kind) = (super::DISK_NAME.into(), DamageKind::LostRecords(lost));
                     replayed.damage.push(Damage { file, offset, kind });
@@ -108,20 +111,35 @@ impl Replay<'_, '_, '_> {
                 let applied = map.apply(&record, &mut |_| ());
                 applied.map_err(|source| ReplayError::Apply { offset: byte_offset, source })?;
             }
-            if self.tape.mend(offset, len, sequence) && sequence <= self.proven {
+            let (named, group_end) = (slices_of(&record, offset), data_end(&record, offset));
+            let is_proven = sequence <= self.proven;
+            let mut is_mended = self.tape.mend(offset, len, sequence);
+            for slice in named {
+                // Whoever had the page before has it no more.
+                replayed.logged.remove(&slice.page);
+                if let Some(at) = slice.logged_at {
+                    is_mended |= self.tape.mend_page(at, &|page| slice.is(page));
+                    replayed.logged.insert(slice.page, slice);
+                }
+            }
+            if is_mended && is_proven {
                 let (byte_len, records) = (len as u64, 1);
                 let (file, offset) = (super::DISK_NAME.into(), byte_offset);
                 let kind = DamageKind::LogCopy { byte_len, records };
                 replayed.damage.push(Damage { file, offset, kind });
             }
-            (end, last) = (offset + len, (sequence + 1, header_crc));
+            records_end = offset + len;
+            end = end.max(offset + len).max(group_end);
+            last = (sequence + 1, header_crc);
             replayed.records += 1;
         }
         replayed.torn_bytes = (scanned - end.min(scanned)) as u64;
         let page = self.start.page + end.div_ceil(PAGE_BYTES) as u64;
         replayed.end = LogPoint { page, sequence: last.0, crc: last.1 };
         self.tape.read_to(self.disk, end + 2 * PAGE_BYTES)?;
-        self.tape.end_at(unproven_from.unwrap_or(end.next_multiple_of(PAGE_BYTES)), end);
+        let from = unproven_from.unwrap_or(end.next_multiple_of(PAGE_BYTES));
+        self.tape.end_at(from, records_end, end);
+        replayed.logged.retain(|_, slice| slice.is_in(map));
         Ok(replayed)
     }
 
@@ -132,20 +150,23 @@ impl Replay<'_, '_, '_> {
 
     /// Finds all records that follow each other, and where some are missing that were durable.
     fn scan(&mut self) -> io::Result<(Vec<Event>, usize)> {
-        let (mut events, mut at) = (Vec::new(), 0);
+        let (mut events, mut at, mut group_end) = (Vec::new(), 0, 0);
         let (mut due, mut crc) = (self.start.sequence, Some(self.start.crc));
         loop {
             self.tape.read_to(self.disk, at + 2 * self.group_bytes_max)?;
-            let aligned = at.next_multiple_of(PAGE_BYTES);
+            // The next record of the group, or the first one of the next group.
+            let aligned = at.next_multiple_of(PAGE_BYTES).max(group_end);
             let is_due = |record: &Record<'_>| {
                 record.frame.sequence == due
                     && crc.is_none_or(|crc| record.frame.previous_crc == crc)
             };
             let found = [at, aligned].into_iter().find_map(|offset| {
                 let (record, len) = self.tape.due(offset, is_due)?;
-                Some((offset, len, record.frame, record.header_crc))
+                let data_end = data_end(&record, offset);
+                Some((offset, len, record.frame, record.header_crc, data_end))
             });
-            if let Some((offset, len, frame, header_crc)) = found {
+            if let Some((offset, len, frame, header_crc, data_end)) = found {
+                group_end = group_end.max(data_end);
                 self.proven = self.proven.max(frame.durable_sequence);
                 events.push(Event::Record(offset, due));
                 (at, due, crc) = (offset + len, due + 1, Some(header_crc));
@@ -204,7 +225,7 @@ impl Replay<'_, '_, '_> {
                     !is_gone
                 });
             }
-            for named in slices_of(&record) {
+            for named in slices_of(&record, *offset) {
                 if let Some(before) = live.insert((named.chunk, named.slice), slices.len()) {
                     slices[before].2 = at;
                 }
@@ -215,7 +236,8 @@ impl Replay<'_, '_, '_> {
         let (mut bad, mut unreadable) = (Vec::new(), Vec::new());
         for (named, from, to) in slices {
             match self.look_at(&named)? {
-                Look::Whole => replayed.unproven.push(named.page),
+                Look::Whole if named.logged_at.is_none() => replayed.unproven.push(named.page),
+                Look::Whole => {}
                 Look::Other => bad.push(from + 1..=to),
                 Look::Unreadable => unreadable.push((named, from + 1..=to)),
             }
@@ -234,9 +256,13 @@ impl Replay<'_, '_, '_> {
 
     /// Whether a slice reads back with its checksum.
     fn look_at(&mut self, named: &Named) -> io::Result<Look> {
-        let Named { page, crc, chunk, slice } = *named;
+        let Named { page, crc, chunk, slice, logged_at } = *named;
         if !self.layout.has(page) {
             return Ok(Look::Other);
+        }
+        if let Some(at) = logged_at {
+            let found = self.tape.page(at, &|page| named.is(page));
+            return Ok(if found.is_some() { Look::Whole } else { Look::Other });
         }
         Ok(match self.disk.page(self.layout.data_page(page))? {
             Some(page) if slice_crc(chunk, slice, &page[..]) == crc => Look::Whole,
@@ -257,23 +283,57 @@ enum Look {
 }
 
 /// A slice that a record names.
-struct Named {
-    page: u32,
-    crc: u32,
-    chunk: ChunkId,
-    slice: u64,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named {
+    pub(super) page: u32,
+    pub(super) crc: u32,
+    pub(super) chunk: ChunkId,
+    pub(super) slice: u64,
+    /// Where its bytes stand on the tape, if they stand in the log.
+    pub(super) logged_at: Option<usize>,
 }
 
-fn slices_of(record: &Record<'_>) -> Vec<Named> {
+impl Named {
+    /// Whether these are its bytes.
+    pub(super) fn is(&self, page: &[u8]) -> bool {
+        slice_crc(self.chunk, self.slice, page) == self.crc
+    }
+
+    /// Whether it is what a chunk has there.
+    fn is_in(&self, map: &Map) -> bool {
+        let found = map.chunks.get(&self.chunk).map(|found| found.slice(self.slice));
+        found.is_some_and(|at| (at.page, at.crc) == (self.page, self.crc))
+    }
+}
+
+/// Where on the tape the bytes of the slices of a record begin that stand in the log.
+fn data_at(record: &Record<'_>, offset: usize) -> Option<usize> {
+    let Body::Write(WriteBody { data_page: Some(pages), .. }) = &record.body else { return None };
+    Some((offset / PAGE_BYTES + *pages as usize) * PAGE_BYTES)
+}
+
+/// Where they end; zero where there are none.
+pub(super) fn data_end(record: &Record<'_>, offset: usize) -> usize {
+    let Body::Write(write) = &record.body else { return 0 };
+    let bytes = write.span().count() as usize * PAGE_BYTES;
+    data_at(record, offset).map_or(0, |at| at + bytes)
+}
+
+fn slices_of(record: &Record<'_>, offset: usize) -> Vec<Named> {
+    let chunk = record.chunk;
     match &record.body {
         Body::Write(write) => {
-            let slices = (write.span().first()..).zip(write.slices());
-            let named = |(slice, (page, crc))| Named { page, crc, chunk: record.chunk, slice };
+            let data_at = data_at(record, offset);
+            let slices = (write.span().first()..).zip(write.slices()).enumerate();
+            let named = |(position, (slice, (page, crc)))| {
+                let logged_at = data_at.map(|at| at + position * PAGE_BYTES);
+                Named { page, crc, chunk, slice, logged_at }
+            };
             slices.map(named).collect()
         }
         Body::Clear(clear) => {
-            let chunk = record.chunk;
-            let named = |SlicePut { slice, page, crc }| Named { page, crc, chunk, slice };
+            let named =
+                |SlicePut { slice, page, crc }| Named { page, crc, chunk, slice, logged_at: None };
             clear.puts().map(named).collect()
         }
         _ => Vec::new(),

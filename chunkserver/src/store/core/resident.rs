@@ -30,9 +30,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             taken += 1;
             for (slice, found) in chunk.slices_from(0) {
                 let place = SlicePlace { chunk: id, slice };
-                let page = match self.layout.has(found.page) {
+                let logged = self.away.get(found.page).and_then(|bytes| {
+                    Some(Box::new(<super::page::PageBytes>::try_from(&bytes[..]).ok()?))
+                });
+                let page = match self.layout.has(found.page) && logged.is_none() {
                     true => disk.page(self.layout.data_page(found.page))?,
-                    false => None,
+                    false => logged,
                 };
                 let sound = page.filter(|page| slice_crc(id, slice, &page[..]) == found.crc);
                 if sound.is_none() {

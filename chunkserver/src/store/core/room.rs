@@ -35,6 +35,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Looks at the room that the file system has left: others may have filled it, or made room.
     pub(super) fn notice_room(&mut self) {
         self.measure_room();
+        self.away.try_again();
+        self.go_home();
         self.is_full |= self.stats().free_bytes == 0;
         self.look_for_room();
     }

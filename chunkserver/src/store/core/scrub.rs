@@ -94,6 +94,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             scrub.report.corrupt.push(corrupt);
             return;
         }
+        if self.away.get(looked.at.page).is_some() {
+            // It is in memory, and will be looked at when it is at home.
+            return;
+        }
         match self.memory.to_fill(1) {
             Ok(into) => {
                 scrub.under_way += 1;

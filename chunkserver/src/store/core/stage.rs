@@ -161,7 +161,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             self.check_slots(1).map_err(Stop::widen)?;
         }
         let change = Change::Create { limit_bytes, kind };
-        self.check_group(change.op().encoded_len_with(stamp)).map_err(Stop::widen)?;
+        self.check_group(change.record_bytes(stamp)).map_err(Stop::widen)?;
         self.check_blocks(1).map_err(Stop::widen)?;
         let has_slots = resident && self.residence.is_some();
         let head = Some(Head { limit_bytes, has_slots, chain, ..Head::default() });
@@ -196,7 +196,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         self.check_terms(chunk, terms).map_err(Stop::widen)?;
         let change = Change::Chain { chain };
-        self.check_group(change.op().encoded_len_with(stamp)).map_err(Stop::widen)?;
+        self.check_group(change.record_bytes(stamp)).map_err(Stop::widen)?;
         let head = Some(Head { chain, ..head });
         Ok(Staged { change, terms, head, slots: 0, blocks: 0 })
     }
@@ -217,7 +217,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             return Err(Stop::Refuse(FinishError::Length { byte_len: head.byte_len }));
         }
         let change = Change::Finish { byte_len };
-        self.check_group(change.op().encoded_len_with(terms.stamp)).map_err(Stop::widen)?;
+        self.check_group(change.record_bytes(terms.stamp)).map_err(Stop::widen)?;
         Ok(Staged { change, terms, head: Some(head), slots: 0, blocks: 0 })
     }
 
@@ -234,7 +234,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let terms = Terms { version, stamp: 0, chain };
         self.check_terms(chunk, terms).map_err(Stop::widen)?;
         let change = Change::Delete;
-        self.check_group(change.op().encoded_len()).map_err(Stop::widen)?;
+        self.check_group(change.record_bytes(0)).map_err(Stop::widen)?;
         Ok(Staged { change, terms, head: None, slots: 0, blocks: 0 })
     }
 
@@ -298,7 +298,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         data: Vec<W>,
     ) -> usize {
         let Staged { change, terms, head, slots, blocks } = staged;
-        let record_bytes = change.op().encoded_len_with(terms.stamp);
+        let record_bytes = change.record_bytes(terms.stamp);
         let (version, stamp) = (UNKNOWN, terms.stamp);
         let head = head.map(|head| Head { version, stamp, ..head });
         self.pending_chunks += match change {
@@ -468,7 +468,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     pub(super) fn is_room_for(&self, byte_len: u64) -> bool {
-        let under_way = self.gathering.data_bytes() + self.early.bytes();
+        let under_way = self.gathering.data_bytes() + self.early.bytes() + self.away.byte_len();
         let wanted = under_way + byte_len + self.full_bytes();
         !self.is_sparse || self.room_bytes >= wanted
     }

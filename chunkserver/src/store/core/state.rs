@@ -9,6 +9,7 @@ use towpath_disk::Disk;
 use towpath_memory::Buf;
 use towpath_transport::Class;
 
+use super::away::Away;
 use super::checkpoint::{Checkpoint, Published};
 use super::clear::EDGE_PAGES;
 use super::discard::Discarding;
@@ -64,7 +65,12 @@ pub struct StoreCore<W> {
     /// The class of what is being staged.
     pub(super) staging: Class,
     pub(super) gathering: Gathering,
-    pub(super) current: Option<Group>,
+    /// Groups that are closed and not applied, in the order of their records.
+    pub(super) closed: VecDeque<Group>,
+    /// The number of the next group.
+    pub(super) next_group: u64,
+    /// Slices that are in the log and not at their pages yet.
+    pub(super) away: Away,
     pub(super) pending: HashMap<ChunkId, Pending>,
     /// Slices of writes that are still to be asked for.
     pub(super) early: Earlies,
@@ -220,8 +226,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Purpose::Data { member } => self.on_data(member, op, outcome),
             Purpose::Early { key } => self.on_early(key, op, outcome),
             Purpose::Edge(edge) => self.on_edge(*edge, op, outcome),
-            Purpose::Log => self.on_log(&op, outcome),
-            Purpose::Flush => self.on_flush(outcome),
+            Purpose::Log { group } => self.on_log(group, &op, outcome),
+            Purpose::Flush { group } => self.on_flush(group, outcome),
+            Purpose::Home(moved) => self.on_home(moved, outcome),
             Purpose::Read { read, position, is_second } => {
                 self.on_read((read, position, is_second), op, outcome);
             }
@@ -243,6 +250,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             self.close_group();
         }
         self.go_on_with_steps();
+        self.go_home();
         self.go_on_with_checkpoint();
         self.give_room_back();
     }

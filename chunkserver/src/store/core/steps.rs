@@ -25,8 +25,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         if !self.can_step() {
             return;
         }
-        let Self { map, space, .. } = self;
-        map.step(&mut |page| space.retire_late(page));
+        let Self { map, space, away, .. } = self;
+        map.step(&mut |page| {
+            away.remove(page);
+            space.retire_late(page);
+        });
         space.recycle();
         self.look_for_room();
         self.may_retry |= !self.held.is_empty();

@@ -105,13 +105,35 @@ impl<'a> Tape<'a> {
         was_bad
     }
 
-    /// Has the pages from one offset to another written again, with zeros from the second one to
-    /// the end of its page, and one page of zeros behind: nothing follows there.
-    pub(super) fn end_at(&mut self, from: usize, end: usize) {
+    /// The page at an offset, from a copy that has it as it should be.
+    pub(super) fn page(&self, at: usize, is_it: &dyn Fn(&[u8]) -> bool) -> Option<&[u8]> {
+        let mut pages = self.copies.iter().filter_map(|copy| copy.get(at..at + PAGE_BYTES));
+        pages.find(|page| is_it(page))
+    }
+
+    /// Makes all copies of a page like the one that is as it should be. True where one was not.
+    pub(super) fn mend_page(&mut self, at: usize, is_it: &dyn Fn(&[u8]) -> bool) -> bool {
+        let Some(good) = self.page(at, is_it).map(<[u8]>::to_vec) else { return false };
+        let mut was_bad = false;
+        for (number, copy) in self.copies.iter_mut().enumerate() {
+            if copy[at..at + PAGE_BYTES] != good {
+                copy[at..at + PAGE_BYTES].copy_from_slice(&good);
+                self.mended.insert((number, at / PAGE_BYTES));
+                was_bad = true;
+            }
+        }
+        was_bad
+    }
+
+    /// Has the pages from one offset to the end of the log written again, with zeros behind the last
+    /// record in its page, and one page of zeros behind: nothing follows there.
+    pub(super) fn end_at(&mut self, from: usize, records_end: usize, end: usize) {
         let last = end.next_multiple_of(PAGE_BYTES);
         for (number, copy) in self.copies.iter_mut().enumerate() {
             let zeros = (last + PAGE_BYTES).min(copy.len());
-            copy[end.min(zeros)..zeros].fill(0);
+            let page_end = records_end.next_multiple_of(PAGE_BYTES).min(copy.len());
+            copy[records_end.min(page_end)..page_end].fill(0);
+            copy[last.min(zeros)..zeros].fill(0);
             let pages = from / PAGE_BYTES..zeros / PAGE_BYTES;
             self.mended.extend(pages.map(|page| (number, page)));
         }

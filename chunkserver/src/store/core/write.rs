@@ -8,7 +8,7 @@ use towpath_memory::Buf;
 use towpath_transport::Class;
 
 use super::clear::EDGE_PAGES;
-use super::group::{Change, Client, Head};
+use super::group::{Change, Client, Head, Logged};
 use super::io::Purpose;
 use super::memory::LONG_PAGES;
 use super::merge::{Edge, Old};
@@ -16,7 +16,7 @@ use super::stage::{Staged, Stop};
 use super::state::{Asked, StoreCore};
 use crate::store::error::{Refused, WriteError};
 use crate::store::gather::Gather;
-use crate::store::limits::WRITE_BYTES_MAX;
+use crate::store::limits::{LOGGED_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::store::media::{MediaError, MediaOp};
 use crate::store::place::slices_in;
 use crate::store::record::Extent;
@@ -40,6 +40,14 @@ struct Wanted<'a, W> {
     terms: Terms,
     /// What was staged of it.
     early: Option<usize>,
+}
+
+/// What is to be written of a write, beside its record.
+enum Data {
+    /// To its pages: the position of the first of each run, and the operation.
+    Pages(Vec<(usize, Op)>),
+    /// Behind its record.
+    Log(Logged),
 }
 
 /// Where the slices of a write go.
@@ -90,9 +98,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let wanted = Wanted { chunk, offset, data: &data, crcs: &crcs, is_verified, early, terms };
         let result = match self.stage_write(&wanted) {
             Ok((span, head, fragments, placed)) => {
-                match self.copies(&wanted, span, &placed.fresh) {
-                    Ok(writes) => {
-                        let parts = (placed.extents, fragments, writes);
+                let data_of = match self.is_to_be_logged(&wanted) {
+                    true => self.logged(&wanted, span).map(Data::Log),
+                    false => self.copies(&wanted, span, &placed.fresh).map(Data::Pages),
+                };
+                match data_of {
+                    Ok(data_of) => {
+                        let parts = (placed.extents, fragments, data_of);
                         let data = (data, crcs.clone());
                         let of = (chunk, span, head, terms);
                         return self.begin_write(to, of, early, data, parts);
@@ -133,7 +145,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         let count = span.count() as u32;
         // At worst each slice gets an extent of its own.
-        self.check_group(104 + 12 * count as usize).map_err(Stop::widen)?;
+        self.check_group(112 + 12 * count as usize).map_err(Stop::widen)?;
         let byte_len = u64::from(count) * SLICE_BYTES as u64;
         let data_bytes = self.gathering.by_class[self.staging.index()].data_bytes;
         if data_bytes > 0 && data_bytes + byte_len > GROUP_DATA_BYTES_MAX {
@@ -331,6 +343,27 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         Ok(())
     }
 
+    /// Whether the bytes of a write stand in the log: they are few, and the log makes them last by
+    /// itself.
+    fn is_to_be_logged(&self, wanted: &Wanted<'_, W>) -> bool {
+        let byte_len: u64 = wanted.data.iter().map(|piece| piece.as_ref().len() as u64).sum();
+        wanted.early.is_none() && byte_len <= LOGGED_BYTES_MAX && self.io.writes_durably()
+    }
+
+    /// The slices that are written whole, in memory that the log and their pages are written from.
+    fn logged(&self, wanted: &Wanted<'_, W>, span: Span) -> io::Result<Logged> {
+        let mut data = Gather::new(wanted.data);
+        let slices = span.first()..span.first() + span.count();
+        let copy = |slice| {
+            if !span.covers(slice) {
+                data.skip(span.part(slice).1);
+                return Ok(None);
+            }
+            self.memory.frozen_page(|page| data.copy(page)).map(Some)
+        };
+        slices.map(copy).collect()
+    }
+
     /// The writes of the slices that are written whole and are not on their way: position of the
     /// first, and the operation.
     fn copies(
@@ -358,7 +391,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                     let pages = (run - first).min(LONG_PAGES);
                     from.push(self.memory.filled(pages, |buf| data.copy(buf))?);
                 }
-                writes.push((position, Op::Write { at: self.layout.data_page(page), from }));
+                writes.push((position, Op::write_all(self.layout.data_page(page), from)));
                 (page, position) = (page + run as u32, position + run);
             }
         }
@@ -371,7 +404,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         (chunk, span, head, terms): (ChunkId, Span, Head, Terms),
         early: Option<usize>,
         (data, crcs): (Vec<W>, Vec<u32>),
-        (extents, fragments, writes): (Vec<Extent>, Fragments, Vec<(usize, Op)>),
+        (extents, fragments, data_of): (Vec<Extent>, Fragments, Data),
     ) {
         let slots = slots_wanted(head, span.end());
         let blocks = self.blocks_for(chunk, span.first(), span.count());
@@ -390,7 +423,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         #[cfg(test)]
         self.free_early(chunk, span);
         let head = Some(Head { byte_len: head.byte_len.max(span.end()), ..head });
-        let change = Change::Write { offset: span.start(), byte_len, extents, crcs };
+        let (writes, logged) = match data_of {
+            Data::Pages(writes) => (writes, None),
+            Data::Log(logged) => (Vec::new(), Some(logged)),
+        };
+        let change = Change::Write { offset: span.start(), byte_len, extents, crcs, logged };
         let member = self.join(to, chunk, Staged { change, terms, head, slots, blocks }, data);
         let under_way = early.map_or(0, |key| self.early.get(key).writes_left);
         self.members[member].writes_left = writes.len() + under_way;

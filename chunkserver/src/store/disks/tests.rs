@@ -85,7 +85,11 @@ impl Rig {
     /// Disks of so many pages.
     fn new(seed: u64, pages: &[u64]) -> Self {
         println!("seed {seed}");
-        let media = pages.iter().zip(seed..).map(|(pages, seed)| Medium::new(seed, *pages));
+        let media = pages.iter().zip(seed..).map(|(pages, at)| {
+            let medium = Medium::new(at, *pages);
+            medium.set_durable_writes(seed % 2 == 1);
+            medium
+        });
         Self::open(media.collect(), 1)
     }
 

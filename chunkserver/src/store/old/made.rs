@@ -78,7 +78,10 @@ impl OldStore {
         }
         let extents = [Extent { page, count: crcs.len() as u32 }];
         let (offset, byte_len) = (first * SLICE_BYTES as u64, bytes.len() as u64);
-        self.push(chunk, &Op::Write { offset, byte_len, extents: &extents, crcs: &crcs });
+        self.push(
+            chunk,
+            &Op::Write { data_page: None, offset, byte_len, extents: &extents, crcs: &crcs },
+        );
     }
 
     pub(crate) fn checkpoint(&mut self) {

@@ -142,6 +142,7 @@ fn what_a_truncate_cut_off_does_not_come_back_where_the_one_before_it_failed() {
         let mut core = open(&medium).expect("a new store");
         create(&mut core, CHUNK);
         write(&mut core, CHUNK, 0, &[1; 3 * 4096]);
+        bring_home(&mut core);
         let to = |token| Client { asker: 0, token };
         let cut = |byte_len| clear_request(Clear::Truncate { byte_len });
         // The slice that the first one cuts cannot be read.

@@ -154,13 +154,13 @@ fn check(medium: &Medium, left: &Left) -> Result<Model, String> {
 /// Cuts of one workload, each `stride`th, with every kind of loss; the first thing that goes
 /// wrong.
 fn cut_everywhere(seed: u64, batches: u32, stride: usize, bug: Option<Bug>) -> Result<u64, String> {
-    let whole = medium(seed);
+    let whole = any_medium(seed);
     drop(open(&whole).expect("a new store"));
     let made = whole.events();
     go_on(&whole, Model::default(), seed, batches, bug);
     let events = whole.events();
     for cut in (made + 1 + seed % stride as u64..=events).step_by(stride) {
-        let medium = medium(seed);
+        let medium = any_medium(seed);
         drop(open(&medium).expect("a new store"));
         medium.cut_power_at(cut);
         let left = go_on(&medium, Model::default(), seed, batches, bug);
@@ -200,7 +200,7 @@ fn one_crash_after_another_loses_nothing_acknowledged() {
     for seed in 0..60 {
         println!("seed {seed}");
         let mut prng = Prng::new(seed);
-        let medium = medium(seed);
+        let medium = any_medium(seed);
         if seed % 2 == 1 {
             let config = CoreConfig { is_sparse: true, ..CONFIG };
             drop(open_as(&medium, &config).expect("a new store"));
@@ -298,7 +298,7 @@ fn a_process_that_ends_loses_nothing_acknowledged_even_after_a_flush_that_failed
     for seed in 0..60 {
         println!("seed {seed}");
         let mut prng = Prng::new(seed);
-        let medium = medium(seed);
+        let medium = any_medium(seed);
         drop(open(&medium).expect("a new store"));
         medium.fail_flush(prng.below(20));
         let left = go_on(&medium, Model::default(), seed, 12, None);

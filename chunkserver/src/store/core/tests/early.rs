@@ -44,6 +44,7 @@ fn a_write_has_what_was_staged_for_it_and_nothing_before_it_is_asked_for() {
     let medium = medium(1);
     let mut core = open(&medium).expect("a new store");
     create(&mut core, CHUNK);
+    settle(&mut core);
     let bytes = pattern(8, 1);
     let part = |first: usize, end: usize| &bytes[first * SLICE_BYTES..end * SLICE_BYTES];
     assert!(stage(&mut core, 9, 7, 5, part(5, 7)));
@@ -120,6 +121,7 @@ fn what_cannot_be_taken_now_is_refused_and_can_be_written_all_the_same() {
     let bytes = pattern(2, 4);
     assert!(!stage(&mut core, 9, 1, 0, &bytes), "there is no such chunk");
     create(&mut core, CHUNK);
+    settle(&mut core);
     assert!(!stage(&mut core, 9, 1, 0, &bytes[..5000]), "no whole slices");
     assert!(!stage(&mut core, 9, 1, u64::MAX / 4096, &bytes), "beyond the limit of the chunk");
     let mut taken = 0;
@@ -148,6 +150,7 @@ fn who_stages_all_that_it_can_leaves_room_for_others_and_gets_it_back() {
     let medium = Medium::new(5, 20_000);
     let mut core = open(&medium).expect("a new store");
     create(&mut core, CHUNK);
+    settle(&mut core);
     let bytes = pattern(MIB as usize, 5);
     // Each write is of one MiB, and all of them are of other places in the chunk.
     let mut next = 0;

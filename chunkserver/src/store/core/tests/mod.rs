@@ -72,6 +72,20 @@ pub(super) fn medium(seed: u64) -> Medium {
     Medium::new(seed, PAGES)
 }
 
+/// The same, of which a third has no durable writes.
+pub(super) fn any_medium(seed: u64) -> Medium {
+    let medium = medium(seed);
+    medium.set_durable_writes(!seed.is_multiple_of(3));
+    medium
+}
+
+/// Brings all slices from the log to their pages.
+pub(super) fn bring_home(core: &mut Core) {
+    core.rest();
+    settle(core);
+    assert!(core.away.is_empty(), "nothing keeps them");
+}
+
 pub(super) fn open(medium: &Medium) -> Result<Core, OpenError> {
     open_as(medium, &CONFIG)
 }

@@ -189,7 +189,8 @@ fn a_damaged_slice_is_not_in_memory_and_says_so_until_it_is_written_again() {
     let chunk = ChunkId(1);
     create_resident(&mut core, chunk).expect("room");
     write(&mut core, chunk, 0, &[7; 3 * 4096]);
-    core.seal();
+    bring_home(&mut core);
+    core.request_checkpoint();
     settle(&mut core);
     let page = core.map.chunks[&chunk].slice(1).page;
     medium.flip_bit(core.layout.data_page(page).byte_offset() + 9);

@@ -43,7 +43,11 @@ fn fill(core: &mut Core) {
         let extents = [Extent { page: first as u32 + 1, count: WRITE_SLICES as u32 }];
         let crcs: Vec<u32> = (0..WRITE_SLICES as u32).map(|at| at ^ first as u32).collect();
         let (offset, byte_len) = (first % CHUNK_SLICES * 4096, WRITE_SLICES * 4096);
-        apply(core, chunk, &Op::Write { offset, byte_len, extents: &extents, crcs: &crcs });
+        apply(
+            core,
+            chunk,
+            &Op::Write { offset, byte_len, data_page: None, extents: &extents, crcs: &crcs },
+        );
     }
 }
 

@@ -87,6 +87,7 @@ impl Disk for Noting {
 fn scattered(blocks: u64) -> (Core, Arc<Mutex<Notes>>) {
     let config = CoreConfig { is_sparse: true, log_pages: 1024, ..CONFIG };
     let medium = Medium::new(1, 16 * blocks + 10_000);
+    medium.set_durable_writes(false);
     medium.limit_room(u64::MAX);
     let (mut core, notes) = Noting::open(&medium, &config);
     create(&mut core, ChunkId(1));
