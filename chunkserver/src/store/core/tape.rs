@@ -140,14 +140,14 @@ impl<'a> Tape<'a> {
     }
 
     /// Writes what was mended. A page that cannot be written matters only where the other copy of
-    /// it is not on the disk as it should be.
+    /// it cannot be written either.
     pub(super) fn write_back(&mut self, disk: &mut Blocking<'_>) -> io::Result<()> {
-        let mended = std::mem::take(&mut self.mended);
-        for &(copy, page) in &mended {
+        let mut bad = BTreeSet::new();
+        for (copy, page) in std::mem::take(&mut self.mended) {
             let at = self.layout.log_page(copy as u64, self.first_page + page as u64);
             let bytes = &self.copies[copy][page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
             match disk.write(at, bytes) {
-                Err(error) if !mended.contains(&(1 - copy, page)) => {
+                Err(error) if bad.insert(page) => {
                     tracing::error!(%error, %at, "a copy of the log cannot be written");
                 }
                 written => written?,
