@@ -264,12 +264,12 @@ fn files_of_another_version_are_told_from_damage() {
 }
 
 #[test]
-fn a_store_of_the_format_before_is_refused_with_the_way_to_a_new_one() {
+fn files_of_the_unreleased_format_are_refused_with_the_way_to_a_new_store() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let config = config(&dir.path().join("store"));
     std::fs::create_dir(&config.data_dir).expect("room for a directory");
     std::fs::write(config.data_dir.join("map.00000001"), [0; 4096]).expect("room for a file");
-    fails(&config, 4, &["older format", "towpath-chunkserver upgrade"]);
+    fails(&config, 4, &["in no release", "towpath put"]);
 }
 
 #[test]

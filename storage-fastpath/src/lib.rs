@@ -42,13 +42,10 @@
 //! | `proof` | proofs that a request is allowed: capabilities |
 //! | `route` | along which servers a write goes that they pass on |
 //! | `session` | sessions: after a reconnect a client may safely repeat its changes |
-//! | `baseline` | with that feature: what all of this is measured against |
 //! | `error`, `limits` | errors; bounds and their reasons |
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "baseline")]
-pub mod baseline;
 mod blocking;
 pub mod change;
 pub mod choice;

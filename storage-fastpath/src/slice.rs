@@ -51,7 +51,7 @@ impl FromStr for ChunkId {
     }
 }
 
-/// Checksum of a whole slice, bound to its place (docs/store-format.md section 2).
+/// Checksum of a whole slice, bound to its place (docs/store-core.md section 11).
 ///
 /// `data` shorter than a slice, which only the last one of a chunk is, counts as padded with
 /// zeros. Longer data is a bug of the caller.
@@ -76,7 +76,7 @@ pub fn hole_crc(chunk: ChunkId, slice_index: u64) -> u32 {
 }
 
 /// Checksum of part of a slice: of `bytes` alone, bound to chunk, slice, offset and length
-/// (docs/store-format.md section 2).
+/// (docs/store-core.md section 11).
 #[must_use]
 pub fn fragment_crc(chunk: ChunkId, slice_index: u64, offset_in_slice: u32, bytes: &[u8]) -> u32 {
     crc32c(bytes) ^ fragment_place(chunk, slice_index, offset_in_slice, bytes.len() as u32)

@@ -5,6 +5,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `baseline` | with that feature: what the storage fast path is measured against |
 //! | [`mod@bench`] | measurements on this machine, for `towpath bench` |
 //! | `child` | second processes that never outlive the first |
 //! | [`cli`] | `towpath`: the demo, studies, and the clients of a chunk server |
@@ -15,6 +16,8 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(feature = "baseline")]
+pub mod baseline;
 pub mod bench;
 mod child;
 pub mod cli;

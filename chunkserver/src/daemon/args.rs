@@ -12,7 +12,6 @@ use super::dump::{self, StoreDump};
 use super::error::DaemonError;
 use super::gone::{GONE, Gone};
 use super::keys::KEYS;
-use super::upgrade::{self, StoreUpgrade};
 
 const AFTER_HELP: &str = "\
 Flags override the config file, which overrides the defaults. Sizes may end with KiB, MiB, GiB or
@@ -24,7 +23,7 @@ tenants again, when that changes; restart it to change others.
 
 Exit codes:
   0    clean stop, or --check found nothing wrong
-  1    `check` found something damaged or lost, or `upgrade` left chunks out
+  1    `check` found something damaged or lost
   2    wrong flag or config file
   3    the address is not of this host, or the port is taken
   4    the store cannot be opened (locked, damaged, of another version, no directory), or none is
@@ -57,8 +56,6 @@ pub enum Action {
     PrintConfig,
     /// Serve.
     Serve,
-    /// Copy a store of the format before.
-    UpgradeStore(Box<StoreUpgrade>),
 }
 
 /// The program's flags.
@@ -106,7 +103,6 @@ pub fn command() -> Command {
         .args(gone)
         .subcommand(check::command())
         .subcommand(dump::command())
-        .subcommand(upgrade::command())
         .args_conflicts_with_subcommands(true)
         .after_help(AFTER_HELP)
 }
@@ -129,8 +125,6 @@ impl Invocation {
             Action::CheckStore(StoreCheck::of(matches))
         } else if let Some(matches) = matches.subcommand_matches(dump::NAME) {
             Action::DumpStore(StoreDump::of(matches))
-        } else if let Some(matches) = matches.subcommand_matches(upgrade::NAME) {
-            Action::UpgradeStore(Box::new(StoreUpgrade::of(matches)?))
         } else if matches.get_flag("check") {
             Action::Check
         } else if matches.get_flag("print-config") {

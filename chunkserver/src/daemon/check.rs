@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::error::DaemonError;
 use super::stopped::{cannot, dirs_arg, dirs_of, each, flag};
 use super::store::{open_disk, repair_config};
-use crate::store::core::{CoreRepairError, DISK_NAME, check_core, repair_core};
+use crate::store::core::{CoreRepairError, check_core, repair_core};
 use crate::store::{CheckReport, Damage, DamageKind};
 
 const AFTER_HELP: &str = "\
@@ -83,7 +83,7 @@ impl StoreCheck {
     /// store from being read; of several [`DaemonError::Stores`].
     pub fn run(&self) -> Result<(), DaemonError> {
         let say = |dir: &Path, why: &str| writeln!(io::stdout(), "{}", cannot(dir, why, self.json));
-        each(&self.dirs, |_, dir| self.run_in(dir), say)
+        each(&self.dirs, |dir| self.run_in(dir), say)
     }
 
     fn run_in(&self, dir: &Path) -> Result<(), DaemonError> {
@@ -97,13 +97,13 @@ impl StoreCheck {
     }
 
     fn check(&self, dir: &Path) -> Result<CheckReport, DaemonError> {
-        let (mut disk, _) = open_disk(dir, DISK_NAME, None)?;
+        let (mut disk, _) = open_disk(dir, None)?;
         check_core(&mut *disk, self.data)
             .map_err(|source| DaemonError::Store { path: dir.into(), source })
     }
 
     fn repair(&self, dir: &Path) -> Result<CheckReport, DaemonError> {
-        let (disk, _) = open_disk(dir, DISK_NAME, None)?;
+        let (disk, _) = open_disk(dir, None)?;
         repair_core(disk, &repair_config(), self.accept_loss).map_err(|error| match error {
             CoreRepairError::Open(source) => DaemonError::Store { path: dir.into(), source },
             source => DaemonError::NotRepaired { path: dir.into(), source },

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::error::DaemonError;
 use super::stopped::{cannot, dirs_arg, dirs_of, each, flag};
 use super::store::open_disk;
-use crate::store::core::{DISK_NAME, DumpRow, DumpWanted, dump_core};
+use crate::store::core::{DumpRow, DumpWanted, dump_core};
 use crate::store::{ChunkId, ChunkStat};
 
 /// Rows unless more are asked for: some screens.
@@ -96,7 +96,7 @@ impl StoreDump {
             writeln!(out.borrow_mut(), "{}", cannot(dir, why, self.json))?;
             out.borrow_mut().flush()
         };
-        let ended = each(&self.dirs, |_, dir| self.run_in(dir, &mut *out.borrow_mut()), say);
+        let ended = each(&self.dirs, |dir| self.run_in(dir, &mut *out.borrow_mut()), say);
         match ended {
             // Whoever reads has enough.
             Err(DaemonError::Ready(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -112,7 +112,7 @@ impl StoreDump {
         if !dir.is_dir() {
             return Err(DaemonError::NotADirectory(dir.into()));
         }
-        let (mut disk, _) = open_disk(dir, DISK_NAME, None)?;
+        let (mut disk, _) = open_disk(dir, None)?;
         let wanted = DumpWanted { log: self.log, slices: self.slices };
         let (mut left, mut was_cut, mut written) = (self.limit, false, Ok(()));
         let dumped = dump_core(&mut *disk, wanted, &mut |row| {

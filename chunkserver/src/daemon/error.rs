@@ -15,7 +15,6 @@ use super::value::ValueError;
 use crate::guard::GuardError;
 use crate::qos::TenantsError;
 use crate::store::core::CoreRepairError;
-use crate::store::old::UpgradeError;
 use crate::store::{FlushFailed, OpenError};
 
 /// Why the daemon could not start, or did not stop cleanly.
@@ -131,10 +130,12 @@ pub enum DaemonError {
         #[source]
         source: OpenError,
     },
-    /// The folder has a store of the format before.
+    /// The folder has files of a format that was never released.
     #[error(
-        "the store in {dir} is of an older format: copy it into a new folder with \
-         `towpath-chunkserver upgrade {dir} NEW`, and set `data_dir` (--data-dir) to that",
+        "{dir} has files (map.*, log.*, data.*) of a store format that was in no release and is \
+         not read any more: set `data_dir` (--data-dir) to another folder, or remove these files; \
+         to keep their chunks, run the build that wrote them, `towpath get` each chunk from it, \
+         and `towpath put` it into a new store",
         dir = .0.display()
     )]
     OldStore(PathBuf),
@@ -186,18 +187,6 @@ pub enum DaemonError {
         #[source]
         source: CoreRepairError,
     },
-    /// The store was not copied into a new one.
-    #[error("cannot copy the store in {}", path.display())]
-    NotUpgraded {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: Box<UpgradeError>,
-    },
-    /// Chunks were left out of a copy; what is printed names them.
-    #[error("{0} chunks were left out: they are not whole")]
-    LeftOut(usize),
     /// The memory for resident chunks cannot be had.
     #[error("cannot get the memory that `resident_bytes` (--resident-bytes) asks for: lower it")]
     Resident(#[source] MemoryError),
@@ -298,9 +287,8 @@ impl DaemonError {
             | Self::Endpoint(EndpointError::Mtu { .. }) => 2,
             Self::Listen(_) | Self::NotOurs { .. } | Self::Metrics { .. } => 3,
             Self::Endpoint(EndpointError::Udp(_)) => 3,
-            Self::StoreDamaged(_) | Self::LeftOut(_) => 1,
+            Self::StoreDamaged(_) => 1,
             Self::NotRepaired { .. }
-            | Self::NotUpgraded { .. }
             | Self::NotADirectory(_)
             | Self::OldStore(_)
             | Self::StoreGone { .. }
@@ -324,7 +312,7 @@ impl DaemonError {
 
     /// Whether all of it is in the report that a command printed before.
     pub(super) fn is_in_report(&self) -> bool {
-        matches!(self, Self::StoreDamaged(_) | Self::LeftOut(_))
+        matches!(self, Self::StoreDamaged(_))
     }
 
     /// The error and what is below it, in one line.

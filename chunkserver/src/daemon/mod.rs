@@ -17,7 +17,6 @@
 //! | `stopped` | what the commands for stopped stores share |
 //! | `check` | the command that checks a store for damage, and repairs it |
 //! | `dump` | the command that shows what a store holds |
-//! | `upgrade` | the command that copies a store of the format before |
 //! | `tenants` | reservations, and the file of tenants |
 //! | `stop` | [`StopFlag`] and signals |
 //! | `error` | errors, with their exit codes |
@@ -48,7 +47,6 @@ mod stop;
 mod stopped;
 mod store;
 mod tenants;
-mod upgrade;
 mod value;
 
 use std::ffi::OsString;
@@ -68,7 +66,6 @@ pub use run::{
 };
 pub use stop::{StopFlag, stop_signals};
 pub use store::{SizesError, open_store};
-pub use upgrade::StoreUpgrade;
 pub use value::{SizeError, ValueError, parse_size};
 
 /// The whole program: reads the command line, does what it asks for.
@@ -80,7 +77,6 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError>
     match action {
         Action::CheckStore(check) => check.run()?,
         Action::DumpStore(dump) => dump.run()?,
-        Action::UpgradeStore(upgrade) => upgrade.run()?,
         Action::Check => {
             check(&config)?;
             print("configuration is valid\n")?;

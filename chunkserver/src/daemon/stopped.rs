@@ -36,16 +36,16 @@ pub(super) fn dirs_of(matches: &ArgMatches) -> Vec<PathBuf> {
 /// What `one` said of a single store; of several, how many are not as they should be.
 pub(super) fn each(
     dirs: &[PathBuf],
-    mut one: impl FnMut(usize, &Path) -> Result<(), DaemonError>,
+    mut one: impl FnMut(&Path) -> Result<(), DaemonError>,
     mut say: impl FnMut(&Path, &str) -> io::Result<()>,
 ) -> Result<(), DaemonError> {
     check_dirs(dirs.iter())?;
     if let [dir] = dirs {
-        return one(0, dir);
+        return one(dir);
     }
     let (mut bad, mut code) = (0, 0);
-    for (number, dir) in dirs.iter().enumerate() {
-        match one(number, dir) {
+    for dir in dirs {
+        match one(dir) {
             Ok(()) => continue,
             // What is printed is nowhere to be seen.
             Err(error @ DaemonError::Ready(_)) => return Err(error),
@@ -80,7 +80,8 @@ mod tests {
     fn of(codes: &[u8]) -> (Result<(), DaemonError>, Vec<String>) {
         let dirs: Vec<_> = (0..codes.len()).map(|at| PathBuf::from(format!("/d{at}"))).collect();
         let mut said = Vec::new();
-        let one = |number: usize, dir: &Path| match codes[number] {
+        let mut left = codes.iter();
+        let one = |dir: &Path| match left.next().expect("one code a store") {
             0 => Ok(()),
             1 => Err(DaemonError::StoreDamaged(dir.into())),
             4 => Err(DaemonError::NotADirectory(dir.into())),
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn a_directory_that_is_named_twice_is_refused() {
         let dirs = ["/a", "/b", "/a"].map(PathBuf::from);
-        let same = each(&dirs, |_, _| Ok(()), |_, _| Ok(())).expect_err("it is there twice");
+        let same = each(&dirs, |_| Ok(()), |_, _| Ok(())).expect_err("it is there twice");
         assert!(matches!(same, DaemonError::SameDisk(_)), "{same}");
     }
 }

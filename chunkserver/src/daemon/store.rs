@@ -21,9 +21,6 @@ use crate::store::core::{
 use crate::store::folder::{flush_folder_of, make_folder};
 use crate::store::{Damage, OpenError, StoreStats};
 
-/// Name of a disk file that does not have all yet that is copied into it.
-pub(super) const DISK_PART: &str = "disk.part";
-
 /// Name of the file beside a disk file that says that there was a store.
 const MARK_NAME: &str = "disk.made";
 
@@ -138,7 +135,7 @@ pub(super) fn open_here<W: AsRef<[u8]>>(
 ) -> Result<(StoreCore<W>, Found), DaemonError> {
     let path = config.data_dir.as_path();
     let mut of_core = core_config(config);
-    let (disk, report) = open_disk(path, DISK_NAME, Some((config, &of_core)))?;
+    let (disk, report) = open_disk(path, Some((config, &of_core)))?;
     // A device has all the room that it ever will.
     of_core.is_sparse &= !report.is_device;
     let had_store = had_store(path);
@@ -183,7 +180,6 @@ fn other_capacity(asked: u64, found: u64) -> Option<u64> {
 /// file are made where they are not there.
 pub(super) fn open_disk(
     path: &Path,
-    name: &str,
     make: Option<(&DaemonConfig, &CoreConfig)>,
 ) -> Result<(Box<dyn Disk>, Report), DaemonError> {
     let not_a_directory = || DaemonError::NotADirectory(path.into());
@@ -197,7 +193,7 @@ pub(super) fn open_disk(
     if make.is_some() {
         make_folder(path).map_err(no_folder)?;
     }
-    let file = path.join(name);
+    let file = path.join(DISK_NAME);
     if !file.exists() && has_old_store(path).map_err(no_folder)? {
         return Err(DaemonError::OldStore(path.into()));
     }
@@ -211,7 +207,7 @@ pub(super) fn open_disk(
         _ => None,
     };
     let formats = make.is_some_and(|(config, _)| config.format);
-    if let Some(found) = found.filter(|_| name == DISK_NAME && !formats && had_store(path)) {
+    if let Some(found) = found.filter(|_| !formats && had_store(path)) {
         return Err(DaemonError::StoreGone { path: path.into(), found });
     }
     let create = match (make, found) {
@@ -264,7 +260,7 @@ fn mark(path: &Path) -> io::Result<()> {
     flush_folder_of(&file)
 }
 
-/// Whether a folder has files of the format before: logs, maps or segments, each with a number.
+/// Whether a folder has files of the unreleased older format: logs, maps, segments with a number.
 fn has_old_store(path: &Path) -> io::Result<bool> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -423,7 +419,7 @@ mod tests {
             assert_eq!(refused.exit_code(), 4);
             let said = refused.chain();
             assert!(said.contains(way) && said.contains("--format"), "{said}");
-            let checked = open_disk(dir.path(), DISK_NAME, None).map(drop);
+            let checked = open_disk(dir.path(), None).map(drop);
             assert_eq!(checked.is_err(), way != "all zeros", "{way}");
         }
         let formats = DaemonConfig { format: true, ..config.clone() };
@@ -460,14 +456,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_a_store_of_the_format_before_is_refused_and_not_touched() {
+    fn a_folder_with_files_of_the_unreleased_format_is_refused_and_not_touched() {
         for name in ["map.00000001", "log.0000000a", "data.0000"] {
             let dir = tempfile::tempdir().expect("room for a folder");
             fs::write(dir.path().join(name), [1]).expect("room for a file");
             let refused = capacity(&config(dir.path())).expect_err("it is an old one");
-            assert!(refused.to_string().contains("towpath-chunkserver upgrade"), "{refused}");
+            assert!(refused.to_string().contains("was in no release"), "{refused}");
             assert!(!dir.path().join(DISK_NAME).exists());
-            let opened = open_disk(dir.path(), DISK_NAME, None);
+            let opened = open_disk(dir.path(), None);
             assert!(matches!(opened, Err(DaemonError::OldStore(_))));
         }
         let dir = tempfile::tempdir().expect("room for a folder");

@@ -26,14 +26,6 @@ impl LostRecords {
         (self.last + 1).saturating_sub(self.first)
     }
 
-    /// Takes in which chunks records changed, as far as they are among these.
-    pub(crate) fn name(&mut self, records: &[(u64, ChunkId)]) {
-        let lost = self.first..=self.last;
-        self.named.extend(records.iter().filter(|(sequence, _)| lost.contains(sequence)));
-        self.named.sort_unstable_by_key(|(sequence, _)| *sequence);
-        self.named.dedup_by_key(|(sequence, _)| *sequence);
-    }
-
     /// Of how many it is not known which chunk they changed.
     #[must_use]
     pub fn unnamed(&self) -> u64 {

@@ -4,7 +4,6 @@ use thiserror::Error;
 
 use super::limits::CHAIN_MAX;
 use super::media::MediaError;
-use super::old::HeaderError;
 use super::slice::ChunkId;
 
 /// Why there is no store to open. Nothing was changed in it.
@@ -52,24 +51,9 @@ pub enum OpenError {
         /// Where that begins.
         offset: u64,
     },
-    /// A file header of the format before is refused.
-    #[error("{file}: {source}")]
-    Header {
-        /// The file.
-        file: String,
-        /// What is wrong with it.
-        #[source]
-        source: HeaderError,
-    },
     /// Another server uses the directory.
     #[error("another server has this store open: stop that server first")]
     Locked,
-    /// A store of the format before has segments but no checkpoint.
-    #[error(
-        "there are segments of the format before but no map file: restore it from a copy, or \
-         remove all files"
-    )]
-    MapMissing,
     /// The medium failed.
     #[error(transparent)]
     Media(#[from] MediaError),

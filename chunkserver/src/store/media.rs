@@ -11,16 +11,10 @@ pub enum MediaOp {
     Create,
     /// Flushing a file or the directory.
     Flush,
-    /// Listing the directory.
-    List,
-    /// Taking the lock.
-    Lock,
     /// Opening a file.
     Open,
     /// Reading.
     Read,
-    /// Renaming.
-    Rename,
     /// Writing or extending.
     Write,
 }

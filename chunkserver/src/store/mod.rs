@@ -22,7 +22,6 @@
 //! | `damage`, `check` | descriptions of damage; what a check of a whole store finds |
 //! | `error`, `media`, `stats`, `limits` | errors, counters, bounds |
 //! | `folder` | the folder of a store, made so that it lasts |
-//! | `old` | the store of the format before, and its copy into a new one |
 
 mod bytes;
 mod check;
@@ -37,7 +36,6 @@ pub(crate) mod folder;
 mod gather;
 pub mod limits;
 mod media;
-pub mod old;
 mod place;
 mod puts;
 mod record;

@@ -3,7 +3,7 @@
 use super::limits::CHUNK_BYTES_MAX;
 use super::slice::SLICE_BYTES;
 
-/// Stands for the page of a slice that is lost, with the segment it lay in: no segment has it.
+/// The page of a slice whose page is lost: no disk has it.
 pub(crate) const LOST_PAGE: u32 = u32::MAX;
 
 /// Where a slice lies and what its checksum is. Page zero, a header, means that it was never

@@ -1,4 +1,4 @@
-//! Log records, one for each change (docs/store-format.md section 5, docs/store-core.md section 4).
+//! Log records, one for each change (docs/store-core.md section 4).
 
 use thiserror::Error;
 use towpath_base::crc::crc32c;
@@ -70,9 +70,6 @@ pub struct LogKey {
 }
 
 impl LogKey {
-    /// The key of a log of format version 1, which has no nonce.
-    pub const PLAIN: Self = Self { magic: 0, crc: 0 };
-
     /// The key of the log with this nonce: half of it is added to the magic of each record, the
     /// other half to its header checksum.
     #[must_use]

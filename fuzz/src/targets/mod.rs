@@ -20,7 +20,7 @@ mod roce_rc;
 mod roce_wire;
 mod server_config;
 mod storage_wire;
-mod store_files;
+mod store_record;
 
 use crate::Target;
 
@@ -51,7 +51,6 @@ pub fn targets() -> &'static [Target] {
         Target { name: "roce_rc", run: roce_rc::run },
         Target { name: "server_config", run: server_config::run },
         Target { name: "storage_wire", run: storage_wire::run },
-        Target { name: "store_checkpoint", run: store_files::checkpoint },
-        Target { name: "store_record", run: store_files::record },
+        Target { name: "store_record", run: store_record::run },
     ]
 }

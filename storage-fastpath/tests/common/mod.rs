@@ -340,7 +340,7 @@ fn info(chunk: ChunkId, stored: &StoredChunk) -> ChunkInfo {
     }
 }
 
-/// The checksums of a reply, as docs/store-format.md section 2 has them.
+/// The checksums of a reply, as docs/store-core.md section 11 has them.
 pub fn stored_crcs(chunk: ChunkId, span: Span, bytes: &[u8], chunk_bytes: u64) -> Vec<u32> {
     (span.first()..span.first() + span.count())
         .map(|slice| {

@@ -121,28 +121,6 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         Self::of(disk, memory, opened, config)
     }
 
-    /// Makes a store on a disk that has none, and opens it. Its records, and so the versions of its
-    /// chunks, have no number below `next_sequence`: those of a store that it takes the place of
-    /// were lower.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn create_after(
-        mut disk: Box<dyn Disk>,
-        config: &CoreConfig,
-        next_sequence: u64,
-    ) -> Result<Self, OpenError> {
-        let memory = Memory::new().map_err(io_error(MediaOp::Open))?;
-        let opened = {
-            let mut disk = Blocking::new(&mut *disk, &memory);
-            let first_sequence = config.first_sequence().max(next_sequence);
-            make(&mut disk, config, first_sequence, NewStore::OnEmpty)?;
-            let superblocks = read_superblocks(&mut disk)?;
-            read(&mut disk, superblocks, true)?
-        };
-        Self::of(disk, memory, opened, config)
-    }
-
     pub(super) fn of(
         disk: Box<dyn Disk>,
         memory: Memory,

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use crate::baseline::{SliceOp, SliceOutcome, SliceStore, Verdict};
 use slab::Slab;
 use towpath_chunkserver::daemon::{DaemonConfig, open_store};
 use towpath_chunkserver::store::core::StoreThread;
 use towpath_chunkserver::store::{Completion, NewChunk, Reply, Request, Terms};
-use towpath_fastpath::baseline::{SliceOp, SliceOutcome, SliceStore, Verdict};
 
 use towpath_memory::{Buf, Pool};
 

@@ -4,9 +4,9 @@
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
+use crate::baseline::{Bytes, ProstError, Verdict};
 use serde::{Deserialize, Serialize};
 use towpath_base::Prng;
-use towpath_fastpath::baseline::{Bytes, ProstError, Verdict};
 use towpath_fastpath::{ChunkId, ClientError};
 use towpath_rpc::{CallError, RpcError, Status};
 use towpath_transport::{ChannelError, ConnectError, EndpointError, ListenError};
@@ -46,7 +46,7 @@ pub(crate) enum LoadError {
     #[error("a request over protobuf failed")]
     Prost(#[from] ProstError),
     #[error("a request over gRPC failed")]
-    Grpc(#[from] towpath_fastpath::baseline::grpc::GrpcError),
+    Grpc(#[from] crate::baseline::grpc::GrpcError),
     #[error("the server answered {0:?}")]
     Verdict(Verdict),
     #[error("the server answered with status {}", .0.0)]

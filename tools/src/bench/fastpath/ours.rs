@@ -4,8 +4,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use crate::baseline::{Bytes, apart};
 use towpath_chunkserver::daemon::StopFlag;
-use towpath_fastpath::baseline::{Bytes, apart};
 use towpath_fastpath::server::{
     StorageRequest, changed_reply, parse_request, respond_built, respond_error, respond_rejected,
     verify_write,

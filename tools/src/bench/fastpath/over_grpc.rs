@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::baseline::grpc::{SlicesClient, serve};
+use crate::baseline::{SliceStore, Verdict};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 use towpath_chunkserver::daemon::StopFlag;
-use towpath_fastpath::baseline::grpc::{SlicesClient, serve};
-use towpath_fastpath::baseline::{SliceStore, Verdict};
 
 use super::load::{CHUNK, Did, LoadError, Meter, say};
 use super::server::Ready;

@@ -3,10 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::baseline::{Bytes, ProstClient, ProstDone, ProstServer, Served, SliceStore, Verdict};
 use towpath_chunkserver::daemon::StopFlag;
-use towpath_fastpath::baseline::{
-    Bytes, ProstClient, ProstDone, ProstServer, Served, SliceStore, Verdict,
-};
 use towpath_transport::Event;
 
 use super::load::{CHUNK, Did, LoadError, Meter};

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::baseline::NullStore;
 use clap::Args as ClapArgs;
 use serde::{Deserialize, Serialize};
 use towpath_chunkserver::daemon::{self, DaemonConfig, LogFormat, StopFlag};
-use towpath_fastpath::baseline::NullStore;
 
 use super::chunk_store::ChunkStore;
 use super::load::{LoadError, say};

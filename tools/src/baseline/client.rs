@@ -7,8 +7,8 @@ use towpath_transport::{ChannelId, Device, Endpoint, Event, LinkId, Nanos, Regio
 use super::message::{READ, ReadReply, ReadRequest, Verdict, WRITE, WriteReply, WriteRequest};
 use super::passes::{decode, encode, sum_whole};
 use super::serve::Served;
-use crate::client::TIMEOUT_DEFAULT;
-use crate::slice::ChunkId;
+use towpath_fastpath::TIMEOUT_DEFAULT;
+use towpath_fastpath::slice::ChunkId;
 
 /// A request that has ended.
 #[derive(Debug)]

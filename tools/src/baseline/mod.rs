@@ -1,10 +1,10 @@
 //! The baseline: reads and writes as protobuf messages, as most storage does them.
 //!
-//! What [`crate`] saves is measured against this (docs/fastpath.md section 2): a request is one
-//! protobuf message in contiguous memory, which is copied to be encoded and copied to be decoded; a
-//! checksum of its own protects it; and the server cuts the data into slices and sums these in
-//! passes of their own. The messages go over our rpc, and over gRPC on kernel TCP. Only built with
-//! the feature `baseline`: nothing that serves anybody uses it.
+//! What [`towpath_fastpath`] saves is measured against this (docs/fastpath.md section 2): a request
+//! is one protobuf message in contiguous memory, which is copied to be encoded and copied to be
+//! decoded; a checksum of its own protects it; and the server cuts the data into slices and sums
+//! these in passes of their own. The messages go over our rpc, and over gRPC on kernel TCP. Only
+//! built with the feature `baseline`: nothing that serves anybody uses it.
 //!
 //! | file | contents |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Log records, checkpoints and file headers of the chunk store.
+//! Records of the chunk store's log.
 //!
 //! The first byte of an input says which checksums are made right first, so that inputs come past
 //! them.
@@ -6,20 +6,18 @@
 use crate::class;
 use towpath_base::crc::crc32c;
 use towpath_chunkserver::store::limits::CHAIN_MAX;
-use towpath_chunkserver::store::old::{
-    CheckpointError, FILE_HEADER_BYTES, FileHeader, FileKind, parse_checkpoint,
-};
 use towpath_chunkserver::store::{
     Body, LogKey, RECORD_ALIGN, RECORD_HEADER_BYTES, RecordError, parse_frame, parse_record,
 };
 
 /// A record as it stands in a log, with whatever follows it.
-pub(crate) fn record(input: &[u8]) -> u64 {
+pub(crate) fn run(input: &[u8]) -> u64 {
     let Some((&how, bytes)) = input.split_first() else { return 0 };
     let mut bytes = bytes.to_vec();
     seal_record(&mut bytes, how);
-    let framed = parse_frame(&bytes, LogKey::PLAIN);
-    match parse_record(&bytes, LogKey::PLAIN) {
+    let key = LogKey::new(0);
+    let framed = parse_frame(&bytes, key);
+    match parse_record(&bytes, key) {
         Ok((record, taken)) => {
             assert_eq!(framed, Some(record.frame), "a sound record has a sound frame");
             assert!(taken <= bytes.len() && taken.is_multiple_of(RECORD_ALIGN));
@@ -71,38 +69,5 @@ fn seal_record(bytes: &mut [u8], how: u8) {
     if how & 2 != 0 {
         let crc = crc32c(&header[8..]);
         header[4..8].copy_from_slice(&crc.to_le_bytes());
-    }
-}
-
-/// A checkpoint: the fields of its header page, then the body. The rest of the page is zeros.
-pub(crate) fn checkpoint(input: &[u8]) -> u64 {
-    const FIELDS_BYTES: usize = 64;
-    let Some((&how, rest)) = input.split_first() else { return 0 };
-    let Some((fields, body)) = rest.split_at_checked(FIELDS_BYTES) else { return 1 };
-    let mut bytes = vec![0; FILE_HEADER_BYTES];
-    bytes[..FIELDS_BYTES].copy_from_slice(fields);
-    bytes.extend_from_slice(body);
-    if how & 1 != 0 {
-        bytes[36..40].copy_from_slice(&crc32c(body).to_le_bytes());
-        bytes[56..64].copy_from_slice(&(body.len() as u64).to_le_bytes());
-    }
-    if how & 2 != 0 {
-        bytes[12..16].fill(0);
-        let crc = crc32c(&bytes[..FILE_HEADER_BYTES]);
-        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
-    }
-    for kind in [FileKind::Data, FileKind::Log, FileKind::Map] {
-        if let Ok(header) = FileHeader::parse(kind, &bytes) {
-            assert_eq!(header.emit()[..], bytes[..FILE_HEADER_BYTES], "a header is what it was");
-        }
-    }
-    match parse_checkpoint(&bytes) {
-        Ok(found) => class(&[2, found.header.chunk_count.min(64)]),
-        Err(CheckpointError::Header(error)) => {
-            class(&[3, crate::fnv1a(error.to_string().bytes().filter(|b| !b.is_ascii_digit()))])
-        }
-        Err(error) => {
-            class(&[4, crate::fnv1a(error.to_string().bytes().filter(|b| !b.is_ascii_digit()))])
-        }
     }
 }

@@ -10,14 +10,14 @@ use std::thread::JoinHandle;
 use towpath_base::Prng;
 use towpath_base::passes::{Counts, Pass};
 use towpath_fastpath::ChunkId;
-use towpath_fastpath::baseline::grpc::{SlicesClient, serve};
-use towpath_fastpath::baseline::{
-    NullStore, ProstClient, ProstDone, ProstServer, ReadReply, Served, SliceOp, SliceOutcome,
-    SliceStore, Verdict, WRITE,
-};
 use towpath_fastpath::slice::writer_crcs;
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_rpc::{Call, Outgoing, RpcClient, Status};
+use towpath_tools::baseline::grpc::{SlicesClient, serve};
+use towpath_tools::baseline::{
+    NullStore, ProstClient, ProstDone, ProstServer, ReadReply, Served, SliceOp, SliceOutcome,
+    SliceStore, Verdict, WRITE,
+};
 use towpath_transport::{
     ChannelId, Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp, UdpConfig,
 };

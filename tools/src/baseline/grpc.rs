@@ -24,8 +24,8 @@ use super::message::{ReadReply, ReadRequest, Verdict, WriteReply, WriteRequest};
 use super::passes::sum_whole;
 use super::serve::{read_reply, take_read, take_write, write_reply};
 use super::store::{SliceOp, SliceOutcome, SliceStore};
-use crate::limits::IO_BYTES_MAX;
-use crate::slice::ChunkId;
+use towpath_fastpath::limits::IO_BYTES_MAX;
+use towpath_fastpath::slice::ChunkId;
 
 const WRITE_PATH: &str = "/towpath.baseline.Slices/Write";
 const READ_PATH: &str = "/towpath.baseline.Slices/Read";

@@ -7,7 +7,7 @@ use towpath_base::passes::{Pass, note};
 use towpath_rpc::{NoBuffer, Outgoing, Parcel};
 use towpath_transport::{Device, Endpoint, Region};
 
-use crate::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, slice_crc};
+use towpath_fastpath::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, slice_crc};
 
 /// Encodes a message into a contiguous buffer of the endpoint: a copy of its data.
 pub(super) fn encode<D: Device<Memory = Region>>(
@@ -81,8 +81,8 @@ pub(super) fn sum_whole(data: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slice::writer_crcs;
     use towpath_base::Prng;
+    use towpath_fastpath::slice::writer_crcs;
 
     #[test]
     fn what_is_cut_and_summed_apart_is_what_a_writer_of_the_fast_path_sends() {

@@ -2,7 +2,7 @@
 
 use prost::bytes::Bytes;
 
-use crate::slice::ChunkId;
+use towpath_fastpath::slice::ChunkId;
 
 /// The method of a write over our rpc; the numbers of the fast path are far below.
 pub const WRITE: u16 = 0x8002;

@@ -5,10 +5,10 @@
 use towpath_rpc::{Call, CallError, Outgoing, Request, RpcClient};
 use towpath_transport::{Buf, Device, Endpoint, Nanos, Region};
 
-use crate::limits::IO_HEADER_BYTES;
-use crate::slice::{ChunkId, writer_crcs};
-use crate::verify::{Coverage, verify_slices};
-use crate::wire::{ErrorReply, Method, WriteHeader};
+use towpath_fastpath::limits::IO_HEADER_BYTES;
+use towpath_fastpath::slice::{ChunkId, writer_crcs};
+use towpath_fastpath::wire::{ErrorReply, Method, WriteHeader};
+use towpath_fastpath::{Coverage, verify_slices};
 
 /// Sends a write as the fast path lays it out, and lets the link sum the chunk anew.
 ///
@@ -31,8 +31,8 @@ pub fn start_write<D: Device<Memory = Region>>(
     rpc.call(endpoint, call, out).map(drop).map_err(|refused| refused.error)
 }
 
-/// As [`verify_write`](crate::server::verify_write), in a pass over the bytes whatever the link
-/// knows of them.
+/// As [`verify_write`](towpath_fastpath::server::verify_write), in a pass over the bytes whatever
+/// the link knows of them.
 ///
 /// # Errors
 /// [`ErrorReply::WireCorrupt`] with the first slice that is not as it was sent.

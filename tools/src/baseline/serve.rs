@@ -3,8 +3,8 @@
 use super::message::{ReadReply, ReadRequest, Verdict, WriteReply, WriteRequest};
 use super::passes::{cut, sum, sum_whole};
 use super::store::{SliceOp, SliceOutcome};
-use crate::limits::IO_BYTES_MAX;
-use crate::slice::{ChunkId, Span};
+use towpath_fastpath::limits::IO_BYTES_MAX;
+use towpath_fastpath::slice::{ChunkId, Span};
 
 /// What a server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

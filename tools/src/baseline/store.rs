@@ -1,7 +1,7 @@
 //! What takes slices and gives them back.
 
 use super::message::Verdict;
-use crate::slice::{ChunkId, Span};
+use towpath_fastpath::slice::{ChunkId, Span};
 
 /// What a store is to do.
 #[derive(Debug)]
