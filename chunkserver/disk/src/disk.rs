@@ -86,9 +86,21 @@ pub struct Limits {
     pub in_flight: usize,
     /// Whether it gives pages back.
     pub can_discard: bool,
-    /// Whether it takes durable writes. In memory, and through a page cache, it does not: a flush
-    /// makes last there what can.
-    pub can_write_durably: bool,
+    /// Whether it takes durable writes, and what such a write makes last.
+    pub durable_writes: DurableWrites,
+}
+
+/// What a durable write makes last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DurableWrites {
+    /// The disk takes none. In memory, and through a page cache, a flush makes last what can.
+    #[default]
+    None,
+    /// Its own bytes.
+    Own,
+    /// Its own bytes, and all that was taken as done before it was submitted: the system flushes
+    /// the whole cache of the device behind it.
+    AndAllBefore,
 }
 
 /// An operation that is done.

@@ -8,10 +8,14 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fstat, fstatfs, fstatvfs};
+use rustix::fs::{
+    AtFlags, FallocateFlags, OFlags, StatxFlags, fallocate, fstatfs, fstatvfs, makedev, statx,
+};
 use rustix::io::Errno;
 use towpath_memory::Pool;
 
+use crate::cache::Cache;
+use crate::disk::DurableWrites;
 use crate::op::PageNumber;
 use crate::open::{NewFile, OpenError, Options};
 use crate::{PAGE_BYTES, ReadPages, transfer};
@@ -47,6 +51,8 @@ pub(crate) struct DiskFile {
     pub(crate) is_direct: bool,
     pub(crate) was_made: bool,
     pub(crate) can_discard: bool,
+    pub(crate) durable_writes: DurableWrites,
+    pub(crate) cache: Cache,
     path: PathBuf,
     /// When the path was looked at last.
     looked_at: Mutex<Option<Instant>>,
@@ -125,6 +131,8 @@ impl DiskFile {
             is_direct,
             was_made,
             can_discard,
+            durable_writes: DurableWrites::None,
+            cache: Cache::Unknown,
             path: path_buf,
             looked_at,
         };
@@ -133,6 +141,13 @@ impl DiskFile {
             disk.try_a_page().map_err(failed(path, "reading past the page cache"))?;
         }
         disk.can_discard = disk.gives_back();
+        disk.cache = Cache::of(&disk.file);
+        disk.durable_writes = match disk.cache {
+            // Of a page cache's errors, two writes at a time may be told once.
+            _ if !is_direct => DurableWrites::None,
+            Cache::Flushed => DurableWrites::AndAllBefore,
+            Cache::Unknown | Cache::None | Cache::PassedBy => DurableWrites::Own,
+        };
         Ok(disk)
     }
 
@@ -228,14 +243,18 @@ impl DiskFile {
         if self.is_device {
             return Ok(());
         }
-        let own = fstat(&self.file)?;
+        // Whoever asks for times as well makes the next write keep one of its own, which a file
+        // system then writes with each flush.
+        let wanted = StatxFlags::NLINK | StatxFlags::INO;
+        let own = statx(&self.file, c"", AtFlags::EMPTY_PATH, wanted)?;
+        let device = makedev(own.stx_dev_major, own.stx_dev_minor);
         let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = looked_at.is_none_or(|at| at.elapsed() >= NAME_LOOK);
-        let is_named = own.st_nlink > 0
+        let is_named = own.stx_nlink > 0
             && (!is_due || {
                 *looked_at = Some(Instant::now());
                 let found = self.path.metadata();
-                found.is_ok_and(|found| (found.dev(), found.ino()) == (own.st_dev, own.st_ino))
+                found.is_ok_and(|found| (found.dev(), found.ino()) == (device, own.stx_ino))
             });
         match is_named {
             true => Ok(()),

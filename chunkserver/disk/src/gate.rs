@@ -2,7 +2,9 @@
 
 use std::io;
 
-use crate::disk::{DiskError, Done, Limits, Refusal, Refused, flush_lost, is_flush_lost};
+use crate::disk::{
+    DiskError, Done, DurableWrites, Limits, Refusal, Refused, flush_lost, is_flush_lost,
+};
 use crate::op::{OP_BUFFERS_MAX, OP_PAGES_MAX, Op, What};
 
 /// Lets operations in, as many as the queue has room for, and out again.
@@ -14,14 +16,14 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(page_count: u64, depth: usize, can_discard: bool) -> Self {
-        let (in_flight, can_write_durably) = (0, false);
-        let limits = Limits { page_count, depth, in_flight, can_discard, can_write_durably };
+        let (in_flight, durable_writes) = (0, DurableWrites::None);
+        let limits = Limits { page_count, depth, in_flight, can_discard, durable_writes };
         Self { limits, flush_failed: false }
     }
 
     /// The same of a disk that takes durable writes.
-    pub(crate) fn with_durable_writes(mut self) -> Self {
-        self.limits.can_write_durably = true;
+    pub(crate) fn with(mut self, durable_writes: DurableWrites) -> Self {
+        self.limits.durable_writes = durable_writes;
         self
     }
 
@@ -53,7 +55,7 @@ impl Gate {
         if what == What::Discard && !self.limits.can_discard {
             return Some(Refusal::CannotDiscard);
         }
-        if op.is_durable_write() && !self.limits.can_write_durably {
+        if op.is_durable_write() && self.limits.durable_writes == DurableWrites::None {
             return Some(Refusal::CannotWriteDurably);
         }
         if what != What::Flush && count == 0 {

@@ -11,8 +11,8 @@
 //! - A write is durable when a flush is done that was submitted **after the write was taken as
 //!   done**. A flush says nothing of writes that were still under way when it was submitted, and
 //!   nothing of those that were done but not yet taken.
-//! - A [durable write](Op::write_durably), of a disk that [takes them](Limits::can_write_durably),
-//!   is durable when it is done. It says nothing of other writes.
+//! - A [durable write](Op::write_durably), of a disk that [takes them](DurableWrites),
+//!   is durable when it is done. It says nothing of other writes, unless the disk says so.
 //! - Until then a power cut leaves any part of it: all, nothing, or any of its sectors of 512
 //!   bytes, whatever it leaves of other writes, be they older or newer. Of two writes to one
 //!   sector, of which the second was submitted after the first was taken as done, the first never
@@ -48,6 +48,7 @@
 #![deny(unsafe_code)]
 
 mod at_once;
+mod cache;
 mod disk;
 mod file;
 mod gate;
@@ -59,7 +60,8 @@ mod threads;
 mod transfer;
 mod uring;
 
-pub use disk::{Disk, DiskError, Done, Limits, Refusal, Refused};
+pub use cache::Cache;
+pub use disk::{Disk, DiskError, Done, DurableWrites, Limits, Refusal, Refused};
 pub use op::{Buffers, OP_BUFFERS_MAX, OP_PAGES_MAX, Op, PageNumber, What};
 pub use open::{
     Backend, DEPTH_MAX, NewFile, NoUring, OpenError, Options, Report, THREADS_MAX, open,

@@ -51,9 +51,7 @@ pub enum Op {
         at: PageNumber,
         /// What is written.
         from: Buffers<WritePages>,
-        /// It is durable when it is done, without a flush: see [`Limits::can_write_durably`].
-        ///
-        /// [`Limits::can_write_durably`]: crate::Limits::can_write_durably
+        /// It is durable when it is done, without a flush: see [`DurableWrites`](crate::DurableWrites).
         is_durable: bool,
     },
     /// Makes durable what was taken as done before this was submitted.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::at_once::AtOnce;
+use crate::cache::Cache;
 use crate::disk::Disk;
 use crate::file::DiskFile;
 use crate::threads::Threads;
@@ -66,6 +67,8 @@ pub struct Report {
     pub was_made: bool,
     /// Whether it is a block device.
     pub is_device: bool,
+    /// What the device keeps in a cache.
+    pub cache: Cache,
 }
 
 /// Who does a disk's work.
@@ -104,8 +107,12 @@ impl fmt::Display for Report {
         let way = if self.is_direct { "past" } else { "through" };
         write!(f, "{what}, {way} the page cache, by {}", self.backend)?;
         match &self.why_threads {
-            None => Ok(()),
-            Some(why) => write!(f, " ({why})"),
+            None => {}
+            Some(why) => write!(f, " ({why})")?,
+        }
+        match self.why_threads {
+            Some(NoUring::InMemory) => Ok(()),
+            _ => write!(f, ", on {}", self.cache),
         }
     }
 }
@@ -154,9 +161,16 @@ pub struct OpenError {
 pub fn open(path: &Path, options: &Options) -> Result<(Box<dyn Disk>, Report), OpenError> {
     let depth = options.depth.clamp(1, DEPTH_MAX);
     let file = DiskFile::open(path, options)?;
-    let (is_direct, was_made, is_device) = (file.is_direct, file.was_made, file.is_device);
-    let report =
-        |backend, why_threads| Report { backend, why_threads, is_direct, was_made, is_device };
+    let (is_direct, was_made) = (file.is_direct, file.was_made);
+    let (is_device, cache) = (file.is_device, file.cache);
+    let report = |backend, why_threads| Report {
+        backend,
+        why_threads,
+        is_direct,
+        was_made,
+        is_device,
+        cache,
+    };
     if options.is_uring && file.is_in_memory() {
         let failed = |source| OpenError { path: path.to_owned(), step: "waiting for", source };
         let disk = AtOnce::new(file, depth).map_err(failed)?;

@@ -47,8 +47,7 @@ impl Threads {
         let (done, ended) = bounded::<Ended>(depth);
         let bell = Bell::new()?;
         let gate = Gate::new(file.page_count, depth, file.can_discard);
-        // Of a page cache's errors, two writes at a time may be told once.
-        let gate = if file.is_direct { gate.with_durable_writes() } else { gate };
+        let gate = gate.with(file.durable_writes);
         let threads = Vec::with_capacity(thread_count);
         let mut disk =
             Self { file: Arc::clone(&file), gate, asked: Some(asked), ended, bell, threads };

@@ -10,6 +10,7 @@ use super::SimDisk;
 use super::faults::{Failing, Mischief};
 use super::power::Loss;
 use super::state::State;
+use crate::disk::DurableWrites;
 use crate::gate::Gate;
 use crate::op::{PageNumber, What};
 
@@ -81,14 +82,15 @@ impl Medium {
         let mut state = self.state();
         let session = state.open()?;
         let gate = Gate::new(state.page_count, depth, true);
-        let gate = if state.writes_durably { gate.with_durable_writes() } else { gate };
+        let gate = gate.with(state.durable_writes);
         drop(state);
         Ok(SimDisk { medium: self.clone(), session, gate })
     }
 
-    /// Disks that are opened from now on take durable writes, as they do at first, or do not.
-    pub fn set_durable_writes(&self, writes_durably: bool) {
-        self.state().writes_durably = writes_durably;
+    /// What durable writes of disks that are opened from now on make last: their own bytes, unless
+    /// this says something else.
+    pub fn set_durable_writes(&self, durable_writes: DurableWrites) {
+        self.state().durable_writes = durable_writes;
     }
 
     /// From now on operations take as long as this.

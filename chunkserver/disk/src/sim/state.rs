@@ -11,7 +11,7 @@ use super::faults::{Faults, Mischief};
 use super::medium::{Spread, Timing};
 use super::power::{Sectors, persist};
 use crate::PAGE_BYTES;
-use crate::disk::flush_lost;
+use crate::disk::{DurableWrites, flush_lost};
 use crate::op::{Op, What};
 
 pub(super) type PageBytes = [u8; PAGE_BYTES];
@@ -75,7 +75,7 @@ pub(super) struct State {
     /// Pages that the file system has room for; none where all have their room.
     pub(super) room_pages: Option<u64>,
     pub(super) faults: Faults,
-    pub(super) writes_durably: bool,
+    pub(super) durable_writes: DurableWrites,
 }
 
 fn power_is_off() -> io::Error {
@@ -115,7 +115,7 @@ impl State {
             is_off: false,
             room_pages: None,
             faults: Faults::default(),
-            writes_durably: true,
+            durable_writes: DurableWrites::Own,
         }
     }
 
@@ -132,7 +132,7 @@ impl State {
             is_off: self.is_off,
             room_pages: self.room_pages,
             faults: self.faults.clone(),
-            writes_durably: self.writes_durably,
+            durable_writes: self.durable_writes,
             ..Self::new(0, self.page_count)
         };
         for begun in self.queue.values().filter(|begun| begun.event != NEVER) {
@@ -254,7 +254,7 @@ impl State {
             Op::Write { is_durable, .. } => {
                 let (is_durable, before) = (*is_durable, self.unflushed.len());
                 self.write(op, pages)?;
-                return if is_durable { self.make_last(before) } else { Ok(()) };
+                return if is_durable { self.make_last(before, begun) } else { Ok(()) };
             }
             Op::Discard { .. } => self.apply_pages(op, self.events),
         }
@@ -340,10 +340,17 @@ impl State {
         if fails { Err(io::Error::other("simulated flush error")) } else { Ok(()) }
     }
 
-    /// Makes durable what a write changed, the changes from `first` on, and nothing else.
-    fn make_last(&mut self, first: usize) -> io::Result<()> {
+    /// Makes durable what a write changed that began with event `begun`: the changes from `first` on.
+    fn make_last(&mut self, first: usize, begun: u64) -> io::Result<()> {
+        let own = self.unflushed.split_off(first);
+        if self.durable_writes == DurableWrites::AndAllBefore {
+            let before = self.unflushed.extract_if(.., |change| change.event <= begun);
+            for change in before.collect::<Vec<_>>() {
+                persist(&mut self.durable, &change, Sectors::MAX);
+            }
+        }
         let fails = self.faults.flush_fails();
-        for change in self.unflushed.split_off(first) {
+        for change in own {
             let sectors = if fails { self.some_sectors() } else { Sectors::MAX };
             persist(&mut self.durable, &change, sectors);
             // What was there before never comes back.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use towpath_memory::Pool;
 
 use super::*;
-use crate::{DiskError, PAGE_BYTES, PageNumber, ReadPages, Refusal, What, WritePages};
+use crate::{
+    DiskError, DurableWrites, PAGE_BYTES, PageNumber, ReadPages, Refusal, What, WritePages,
+};
 
 const PAGES: u64 = 64;
 
@@ -351,6 +353,21 @@ fn a_durable_write_outlives_the_power_and_says_nothing_of_others() {
             assert_eq!(sectors(&mut disk, 1).expect("it reads"), [0; 8]);
         }
     }
+}
+
+#[test]
+fn a_durable_write_may_flush_all_that_was_done_before_it() {
+    let (medium, pool) = (Medium::new(13, PAGES), pool());
+    medium.set_durable_writes(DurableWrites::AndAllBefore);
+    let mut disk = open(&medium);
+    one(&mut disk, write(&pool, 1, 1, 1)).expect("it succeeds");
+    disk.submit(1, write(&pool, 2, 1, 1)).expect("there is room");
+    disk.submit(2, durably(write(&pool, 3, 1, 1))).expect("there is room");
+    assert!(finish(&mut disk).iter().all(|done| done.outcome.is_ok()));
+    medium.power_on(Loss::Everything);
+    let mut disk = open(&medium);
+    let seen = [1, 2, 3].map(|page| sectors(&mut disk, page).expect("it reads")[0]);
+    assert_eq!(seen, [1, 0, 1], "the second was under way");
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Uring {
         match Self::ring_for(&file, depth) {
             Ok((ring, eventfd)) => {
                 let gate = Gate::new(file.page_count, depth, file.can_discard);
-                let gate = gate.with_durable_writes();
+                let gate = gate.with(file.durable_writes);
                 let stays_here = PhantomData;
                 Ok(Self { ring, gate, eventfd, is_armed: false, file, stays_here })
             }

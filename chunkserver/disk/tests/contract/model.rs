@@ -2,7 +2,7 @@
 
 use towpath_base::Prng;
 use towpath_disk::{
-    Buffers, Disk, Done, Limits, Op, PAGE_BYTES, PageNumber, ReadPages, WritePages,
+    Buffers, Disk, Done, DurableWrites, Limits, Op, PAGE_BYTES, PageNumber, ReadPages, WritePages,
 };
 use towpath_memory::Pool;
 
@@ -81,7 +81,8 @@ impl Model {
                     from.push(WritePages::part(buf, 0..pages).expect("it fits"));
                 }
                 let after = vec![self.next_version; count as usize];
-                let is_durable = limits.can_write_durably && self.prng.chance(0.3);
+                let is_durable =
+                    limits.durable_writes != DurableWrites::None && self.prng.chance(0.3);
                 Some((Op::Write { at: page_at, from, is_durable }, at, after))
             }
         }

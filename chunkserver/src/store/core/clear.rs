@@ -167,7 +167,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             return Ok(());
         }
         let wanted = self.gathering.data_bytes() + edges.len() as u64 * SLICE;
-        let has_room = !self.is_sparse || self.room_bytes >= wanted;
+        if self.room_bytes < wanted {
+            self.measure_room();
+        }
+        let has_room = !self.is_sparse || self.room_bytes + self.backed_bytes() >= wanted;
         let mut extents = Vec::with_capacity(2);
         if !has_room || !self.space.take(edges.len() as u32, &mut extents) {
             return Err(self.no_room(self.may_get_pages()).widen());

@@ -1,10 +1,11 @@
 //! The group commit: records beside the data, one flush, and then all of it is there.
 
-use towpath_disk::{DiskError, Op};
+use towpath_disk::{DiskError, DurableWrites, Op};
 
 use super::group::{Change, Failure, Group, Head, Member};
 use super::io::Purpose;
 use super::join::{Joining, LOGGED_PAGES_MAX};
+use super::layout::LOG_COPIES;
 use super::log::writes;
 use super::page::PAGE_BYTES;
 use super::read::stored_crc;
@@ -18,6 +19,10 @@ use crate::store::request::NewChunk;
 use crate::store::residence::SlicePlace;
 use crate::store::slice::{ChunkId, SLICE_BYTES, hole_crc};
 use towpath_memory::Frozen;
+
+/// Groups between two looks at the room that the file system has left: some milliseconds, in which
+/// it loses little beside what writes leave alone.
+const ROOM_AGE_MAX: u32 = 64;
 
 /// Groups that are under way together: while one becomes durable, the next ones are written.
 const CLOSED_MAX: usize = 4;
@@ -112,14 +117,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     fn write_records(&mut self, mut group: Group) {
         let logged = self.encode(&mut group);
         self.log.end = group.end;
-        #[cfg(test)]
-        let is_durable = group.is_logged && self.bug != Some(super::tests::Bug::SkipFlush);
-        #[cfg(not(test))]
-        let is_durable = group.is_logged;
+        let durable_from = self.durable_from(&group);
         let records = self.memory.frozen(&group.bytes);
         let ops = records.map(|mut pieces| {
             pieces.extend(logged);
-            writes(&self.layout, group.start.page, &pieces, is_durable)
+            writes(&self.layout, group.start.page, &pieces, durable_from)
         });
         match ops {
             Ok(ops) => {
@@ -133,6 +135,21 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 self.closed.push_back(group);
                 self.fail(CommitStep::LogAppend, error.kind());
             }
+        }
+    }
+
+    /// The first copy of the log whose writes are durable, of those of a group. Where the last one
+    /// flushes the whole device, the other one lasts with the next group at the latest: one copy is
+    /// enough.
+    fn durable_from(&self, group: &Group) -> u64 {
+        #[cfg(test)]
+        if self.bug == Some(super::tests::Bug::SkipFlush) {
+            return LOG_COPIES;
+        }
+        match self.io.durable_writes() {
+            DurableWrites::Own if group.is_logged => 0,
+            DurableWrites::AndAllBefore if group.is_logged => LOG_COPIES - 1,
+            _ => LOG_COPIES,
         }
     }
 
@@ -151,6 +168,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 return self.fail(CommitStep::LogAppend, error.source.kind());
             }
             group.bad_pages.push(page);
+            // The other copy may not last.
+            group.is_logged &= !op.is_durable_write();
             tracing::error!(%error, "a copy of the log cannot be written: the other one has to do");
         }
         group.is_durable = group.is_logged && group.log_left == 0;
@@ -251,12 +270,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    /// Flushes the last group once all of it is written, where it needs a flush; where a member has
-    /// failed, the records are written again first. No group comes behind one that may change.
+    /// Flushes a group once all of it is written, where it needs a flush; where a member has failed,
+    /// the records are written again first.
     fn flush_when_written(&mut self) {
         let is_written =
             |group: &&mut Group| group.log_left == 0 && group.data_left == 0 && !group.is_settled();
-        let Some(group) = self.closed.back_mut().filter(is_written) else { return };
+        let Some(group) = self.closed.iter_mut().find(is_written) else { return };
+        // Nothing comes behind a group that may be stale.
         if group.is_stale {
             let Some(mut group) = self.closed.pop_back() else { return };
             (group.is_stale, group.is_rewritten) = (false, true);
@@ -325,7 +345,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.log.applied = group.end;
         self.sealed = if is_seal { self.log.durable_sequence() } else { sealed };
         self.counts.commits += 1;
-        self.measure_room();
+        self.room_age += 1;
+        if self.room_age >= ROOM_AGE_MAX || self.is_full || !self.held.is_empty() {
+            self.measure_room();
+        }
         self.look_for_room();
         self.may_retry |= !self.held.is_empty();
     }
@@ -409,6 +432,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     pub(super) fn measure_room(&mut self) {
+        self.room_age = 0;
         if self.is_sparse {
             // What does not tell has no more, as far as anybody can rely on it.
             self.room_bytes = self.io.disk().free_bytes().unwrap_or(0);

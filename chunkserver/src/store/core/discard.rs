@@ -1,5 +1,6 @@
-//! Free pages give their room back to the file system, behind whatever others have to do, and pages
-//! that cannot be written are put aside.
+//! Free pages keep their room while the file system has enough: a page that has it is written again
+//! without a word to the journal. When the file system runs short they give it back, behind
+//! whatever others have to do. Pages that cannot be written are put aside.
 
 use towpath_disk::{DiskError, Op};
 
@@ -16,6 +17,9 @@ pub(super) const UNDER_WAY_BESIDE_MAX: usize = 1;
 /// Pages of one discard, 64 MiB: a few extents of a file system.
 const DISCARD_PAGES: u32 = 16384;
 
+/// A file system runs short with so many times the bytes that writes leave alone.
+const SHORT_SHARE: u64 = 4;
+
 /// Discards under way.
 #[derive(Debug, Default)]
 pub(super) struct Discarding {
@@ -25,10 +29,16 @@ pub(super) struct Discarding {
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    /// Lets free pages give their room back, where they take it from the file system. Nobody waits
-    /// for that but who finds no room, so a disk that has enough to do gets none of it.
+    /// Whether the file system has so little left that free pages give their room back.
+    pub(super) fn is_short(&self) -> bool {
+        self.room_bytes < SHORT_SHARE * self.full_bytes()
+    }
+
+    /// Lets free pages give their room back, where they take it from the file system and that runs
+    /// short. Nobody waits for that but who finds no room, so a disk that has enough to do gets none
+    /// of it.
     pub(super) fn give_room_back(&mut self) {
-        if self.failed.is_some() {
+        if self.failed.is_some() || !self.is_short() {
             return;
         }
         let is_beside = !self.members.is_empty() || !self.reads.is_empty();

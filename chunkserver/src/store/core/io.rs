@@ -5,7 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use slab::Slab;
-use towpath_disk::{Disk, DiskError, Done, Op, Refusal, What};
+use towpath_disk::{Disk, DiskError, Done, DurableWrites, Op, Refusal, What};
 use towpath_transport::Class;
 
 use super::lanes::Lanes;
@@ -97,9 +97,14 @@ impl Io {
         &*self.disk
     }
 
+    /// What durable writes of the disk make last.
+    pub(super) fn durable_writes(&self) -> DurableWrites {
+        self.disk.limits().durable_writes
+    }
+
     /// Whether the disk takes durable writes.
     pub(super) fn writes_durably(&self) -> bool {
-        self.disk.limits().can_write_durably
+        self.durable_writes() != DurableWrites::None
     }
 
     pub(super) fn disk_mut(&mut self) -> &mut dyn Disk {

@@ -75,17 +75,17 @@ impl Log {
 }
 
 /// The writes that bring pieces of whole pages to both copies, one write a copy unless the ring ends
-/// between them.
+/// between them. Those to the copies from `durable_from` on are durable, and come last.
 pub(super) fn writes(
     layout: &Layout,
     first_page: u64,
     pieces: &[Frozen],
-    is_durable: bool,
+    durable_from: u64,
 ) -> Vec<Op> {
     let mut ops = Vec::with_capacity(2);
     for copy in 0..LOG_COPIES {
         let (mut page, mut from) = (first_page, Buffers::<WritePages>::new());
-        let mut begin = page;
+        let (mut begin, is_durable) = (page, copy >= durable_from);
         for piece in pieces {
             let count = (piece.len() / PAGE_BYTES) as u32;
             let mut done = 0;

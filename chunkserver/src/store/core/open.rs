@@ -174,6 +174,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 false => replayed.proven,
             },
             room_bytes: 0,
+            room_age: 0,
             written_pages: written,
             is_writing_ahead: false,
             map_room: Default::default(),

@@ -461,16 +461,25 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Whether the file system has room for so many bytes more, where the data takes its room from
     /// it.
     pub(super) fn check_room(&mut self, byte_len: u64) -> Result<(), Stop<Refused>> {
+        if !self.is_room_for(byte_len) {
+            // Some may have come since the last look.
+            self.measure_room();
+        }
         match self.is_room_for(byte_len) {
             true => Ok(()),
             false => Err(self.no_room(self.may_get_pages())),
         }
     }
 
+    /// Bytes of free pages that have their room.
+    pub(super) fn backed_bytes(&self) -> u64 {
+        self.space.stale_pages() * PAGE_BYTES as u64
+    }
+
     pub(super) fn is_room_for(&self, byte_len: u64) -> bool {
         let under_way = self.gathering.data_bytes() + self.early.bytes() + self.away.byte_len();
         let wanted = under_way + byte_len + self.full_bytes();
-        !self.is_sparse || self.room_bytes >= wanted
+        !self.is_sparse || self.room_bytes + self.backed_bytes() >= wanted
     }
 
     /// Refuses all that waits: the store takes no change any more.

@@ -96,6 +96,8 @@ pub struct StoreCore<W> {
     pub(super) sealed: u64,
     /// Bytes that the file system can still give, where the pages take theirs from it.
     pub(super) room_bytes: u64,
+    /// Groups since it was looked at.
+    pub(super) room_age: u32,
     /// Pages of data, from the first on, that were written once.
     pub(super) written_pages: u32,
     pub(super) is_writing_ahead: bool,
@@ -308,7 +310,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             log_bytes: self.log.used_bytes(),
             live_bytes: bytes(self.map.live_slices),
             free_bytes: match self.is_sparse {
-                true => free_bytes.min(self.room_bytes.saturating_sub(self.full_bytes())),
+                true => {
+                    let room = self.room_bytes.saturating_sub(self.full_bytes());
+                    free_bytes.min(room + self.backed_bytes())
+                }
                 false => free_bytes,
             },
             retired_bytes: bytes(self.space.retired_pages() + self.discarding.pages),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use towpath_disk::sim::Medium;
-use towpath_disk::{Disk, Done, Limits, Op, PageNumber};
+use towpath_disk::{Disk, Done, DurableWrites, Limits, Op, PageNumber};
 use towpath_memory::Pool;
 
 use super::*;
@@ -87,7 +87,9 @@ impl Rig {
         println!("seed {seed}");
         let media = pages.iter().zip(seed..).map(|(pages, at)| {
             let medium = Medium::new(at, *pages);
-            medium.set_durable_writes(seed % 2 == 1);
+            if seed % 2 == 0 {
+                medium.set_durable_writes(DurableWrites::None);
+            }
             medium
         });
         Self::open(media.collect(), 1)

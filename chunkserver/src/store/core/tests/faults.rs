@@ -277,7 +277,7 @@ fn a_write_whose_data_does_not_reach_the_disk_is_refused_and_the_group_goes_on_w
     for seed in 0..30 {
         println!("seed {seed}");
         let medium = medium(seed);
-        medium.set_durable_writes(false);
+        medium.set_durable_writes(DurableWrites::None);
         let mut core = open(&medium).expect("a new store");
         create(&mut core, ChunkId(5));
         create(&mut core, ChunkId(6));
@@ -347,7 +347,9 @@ fn only_the_store_itself_is_opened_and_nothing_else_is_written_over() {
 /// A store on a disk of which one page cannot be written any more.
 fn with_bad_page(seed: u64, page: impl Fn(&Core) -> PageNumber) -> (Medium, Core) {
     let medium = medium(seed);
-    medium.set_durable_writes(seed != 40);
+    if seed == 40 {
+        medium.set_durable_writes(DurableWrites::None);
+    }
     let mut core = open(&medium).expect("a new store");
     create(&mut core, ChunkId(1));
     settle(&mut core);

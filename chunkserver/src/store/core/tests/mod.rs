@@ -20,6 +20,7 @@ mod terms;
 use std::time::Duration;
 
 use towpath_base::Prng;
+use towpath_disk::DurableWrites;
 use towpath_disk::sim::Medium;
 use towpath_memory::{Buf, Pool};
 use towpath_transport::Class;
@@ -72,10 +73,14 @@ pub(super) fn medium(seed: u64) -> Medium {
     Medium::new(seed, PAGES)
 }
 
-/// The same, of which a third has no durable writes.
+/// The same, with durable writes of each kind, and with none.
 pub(super) fn any_medium(seed: u64) -> Medium {
     let medium = medium(seed);
-    medium.set_durable_writes(!seed.is_multiple_of(3));
+    medium.set_durable_writes(match seed % 3 {
+        0 => DurableWrites::None,
+        1 => DurableWrites::Own,
+        _ => DurableWrites::AndAllBefore,
+    });
     medium
 }
 

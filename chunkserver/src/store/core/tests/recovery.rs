@@ -266,7 +266,7 @@ fn a_slice_that_cannot_be_read_takes_nothing_else_of_the_last_group() {
     for seed in 0..8 {
         println!("seed {seed}");
         let medium = medium(seed);
-        medium.set_durable_writes(false);
+        medium.set_durable_writes(DurableWrites::None);
         let mut core = open(&medium).expect("a new store");
         create(&mut core, ChunkId(1));
         create(&mut core, ChunkId(2));

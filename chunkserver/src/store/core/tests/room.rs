@@ -142,7 +142,7 @@ fn small_writes_in_a_row_to_one_slice_are_all_there() {
 #[test]
 fn many_changes_share_a_flush_and_reads_go_on_meanwhile() {
     let medium = medium(7);
-    medium.set_durable_writes(false);
+    medium.set_durable_writes(DurableWrites::None);
     let mut core = open(&medium).expect("a new store");
     create(&mut core, ChunkId(1));
     let before = core.stats().commits;

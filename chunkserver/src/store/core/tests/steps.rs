@@ -87,7 +87,7 @@ impl Disk for Noting {
 fn scattered(blocks: u64) -> (Core, Arc<Mutex<Notes>>) {
     let config = CoreConfig { is_sparse: true, log_pages: 1024, ..CONFIG };
     let medium = Medium::new(1, 16 * blocks + 10_000);
-    medium.set_durable_writes(false);
+    medium.set_durable_writes(DurableWrites::None);
     medium.limit_room(u64::MAX);
     let (mut core, notes) = Noting::open(&medium, &config);
     create(&mut core, ChunkId(1));
@@ -103,6 +103,10 @@ fn scattered(blocks: u64) -> (Core, Arc<Mutex<Notes>>) {
     }
     settle(&mut core);
     assert!(core.take_answers().all(|(_, answer)| fate(&answer.reply) != Fate::NotDone));
+    // The file system runs short.
+    let used = u64::MAX / 4096 - core.io.disk().free_bytes().expect("it tells") / 4096;
+    medium.limit_room(used * 4096 + 2 * core.full_bytes());
+    core.measure_room();
     (core, notes)
 }
 
@@ -116,7 +120,8 @@ fn beside(change: &dyn Fn() -> Request<Vec<u8>, Buf>) -> (usize, u64, u64) {
     notes.lock().expect("nobody panics").asked.clear();
     core.submit(Client { asker: 0, token: 0 }, change());
     let (mut turn_most, mut writes) = (0, 0);
-    while core.space.stale_pages() > 0 || core.has_steps() || writes < 20 {
+    let gives_back = |core: &Core| core.space.stale_pages() > 0 && core.is_short();
+    while gives_back(&core) || core.has_steps() || writes < 20 {
         let request = write_request(chunk, writes * 4096 % (64 * 4096), &[1; 4096]);
         core.submit(Client { asker: 0, token: 7 }, request);
         loop {
@@ -168,7 +173,8 @@ fn room_is_given_back_to_the_file_system_when_nobody_has_anything_to_do() {
     let discards = |asked: &[What]| asked.iter().filter(|what| **what == What::Discard).count();
     let count = discards(&notes.lock().expect("nobody panics").asked);
     assert!((1..=100).contains(&count), "{count}: pages that lie together go together");
-    assert_eq!((core.space.stale_pages(), core.stats().retired_bytes), (0, 0));
+    assert!(!core.is_short() || core.space.stale_pages() == 0, "it has enough again");
+    assert_eq!(core.stats().retired_bytes, 0);
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn a_change_on_a_version_that_does_not_come_about_does_not_happen_either() {
     for seed in 0..20 {
         println!("seed {seed}");
         let medium = medium(seed);
-        medium.set_durable_writes(false);
+        medium.set_durable_writes(DurableWrites::None);
         let mut core = open(&medium).expect("a new store");
         let version = done(&mut core, create_request(CHUNK));
         let first = core.layout.data_page(1);
@@ -304,7 +304,7 @@ fn a_raise_on_a_version_that_does_not_come_about_does_not_happen_either() {
     for seed in 0..20 {
         println!("seed {seed}");
         let medium = medium(seed);
-        medium.set_durable_writes(false);
+        medium.set_durable_writes(DurableWrites::None);
         let mut core = open(&medium).expect("a new store");
         let version = done(&mut core, create_on(1));
         let first = core.layout.data_page(1);
