@@ -95,5 +95,9 @@ pub(super) const LIST_PAGE_MAX: usize = LIST_MAX - 1;
 /// when it sleeps, since they come together then.
 pub(super) const SPIN_REQUESTS_MAX: usize = 4;
 
+/// How long a network thread polls for a disk that has few requests: most disks have done a small
+/// write or a read by then.
+pub(super) const DISK_SPIN: Nanos = Nanos::from_micros(300);
+
 /// Cores that one busy client on the same machine, the network thread and the store's thread take.
 pub(super) const BUSY_CORES: usize = 3;

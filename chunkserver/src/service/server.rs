@@ -20,7 +20,7 @@ use super::control::InterferenceControl;
 use super::drive::Drive;
 use super::entries::Entries;
 use super::limits::{
-    CLIENTS_LOGGED, CONTROL_LOOK, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, SPIN_REQUESTS_MAX,
+    CLIENTS_LOGGED, CONTROL_LOOK, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, DISK_SPIN, SPIN_REQUESTS_MAX,
     STORE_WAIT,
 };
 use super::locate::Grants;
@@ -329,7 +329,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         // the one that drives the store, more comes together while it sleeps.
         let few = if self.drives_store() { SPIN_REQUESTS_MAX } else { 0 };
         let spins = self.staged.len() <= few || self.cores_to_spare;
-        let spin = if spins { self.config.busy_poll } else { Nanos::ZERO };
+        let spin = match (spins, self.drives_store() && !self.staged.is_empty()) {
+            (false, _) => Nanos::ZERO,
+            (true, false) => self.config.busy_poll,
+            // The disk has done with them by then, and a sleep would add a half.
+            (true, true) => self.config.busy_poll.max(DISK_SPIN),
+        };
         if now.since(since) < spin {
             // Not a yield: it would give the core away for a whole time slice.
             spin_loop();

@@ -17,12 +17,12 @@ use crate::store::error::CommitStep;
 use crate::store::slice::SLICE_BYTES;
 use crate::store::space::Pin;
 
-/// Pages that are away before any is brought home, 16 MiB: what is overwritten sooner is never
+/// Pages that are away before any is brought home, 64 MiB: what is overwritten sooner is never
 /// written home.
-const AWAY_LOW: usize = 4096;
+const AWAY_LOW: usize = 16384;
 
-/// Pages that are away at most, 48 MiB: groups wait then.
-const AWAY_MAX: usize = 3 * AWAY_LOW;
+/// Pages that are away at most, 128 MiB: groups wait then.
+const AWAY_MAX: usize = 2 * AWAY_LOW;
 
 /// Writes home that are under way together.
 const MOVES_MAX: usize = 16;

@@ -12,7 +12,7 @@ pub(crate) const LONG_PAGES: usize = 64;
 
 /// Buffers of one page: those of slices that are away, and twice the operations that a disk has
 /// under way. They take memory once they are used.
-const SHORT_COUNT: usize = 8192;
+const SHORT_COUNT: usize = 40_000;
 
 /// Long buffers, 16 MiB in all: a group of the usual kind.
 const LONG_COUNT: usize = 64;
