@@ -76,10 +76,10 @@ pub(crate) enum Command {
     /// Run a study in virtual time: goodput against loss, late packets and more
     Sim(SimArgs),
     /// Measure this machine: shared links, classes, erasure coding, the fast path, reservations,
-    /// the key-value store, writes to several servers
+    /// the key-value store, writes to several servers; or a running chunk server
     ///
-    /// Each subcommand is one benchmark with its own --help. All processes run on this machine,
-    /// over loopback.
+    /// Each subcommand is one benchmark with its own --help. `store` puts load on a server that
+    /// runs anywhere; all processes of the others run on this machine, over loopback.
     Bench(BenchArgs),
     /// Store files, each as a chunk, and print the names of the chunks
     Put(PutArgs),
@@ -484,7 +484,7 @@ fn parse_target(text: &str) -> Result<Target, String> {
     }
 }
 
-fn parse_chunk(text: &str) -> Result<ChunkId, String> {
+pub(super) fn parse_chunk(text: &str) -> Result<ChunkId, String> {
     text.parse().map_err(|error: towpath_fastpath::slice::ParseChunkIdError| error.to_string())
 }
 

@@ -1,10 +1,14 @@
-//! `towpath bench`: measurements on this machine.
+//! `towpath bench`: measurements on this machine, and of a running chunk server.
+
+mod store;
 
 use super::error::CliError;
 use super::interrupt::Interrupt;
 use super::study::{self, Family, FamilyArgs};
 use crate::bench::{classes as classes_bench, ec, fastpath, haechi, kv, links, policies};
 use clap::{Args as ClapArgs, Subcommand};
+use store::StoreArgs;
+pub(crate) use store::StoreError;
 use towpath_lab::studies::{Clock, Study, classes};
 
 /// Flags of `towpath bench`.
@@ -30,6 +34,8 @@ enum What {
     Policies(FamilyArgs<Policies>),
     /// Links that many channels and threads share: throughput, fairness, latency
     Links(FamilyArgs<Links>),
+    /// Load on a running chunk server, in the words of fio: IOPS, bandwidth, latency
+    Store(Box<StoreArgs>),
 }
 
 /// What classes are measured by.
@@ -188,5 +194,6 @@ pub(crate) fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), CliErro
         What::Kv(args) => study::run(args, interrupt),
         What::Links(args) => study::run(args, interrupt),
         What::Policies(args) => study::run(args, interrupt),
+        What::Store(args) => store::run(args, interrupt),
     }
 }

@@ -12,6 +12,7 @@ use towpath_lab::studies::StudyError;
 use towpath_spread::{ChangeError, LayoutError, Node, PartError, SpreadError};
 use towpath_status::AskError;
 
+use super::bench::StoreError;
 use super::demo::DemoError;
 use super::interrupt::{EXIT_INTERRUPTED, Interrupted};
 use super::session::SessionError;
@@ -146,6 +147,9 @@ pub(crate) enum CliError {
     /// The clients of a bench.
     #[error("the clients of the bench ended")]
     BenchKv(#[source] crate::bench::kv::LoadError),
+    /// Load on a chunk server.
+    #[error(transparent)]
+    BenchStore(#[from] StoreError),
     /// A tenant of a bench.
     #[error("a tenant of the bench ended")]
     BenchTenant(#[source] ChildError),
@@ -292,6 +296,7 @@ impl CliError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Ask(_) => 3,
+            Self::BenchStore(error) => of_bench_store(error),
             Self::Changed { .. } | Self::Damaged { .. } => 1,
             Self::Demo(error) => of_demo(error),
             Self::File { .. }
@@ -381,6 +386,14 @@ fn of_demo(error: &DemoError) -> u8 {
         DemoError::Session(error) => of_session(error),
         DemoError::Daemon(error) => error.exit_code(),
         _ => 8,
+    }
+}
+
+fn of_bench_store(error: &StoreError) -> u8 {
+    match error {
+        StoreError::Wrong { .. } => 1,
+        StoreError::Latencies(_) => 8,
+        _ => CliError::USAGE,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::bytes::show_size;
+use super::bytes::{show_count, show_size};
 
 /// Shorter work shows nothing.
 const SILENT_SPAN: Duration = Duration::from_secs(2);
@@ -77,7 +77,12 @@ pub(crate) fn time_left(left: u64, per_second: f64) -> String {
 enum Unit {
     Bytes,
     Runs,
+    /// Requests of so many bytes; how much of the whole is done is a share.
+    Load(u64),
 }
+
+/// The whole of a load, of which shares are done.
+const LOAD_WHOLE: u64 = 1000;
 
 /// Shows how far some work is. Only on stderr, only on a terminal, and only once it takes long.
 #[derive(Debug)]
@@ -104,6 +109,12 @@ impl Progress {
         Self::new(what, 0, Unit::Runs)
     }
 
+    /// For load by requests of so many bytes, whose share that is done is told with it.
+    #[must_use]
+    pub(crate) fn load(request_bytes: u64) -> Self {
+        Self::new("load", LOAD_WHOLE, Unit::Load(request_bytes))
+    }
+
     fn new(what: &'static str, whole: u64, unit: Unit) -> Self {
         let wanted = std::io::stderr().is_terminal();
         let began = Instant::now();
@@ -120,11 +131,21 @@ impl Progress {
 
     /// Says how much is done.
     pub(crate) fn at(&mut self, done: u64) {
+        self.show(done, done);
+    }
+
+    /// Says which share of a load is done, and how many requests.
+    pub(crate) fn at_load(&mut self, share: f64, requests: u64) {
+        self.show((share * LOAD_WHOLE as f64) as u64, requests);
+    }
+
+    /// `counted` is what the rate is of.
+    fn show(&mut self, done: u64, counted: u64) {
         if !self.wanted {
             return;
         }
         let now = Instant::now();
-        if !self.rate.at(now, done) || now.duration_since(self.began) < SILENT_SPAN {
+        if !self.rate.at(now, counted) || now.duration_since(self.began) < SILENT_SPAN {
             return;
         }
         let text = self.text(now, done);
@@ -156,6 +177,13 @@ impl Progress {
                 let seconds = now.duration_since(self.began).as_secs_f64();
                 let left = time_left(left, done as f64 / seconds.max(f64::MIN_POSITIVE));
                 format!("{done} of {} runs, {left}", self.whole)
+            }
+            Unit::Load(bytes) => {
+                let rate = self.rate.per_second() as u64;
+                let seconds = now.duration_since(self.began).as_secs_f64();
+                let left = time_left(left, done as f64 / seconds.max(f64::MIN_POSITIVE));
+                let a_second = show_size(rate.saturating_mul(bytes));
+                format!("{} IOPS, {a_second}/s, {left}", show_count(rate))
             }
         }
     }
@@ -220,5 +248,9 @@ mod tests {
         progress.of(8);
         let now = progress.began + Duration::from_secs(6);
         assert_eq!(progress.text(now, 2), "2 of 8 runs, 18 s left");
+        let mut progress = Progress::load(4096);
+        let now = progress.began + Duration::from_secs(2);
+        progress.rate.at(now, 5120);
+        assert_eq!(progress.text(now, 250), "2,560 IOPS, 10 MiB/s, 6 s left");
     }
 }

@@ -66,6 +66,48 @@ fn open_with_room(
     links: usize,
     interrupt: &Interrupt,
 ) -> Result<ClientSession, CliError> {
+    let (depth, op_bytes) = pipeline.map_or((1, 4096), |args| (args.depth, args.op_size));
+    let config = endpoint_config(args.link.mtu, depth, op_bytes).links_max(links);
+    open_as(args, config, interrupt)
+}
+
+/// What is needed beyond the usual for large requests.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    /// Of the buffers of writes: (bytes of a buffer, how many).
+    pub(super) pools: Vec<(usize, usize)>,
+    /// The longest read or write.
+    pub(super) op_bytes: u64,
+}
+
+/// A message of this length or less comes whole with the usual settings, with its headers.
+const USUAL_BYTES: u64 = 128 << 10;
+
+/// Beyond that: twice the usual pieces of a channel hold messages of this length.
+const LARGE_QUOTA: u32 = 256;
+const LARGE_BYTES: u32 = 2 << 20;
+
+/// A session with room for large requests.
+pub(super) fn open_with(
+    args: &ServerArgs,
+    room: &Room,
+    interrupt: &Interrupt,
+) -> Result<ClientSession, CliError> {
+    let pools = [&[(256, 1024), (4096, 1024)], &room.pools[..]].concat();
+    let config = endpoint_config(args.link.mtu, 1, 4096).send_pools(&pools);
+    let config = match room.op_bytes > USUAL_BYTES {
+        true => config.quota_chunks(LARGE_QUOTA).whole_bytes_max(LARGE_BYTES),
+        false => config,
+    };
+    open_as(args, config, interrupt)
+}
+
+/// A session on an endpoint with these settings, to which those of the flags are added.
+fn open_as(
+    args: &ServerArgs,
+    config: EndpointConfig,
+    interrupt: &Interrupt,
+) -> Result<ClientSession, CliError> {
     let server = Server::find(args.server.as_deref())?;
     let link = &args.link;
     let flags = [("--loss", loses(link.loss)), ("--black-hole", !link.black_hole.is_empty())];
@@ -85,8 +127,6 @@ fn open_with_room(
     let udp = UdpConfig::new(ip);
     let device = open_device(&link.device.choice(), udp, link.seed, &control);
     let device = device.map_err(SessionError::from)?;
-    let (depth, op_bytes) = pipeline.map_or((1, 4096), |args| (args.depth, args.op_size));
-    let config: EndpointConfig = endpoint_config(link.mtu, depth, op_bytes).links_max(links);
     let config = link.ways.endpoint(config.class(link.class)).icrc(link.device.icrc);
     let pace = WallClock::new(interrupt.clone());
     let timeout = Nanos::from_millis(link.timeout_ms);

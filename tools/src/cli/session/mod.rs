@@ -6,6 +6,7 @@
 //! | `connect` | finds a server, and joins a link and a channel with it |
 //! | `transfer` | many reads or writes under way at a time |
 //! | `whole` | many small chunks under way at a time |
+//! | `load` | reads and writes that a load draws |
 //! | `pace` | what to do while nothing happens: wait, or let virtual time go on |
 //! | `error` | what can go wrong, and what to do next |
 //!
@@ -15,6 +16,7 @@
 mod again;
 mod connect;
 mod error;
+mod load;
 mod pace;
 mod transfer;
 mod whole;
@@ -32,6 +34,7 @@ use towpath_transport::{Device, Endpoint, LinkStats, Mtu, Nanos, Region, Time};
 use again::{Way, is_lost};
 pub(crate) use connect::{Server, device_ip};
 pub(crate) use error::SessionError;
+pub(crate) use load::{Io, Load, Troubles};
 pub(crate) use pace::{Pace, WallClock};
 pub(crate) use transfer::{Pipeline, Source};
 pub(crate) use whole::Whole;
@@ -91,6 +94,20 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         let theirs = towpath_fastpath::io_bytes_max(theirs.saturating_sub(head) as usize);
         let ours = self.client.primary().io_bytes_max(&self.endpoint);
         Ok(ours.min(theirs).max(SLICE_BYTES) as u64)
+    }
+
+    /// The most bytes of one read, or of one write of whole slices, which the server takes in as
+    /// they come.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub(crate) fn io_bytes_max_of(&mut self, is_write: bool) -> Result<u64, SessionError> {
+        let ours = self.client.primary().io_bytes_max(&self.endpoint) as u64;
+        if !is_write {
+            return Ok(ours);
+        }
+        let theirs = self.info()?.stream_bytes_max;
+        Ok(ours.min(towpath_fastpath::io_bytes_max(theirs as usize) as u64))
     }
 
     /// Makes a chunk, which is not whole, and not read, before [`finish`](Self::finish).

@@ -277,7 +277,8 @@ pub(super) fn is_passing(kind: &ErrorKind) -> bool {
     is_changed || is_busy(kind)
 }
 
-fn is_busy(kind: &ErrorKind) -> bool {
+/// Whether the server had too much to do.
+pub(super) fn is_busy(kind: &ErrorKind) -> bool {
     matches!(kind, ErrorKind::Busy | ErrorKind::Refused(ErrorReply::Busy))
 }
 
