@@ -23,8 +23,14 @@ pub(crate) enum Failure {
     NoSuchStep(String),
     #[error("there is no fuzz target `{name}`; there are: {known}")]
     NoSuchTarget { name: String, known: String },
-    #[error("no case of the wire begins with `{name}`; there are: {known}")]
+    #[error("no case begins with `{name}`; there are: {known}")]
     NoSuchCase { name: String, known: String },
+    #[error(
+        "there is no fio; `apt-get install fio` installs it (a case that needs none: --case idle)"
+    )]
+    NoFio,
+    #[error("`{command}` did not say where it listens, but: {said:?}")]
+    NotReady { command: String, said: String },
     #[error("{0} fuzz target(s) failed; the commands that reproduce them stand above")]
     Fuzz(usize),
     #[error(

@@ -12,13 +12,14 @@ mod pairs;
 mod programs;
 mod sizes;
 mod stolen;
+mod store;
 mod wire;
 
 use crate::failure::Failure;
 use figure::{Figure, Wanted};
 use programs::Programs;
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use stolen::Ticks;
 
 #[derive(clap::Args)]
@@ -26,7 +27,7 @@ use stolen::Ticks;
   network    64 KiB messages over Towpath, over kernel TCP, and with 1 % of all packets lost; 64 B
              messages; two processes over loopback, in turn
   latency    64 B one way over Towpath and over kernel TCP at once, 20 ms at a time
-  store      writes to a chunk server, of what network and store do alone, in turn
+  server     writes to a chunk server, of what network and store do alone, in turn
   software   what the software adds to raw verbs on the device in memory, with 1 and 16 paths; with
              --against the ratios to another build's instead
   sizes      tow_write_bw at many sizes, over Towpath and over kernel TCP in turn, beside bare UDP
@@ -35,6 +36,8 @@ use stolen::Ticks;
              if asked for
   one-sided  4 KiB READs and FETCH_ADDs of granted memory beside 4 KiB messages, in turn; only if
              asked for
+  store      `towpath bench store` on a chunk server beside fio on its disk, and in memory; with
+             --against whole puts beside another build; only if asked for. Needs fio
   wire       64 MiB files and streams over networks that lose, delay, reorder and queue, with kernel
              TCP over the same; only if asked for. Needs root; some 20 minutes for a round
 
@@ -46,33 +49,44 @@ host took of the processors meanwhile: where that is a tenth, the figures are th
   cargo xtask bench --only network --programs target/pgo/build/x86_64-unknown-linux-gnu/dist
   cargo xtask bench --only sizes --seed 1
   cargo xtask bench --only sizes --rounds 9 --svg sizes.svg --against DIR
+  cargo xtask bench --only store --case read-4k --case durable
   cargo xtask bench --only wire --case jitter-20us --case tbf-100-30k-1500")]
 pub(crate) struct Args {
-    /// Rounds that count; one more goes before them, except over wires [default: 11; sizes: 5;
-    /// wire: 1].
+    /// Rounds that count; one more goes before them, except over wires and of the store [default:
+    /// 11; sizes, store: 5; wire: 1].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Seconds of each run; latency takes eight times as long, for both together, a stream over a
-    /// wire six times.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
-    seconds: u32,
+    /// wire six times [default: 1; store: 5].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
+    seconds: Option<u32>,
     /// Measure only this; may be given again.
     #[arg(long, value_name = "WHAT")]
     only: Vec<Part>,
-    /// Take the tools and, for wire, the chunk server from this folder, and do not build them.
+    /// Take the tools and, for wire and store, the chunk server from this folder, and do not build
+    /// them.
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
     /// Sizes, four-k, wire: measure the programs of this folder as well, in turn, as `before`.
-    /// Software: compare with the `software_cost` of this folder, in turn.
-    #[arg(long, value_name = "DIR")]
+    /// Software: compare with the `software_cost` of this folder, in turn. Store: whole puts.
+    #[arg(long, value_name = "DIR", visible_alias = "baseline")]
     against: Option<PathBuf>,
     /// Print one JSON object in place of the table.
     #[arg(long)]
     json: bool,
+    /// Wire, store: run only cases whose name begins so; may be given again. An unknown one lists
+    /// all.
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Sizes, store: where the drawing goes [default: target/sizes.svg, target/store.svg].
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     #[command(flatten)]
     sizes: sizes::Options,
     #[command(flatten)]
     wire: wire::Options,
+    #[command(flatten)]
+    store: store::Options,
 }
 
 /// What can be measured by itself.
@@ -80,32 +94,34 @@ pub(crate) struct Args {
 enum Part {
     Network,
     Latency,
-    Store,
+    Server,
     Software,
     Sizes,
     FourK,
     OneSided,
+    Store,
     Wire,
 }
 
 impl Part {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Network,
         Self::Latency,
-        Self::Store,
+        Self::Server,
         Self::Software,
         Self::Sizes,
         Self::FourK,
         Self::OneSided,
+        Self::Store,
         Self::Wire,
     ];
 
     /// What runs when nothing is asked for.
-    const USUAL: [Self; 4] = [Self::Network, Self::Latency, Self::Store, Self::Software];
+    const USUAL: [Self; 4] = [Self::Network, Self::Latency, Self::Server, Self::Software];
 
     /// Whether it needs `tow_write_bw` and `tow_write_lat`.
     fn runs_tools(self) -> bool {
-        !matches!(self, Self::Store | Self::Software)
+        !matches!(self, Self::Server | Self::Software | Self::Store)
     }
 
     /// The name of the figure of what the host took while this was measured.
@@ -113,11 +129,12 @@ impl Part {
         match self {
             Self::Network => "network_stolen_percent",
             Self::Latency => "latency_stolen_percent",
-            Self::Store => "store_stolen_percent",
+            Self::Server => "server_stolen_percent",
             Self::Software => "software_stolen_percent",
             Self::Sizes => "sizes_stolen_percent",
             Self::FourK => "four_k_stolen_percent",
             Self::OneSided => "one_sided_stolen_percent",
+            Self::Store => "store_stolen_percent",
             Self::Wire => "wire_stolen_percent",
         }
     }
@@ -157,7 +174,8 @@ impl Amount {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let parts = if args.only.is_empty() { &Part::USUAL[..] } else { &args.only };
     let programs = Programs::build(parts, args.programs.as_deref())?;
-    let amount = Amount { rounds: args.rounds.unwrap_or(11), seconds: args.seconds };
+    let (rounds, seconds) = (args.rounds.unwrap_or(11), args.seconds.unwrap_or(1));
+    let amount = Amount { rounds, seconds };
     let against = args.against.as_deref();
     let mut figures = Vec::new();
     for part in Part::ALL.into_iter().filter(|part| parts.contains(part)) {
@@ -165,7 +183,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         figures.extend(match part {
             Part::Network => pairs::network(&programs, amount)?,
             Part::Latency => pairs::latency(&programs, amount)?,
-            Part::Store => alone::store(&programs, amount)?,
+            Part::Server => alone::store(&programs, amount)?,
             Part::Software => match against {
                 Some(other) => alone::software_beside(&programs, other, amount)?,
                 None => alone::software(&programs)?,
@@ -174,6 +192,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 let amount = Amount { rounds: args.rounds.unwrap_or(5), ..amount };
                 let mut options = args.sizes.clone();
                 options.on_stdout = !args.json;
+                options.svg.clone_from(&args.svg);
                 let mut figures = sizes::run(&programs, against, &options, amount)?;
                 // Its own table has the others.
                 figures.retain(|figure| args.json || figure.wanted != Wanted::Nothing);
@@ -181,9 +200,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             }
             Part::FourK => four_k::run(&programs, against, amount)?,
             Part::OneSided => one_sided::run(&programs, amount)?,
+            Part::Store => measure_store(args, &programs)?,
             Part::Wire => {
-                let amount = (args.rounds.unwrap_or(1), args.seconds);
-                wire::run(&programs, against, &args.wire, amount)?
+                let amount = (args.rounds.unwrap_or(1), seconds);
+                wire::run(&programs, against, &args.wire, &args.case, amount)?
             }
         });
         if let (Some(before), Some(now)) = (before, Ticks::now()) {
@@ -198,6 +218,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         print!("{}", figure::table(&figures));
     }
     Ok(())
+}
+
+fn measure_store(args: &Args, programs: &Programs) -> Result<Vec<Figure>, Failure> {
+    let ground = store::Ground {
+        programs,
+        against: args.against.as_deref(),
+        options: &args.store,
+        cases: &args.case,
+        svg: args.svg.as_deref().unwrap_or(Path::new("target/store.svg")),
+        on_stdout: !args.json,
+    };
+    let (rounds, seconds) = (args.rounds.unwrap_or(5), args.seconds.unwrap_or(5));
+    let mut figures = store::run(&ground, Amount { rounds, seconds })?;
+    // Its own table has the others.
+    figures.retain(|figure| args.json || figure.wanted != Wanted::Nothing);
+    Ok(figures)
 }
 
 fn object(amount: Amount, figures: &[Figure]) -> Value {

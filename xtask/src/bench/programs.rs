@@ -29,7 +29,7 @@ impl Programs {
         }
         let lossy = tools.unwrap_or(&built).join("towpath-lossy");
         let lossy = if lossy.is_file() { lossy } else { built.join("towpath-lossy") };
-        if tools.is_none() && (has(Part::Wire) || has(Part::FourK)) {
+        if tools.is_none() && [Part::Wire, Part::FourK, Part::Store].iter().any(|part| has(*part)) {
             cargo_build("towpath-tools", &["--bin", "towpath"], &root)?;
             cargo_build("towpath-chunkserver", &["--bin", "towpath-chunkserver"], &root)?;
         }
@@ -40,7 +40,7 @@ impl Programs {
         if has(Part::Wire) && !is_given {
             cargo_build("towpath-tools", &["--bin", "towpath-lossy"], &root)?;
         }
-        if has(Part::Store) {
+        if has(Part::Server) {
             cargo_build("towpath-chunkserver", &["--example", "write_bench"], &root)?;
         }
         if has(Part::Software) {

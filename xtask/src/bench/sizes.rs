@@ -30,9 +30,9 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", default_value_t = 128,
           value_parser = clap::value_parser!(u32).range(1..=4_096))]
     depth: u32,
-    /// Where the drawing goes.
-    #[arg(long, value_name = "FILE", default_value = "target/sizes.svg")]
-    svg: PathBuf,
+    /// Where the drawing goes, unless to `target/sizes.svg`.
+    #[arg(skip)]
+    pub(super) svg: Option<PathBuf>,
     /// Whether the table goes to the standard output, which has nothing else then.
     #[arg(skip)]
     pub(super) on_stdout: bool,
@@ -126,8 +126,9 @@ pub(super) fn run(
     } else {
         eprint!("{table}");
     }
-    draw(&rows, against.is_some(), bare.median, &ran, &options.svg)?;
-    eprintln!("sizes: drawn in {}", options.svg.display());
+    let svg = options.svg.as_deref().unwrap_or(Path::new("target/sizes.svg"));
+    draw(&rows, against.is_some(), bare.median, &ran, svg)?;
+    eprintln!("sizes: drawn in {}", svg.display());
     let mut figures: Vec<Figure> =
         rows.iter().flat_map(|row| row.figures(against.is_some())).collect();
     figures.extend(page(&rows));
@@ -385,7 +386,7 @@ mod tests {
             sizes: vec![64, 4_032, 4_096],
             seed: None,
             depth: 128,
-            svg: svg.clone(),
+            svg: Some(svg.clone()),
             on_stdout: false,
         };
         let amount = Amount { rounds: 1, seconds: 1 };
@@ -408,7 +409,7 @@ mod tests {
             sizes: Vec::new(),
             seed: Some(seed),
             depth: 128,
-            svg: PathBuf::new(),
+            svg: None,
             on_stdout: false,
         };
         let sizes = options(7).sizes();

@@ -25,9 +25,6 @@ use work::{Rig, Values};
 #[group(id = "wire_options")]
 #[command(next_help_heading = "Only for --only wire")]
 pub(super) struct Options {
-    /// Run only cases whose name begins so; may be given again. An unknown one lists all.
-    #[arg(long, value_name = "NAME")]
-    case: Vec<String>,
     /// Congestion control of kernel TCP in every case [default: cubic behind the kernel's queues,
     /// and that of the machine on the bridge].
     #[arg(long, value_name = "NAME")]
@@ -46,9 +43,10 @@ pub(super) fn run(
     programs: &Programs,
     against: Option<&Path>,
     options: &Options,
+    names: &[String],
     (rounds, seconds): (u32, u32),
 ) -> Result<Vec<Figure>, Failure> {
-    let cases = chosen(&options.case)?;
+    let cases = chosen(names)?;
     let folder = Folder::new()?;
     let mut figures = Vec::new();
     for case in &cases {
