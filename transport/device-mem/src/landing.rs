@@ -1,10 +1,10 @@
 //! How a message lands at the peer, by the rules of UC and UD.
 //!
-//! They are those of the RoCE device (its responder says where each comes from) with one packet
-//! for each message of any length: a message without a receive work request is dropped silently;
-//! one longer than its receive work request completes it with `LocLenErr`, and nothing is written;
-//! receive memory that was deregistered is `LocProtErr`, and the queue pair goes to ERR; a WRITE
-//! to a key or range that is not open is dropped silently.
+//! The rules are those of the RoCE device, whose responder cites them; each message is one packet.
+//! One without a receive work request is dropped silently; one longer than its receive completes it
+//! with `LocLenErr`, and nothing is written. Deregistered receive memory is `LocProtErr`, and the
+//! queue pair goes to ERR. A WRITE to a key or range that is not open is dropped silently. A
+//! refused send may leave bytes in a receive, which stays posted, or where it WRITEs.
 
 use crate::counters::MemCounters;
 use crate::limits::GRH_BYTES;
@@ -15,7 +15,7 @@ use std::hint::cold_path;
 use towpath_memory::{Holds, MrTable, Room};
 use towpath_verbs::{CqNum, PdNum, QpNum, QpType, RemoteAddr, SendOp, SendWr, WcOpcode, WcStatus};
 
-/// The memory of who sends: a table, and the domain of the queue pair.
+/// The memory of the sender: a table, and the domain of the queue pair.
 pub(crate) type Sender<'t> = (&'t MrTable, PdNum);
 
 /// The queue pair that a message comes from.
@@ -27,7 +27,7 @@ pub(crate) struct Origin {
     pub(crate) dest_qp: QpNum,
 }
 
-/// What a send carries beside its bytes.
+/// The address and the immediate data of a send.
 fn remote_and_imm(op: &SendOp) -> (Option<RemoteAddr>, Option<u32>) {
     match *op {
         SendOp::SendWithImm { imm_data } => (None, Some(imm_data)),
@@ -38,8 +38,8 @@ fn remote_and_imm(op: &SendOp) -> (Option<RemoteAddr>, Option<u32>) {
 }
 
 impl Inbound {
-    /// Lands the message of a send of `byte_len` bytes, or drops it and counts why; false when the
-    /// memory that it names may not be read.
+    /// Lands the message of a send of `byte_len` bytes, or drops it and counts why. False when
+    /// memory that it names may not be read; bytes of its first entries may have landed by then.
     #[inline]
     pub(crate) fn land<const N: usize>(
         &mut self,
@@ -93,7 +93,7 @@ impl Inbound {
             recvs.finish_peeked(mrs);
         } else {
             let mut recvs = recvs_of(qp, srqs);
-            // Looked at in its place, not copied out of it.
+            // Read in place, not copied.
             let Some(recv) = recvs.as_mut().and_then(|recvs| recvs.peek()) else {
                 return drop_for(&mut counters.no_recv_wqe);
             };
@@ -134,7 +134,7 @@ impl Inbound {
     }
 }
 
-/// The queue pair that takes a message in, or the counter of why none does.
+/// The queue pair that takes a message in, or the counter of messages that none takes.
 #[inline]
 fn receiver_of<'r, const N: usize>(
     responders: &'r mut [Option<Responder>],
@@ -155,7 +155,7 @@ fn receiver_of<'r, const N: usize>(
     Ok(qp)
 }
 
-/// Where the receives of a queue pair wait.
+/// The queue in which the receives of a queue pair wait.
 #[inline]
 fn recvs_of<'q>(qp: &'q mut Responder, srqs: &'q mut [Recvs]) -> Option<&'q mut Recvs> {
     match qp.srq {
@@ -164,8 +164,8 @@ fn recvs_of<'q>(qp: &'q mut Responder, srqs: &'q mut [Recvs]) -> Option<&'q mut 
     }
 }
 
-/// Copies a SEND into its receive, behind `grh_bytes` of routing header; how that ended, and how
-/// many bytes are there now. None when the memory of the send may not be read.
+/// Copies a SEND into its receive, behind `grh_bytes` of routing header. Returns the status and how
+/// many bytes are there. None when memory of the send may not be read.
 #[inline]
 fn scatter<const N: usize>(
     mrs: &mut MrTable,

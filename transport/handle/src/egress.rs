@@ -13,7 +13,7 @@ use towpath_proto::{ChannelId, CloseReason, DownReason, Outcome};
 use towpath_transport::{LinkId, Payload, Rejected, SendOptions, SubmitError};
 use towpath_wake::{Awaited, Take, Waiters};
 
-/// A message to send, and whom its outcome is told.
+/// A message to send, and where its outcome goes.
 pub(crate) struct Outgoing {
     pub(crate) payload: Payload,
     pub(crate) options: SendOptions,
@@ -21,14 +21,14 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Ends it before its turn came: nothing of it was sent.
+    /// Ends it as abandoned: nothing of it was sent.
     pub(crate) fn abandon(self) {
         let Self { payload, options, reply } = self;
         let outcome = Outcome::Abandoned;
         reply.tell(Ok(SentMessage { token: options.token, outcome, payload }));
     }
 
-    /// Gives it back: the worker ends.
+    /// Refuses it, because the worker ends.
     pub(crate) fn refuse(self) {
         let Self { payload, reply, .. } = self;
         reply.tell(Err(Rejected { payload, error: SubmitError::ShutDown }));
@@ -42,19 +42,19 @@ pub(crate) enum End {
     Down(DownReason),
 }
 
-/// What waits to be sent on one channel. As [`Awaited`] it is room for one more message.
+/// Messages that wait to be sent on one channel. Its [waiters](Awaited) wait for room for one more.
 pub(crate) struct Egress {
     pub(crate) link: LinkId,
     pub(crate) channel: ChannelId,
-    /// Messages that were posted and that the link does not have, at most [`EGRESS_MAX`].
+    /// Posted messages that the link does not have yet, at most [`EGRESS_MAX`].
     waiting: AtomicUsize,
     /// The number of the next message that has a ticket.
     next_ticket: AtomicU64,
-    /// Nothing is taken any more: the channel, its link or the worker has ended.
+    /// No more messages are accepted: the channel, its link or the worker has ended.
     is_sealed: AtomicBool,
     /// Why nothing more arrives. The worker sets it before it closes the queue of arrivals.
     pub(crate) end: OnceLock<End>,
-    /// The weight that the worker has not heard of, plus one; otherwise zero.
+    /// A new weight that the worker has not read, plus one; zero when there is none.
     weight: AtomicU32,
     room: Waiters,
     line: Mutex<Line>,
@@ -63,27 +63,27 @@ pub(crate) struct Egress {
 /// The worker's side of a channel.
 pub(crate) struct Line {
     pub(crate) posts: VecDeque<Outgoing>,
-    /// No message in `posts` is to end before this time.
+    /// No message in `posts` has a deadline before this time.
     pub(crate) due: Time,
-    /// Messages that the link has.
+    /// Messages that the link has and that have no outcome yet.
     pub(crate) under_way: usize,
     pub(crate) standing: Standing,
-    /// The worker looks at `due`.
+    /// The worker watches `due`, because it does not serve the channel now.
     pub(crate) is_watched: bool,
-    /// The channel is to be closed behind what was posted.
+    /// The channel is to be closed once the link has all posted messages.
     pub(crate) is_leaving: bool,
 }
 
 /// Whether the worker serves a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The channel has nothing.
+    /// Nothing waits to be sent.
     Idle,
-    /// Its turn comes.
+    /// The channel waits for its turn.
     Ready,
-    /// The link has as many of its messages as it may. Its turn comes when some have ended.
+    /// As many messages as allowed are with the link. The channel continues when some end.
     Paused,
-    /// The link has no room. Its turn comes when the link has room.
+    /// The link has no room. The channel continues when the link has room.
     Stalled,
 }
 
@@ -110,12 +110,12 @@ impl Egress {
         }
     }
 
-    /// A number for a message that gets a ticket.
+    /// The number of the next ticket.
     pub(crate) fn number_ticket(&self) -> u64 {
         self.next_ticket.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Takes room for one message.
+    /// Reserves room for one message.
     pub(crate) fn reserve(&self) -> Result<(), SubmitError> {
         if self.is_sealed() {
             return Err(SubmitError::NotOpen(self.channel));
@@ -125,18 +125,18 @@ impl Egress {
         reserved.map(drop).map_err(|_| SubmitError::QueueFull)
     }
 
-    /// The room of one message is free again.
+    /// Frees the room of one message.
     pub(crate) fn free(&self) {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         self.room.tell_one();
     }
 
-    /// Whether the link has all messages that were posted.
+    /// Whether the link has all posted messages.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) == 0
     }
 
-    /// Nothing is taken any more.
+    /// Accepts no more messages.
     pub(crate) fn seal(&self) {
         self.is_sealed.store(true, Ordering::SeqCst);
         self.room.tell_all();
@@ -146,19 +146,19 @@ impl Egress {
         self.is_sealed.load(Ordering::SeqCst)
     }
 
-    /// Nothing more arrives, and nothing is taken any more.
+    /// Sets why nothing more arrives, and accepts no more messages.
     pub(crate) fn finish(&self, end: End) {
-        // The first word counts.
+        // The first reason counts.
         let _ = self.end.set(end);
         self.seal();
     }
 
-    /// Sets another weight. True if the worker has to be told, because it was told of the last one.
+    /// Sets another weight. True if the worker has to be told, because it has read the last one.
     pub(crate) fn set_weight(&self, weight: u16) -> bool {
         self.weight.swap(u32::from(weight) + 1, Ordering::SeqCst) == 0
     }
 
-    /// The weight that the worker has not heard of.
+    /// A new weight that the worker has not read.
     pub(crate) fn take_weight(&self) -> Option<u16> {
         let weight = self.weight.swap(0, Ordering::SeqCst);
         weight.checked_sub(1).map(|weight| weight as u16)
@@ -169,7 +169,7 @@ impl Egress {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the messages in the line that `is_over` finds. Returns when the next one is to end.
+    /// Abandons the messages in the line that `is_over` finds. Returns the next deadline left.
     pub(crate) fn abandon(&self, is_over: impl Fn(&Outgoing) -> bool) -> Time {
         let mut line = self.line();
         let (over, posts) = line.posts.drain(..).partition::<VecDeque<_>, _>(is_over);
@@ -184,7 +184,7 @@ impl Egress {
         due
     }
 
-    /// Refuses the messages in the line, and seals the channel: the worker ends.
+    /// Seals the channel and refuses the messages in the line, because the worker ends.
     pub(crate) fn refuse_all(&self) {
         self.seal();
         let posts = std::mem::take(&mut self.line().posts);

@@ -1,15 +1,15 @@
-//! Who drives an endpoint: whoever waits for something of it, else a thread of its own.
+//! Which thread drives an endpoint: one that waits for it, else a thread of its own.
 //!
-//! Of the threads that wait one leads: it takes in what comes, wakes those whom it concerns, and
-//! sleeps on the sockets. Each of the others sleeps until its own thing has come, or the lead is
-//! free. A thread that posts something sends it itself, unless another thread is at the endpoint at
-//! that moment, which then does. So no message passes from thread to thread on its way.
+//! One of the waiting threads leads: it takes in packets, wakes the threads whose results have
+//! come, and sleeps on the sockets. Each other thread sleeps until its own result has come or the
+//! lead is free. A thread that posts a message sends it itself, unless another thread is at the
+//! endpoint at that moment; then that one sends it. So no message passes from thread to thread.
 //!
-//! The keeper is a thread that looks after the endpoint while nobody leads. A thread whose wait is
-//! over mostly comes back soon, with the answer: it then leaves the lead without a word, and the
-//! keeper, which looks about once in a millisecond while that goes on, takes over only from one
-//! that has not come back. The acknowledgement of what the thread waited for can ride on that
-//! answer. A device without files is driven by the keeper alone, which sleeps in the device.
+//! The keeper is a thread that drives the endpoint while no thread leads. A thread whose wait is
+//! over mostly comes back soon, with an answer on which acks can ride. Such a thread leaves the
+//! lead without waking the keeper. Meanwhile the keeper looks about once in a millisecond, and
+//! takes over if no thread has come back. The keeper alone drives a device without files, and
+//! sleeps in it.
 
 use crate::inbox::{Driver, Inbox};
 use crate::limits::{BRIEF_NS, KEEPER_LOOK, WORKER_BLOCK_NS, WORKER_SLEEP_NS};
@@ -25,7 +25,7 @@ use std::task::{Poll, Wake};
 use std::time::{Duration, Instant};
 use towpath_wake::{Awaited, Lead, Serving, Taking};
 
-/// The longest that the files are watched at a time.
+/// The longest sleep on the files.
 const LONGEST: Duration = Duration::from_nanos(WORKER_SLEEP_NS);
 
 /// What the keeper does.
@@ -33,12 +33,12 @@ const LOOKS: u8 = 0;
 const WATCHES: u8 = 1;
 const SLEEPS: u8 = 2;
 
-/// What those need of a worker who drive it.
+/// What a thread that drives a worker needs of it.
 pub(crate) trait Drive: Send {
-    /// Takes in what has come, and tells of it.
+    /// Takes in what has come, and passes events on.
     fn take_in(&mut self) -> Came;
 
-    /// Sends what was posted, and acks last. Says whether anything was posted.
+    /// Sends what was posted, and acks last. True if anything was posted.
     fn send_off(&mut self) -> bool;
 
     /// Before the device's files are watched: how long that may last. See
@@ -48,7 +48,7 @@ pub(crate) trait Drive: Send {
     /// Sleeps in the device, where it has no files.
     fn block(&mut self, most: Duration);
 
-    /// How long there is nothing to do, unless something comes; none where nothing is due.
+    /// Time until the next timer; none without a timer.
     fn time_left(&self) -> Option<Duration>;
 
     fn is_over(&self) -> bool;
@@ -61,9 +61,9 @@ pub(crate) trait Drive: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
     Nothing,
-    /// Packets or timers, of which the application needs to know nothing or how its messages ended.
+    /// Packets, timers or outcomes, but no message for the application.
     Something,
-    /// Messages for the application among them.
+    /// At least one message for the application.
     Messages,
 }
 
@@ -73,8 +73,7 @@ type Worker = Option<Box<dyn Drive>>;
 pub(crate) struct Engine {
     worker: Serving<Worker>,
     inbox: Arc<Inbox>,
-    /// What a thread sleeps on that does not keep the endpoint meanwhile; none where the device has
-    /// no files.
+    /// What a thread sleeps on without holding the endpoint; none where the device has no files.
     files: Option<OwnedFd>,
     lead: Lead,
     start: Instant,
@@ -83,38 +82,38 @@ pub(crate) struct Engine {
     spin: Spin,
 }
 
-/// What those who drive the endpoint know of each other.
+/// What the threads that drive the endpoint know of each other.
 #[derive(Default)]
 struct State {
-    /// Changes with each thread that leads, or ends to.
+    /// Counts each begin and each end of a lead.
     moves: AtomicU64,
-    /// Until when who watches the files sleeps, in nanoseconds since the start; zero while nobody
-    /// does.
+    /// When the thread that watches the files wakes, in nanoseconds since the start; zero without
+    /// one.
     wakes_at_ns: AtomicU64,
-    /// When the last one that led went.
+    /// When the last leader left; zero once another has come.
     left_at_ns: AtomicU64,
-    /// How long the one before was away.
+    /// Time between the last two leads.
     away_ns: AtomicU64,
-    /// Executors wait, which drive nothing themselves.
+    /// Tasks of executors wait: they drive nothing themselves.
     has_tasks: AtomicBool,
-    /// When messages last came; zero once one was posted.
+    /// When messages last came; zero once a message was posted.
     came_at_ns: AtomicU64,
-    /// Those that came before were answered at once.
+    /// The last messages were answered at once.
     is_answered: AtomicBool,
-    /// The keeper is to watch, whoever was here of late.
+    /// The keeper is to drive, even if another thread led of late.
     is_called: AtomicBool,
     keeper: AtomicU8,
 }
 
-/// What one that drives the endpoint does next.
+/// What the driving thread does next.
 enum Next {
-    /// There was something: looks again.
+    /// Something came: looks again.
     Busy,
-    /// There was nothing: looks again all the same.
+    /// Nothing came: looks again, because the thread spins.
     Spin,
-    /// Until then, in nanoseconds since the start.
+    /// Sleeps until this time, in nanoseconds since the start.
     Sleep(u64),
-    /// The caller's own thing has come.
+    /// The caller's own result has come.
     Leave,
     /// The worker is to end, or has ended.
     End,
@@ -148,7 +147,8 @@ impl Engine {
         self.state.moves.fetch_add(1, Ordering::SeqCst);
         self.note_return();
         let mut spin = self.spin.begin();
-        // Most find nothing when they come. Whether there is anything the files say, too.
+        // A new leader mostly finds nothing: it looks first only if it spins, else the files wake
+        // it.
         let (mut looks, mut longest) = (spin.goes_on(), KEEPER_LOOK);
         loop {
             let is_spinning = spin.goes_on();
@@ -186,7 +186,7 @@ impl Engine {
         self.serve_rest();
     }
 
-    /// How long the last one that led was away says how long the next one will be.
+    /// Notes how long no thread led: the next absence is expected to be as long.
     fn note_return(&self) {
         let left_at = self.state.left_at_ns.swap(0, Ordering::Relaxed);
         if left_at != 0 {
@@ -194,7 +194,7 @@ impl Engine {
         }
     }
 
-    /// One turn at the endpoint, of the keeper or of a caller, which leaves when its own thing has
+    /// One turn at the endpoint, of the keeper or of a caller, which leaves when its own result has
     /// come.
     fn turn(
         &self,
@@ -205,7 +205,7 @@ impl Engine {
         most: Duration,
     ) -> Next {
         let came = if looks { worker.take_in() } else { Came::Nothing };
-        // Acks ride on the answer if one is to be expected.
+        // Acks ride on the answer if one is expected soon.
         let is_answered_soon = came == Came::Messages && {
             self.state.came_at_ns.store(self.now_ns(), Ordering::Relaxed);
             self.state.is_answered.swap(false, Ordering::Relaxed)
@@ -234,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Gives the lead up: to who waits for it or to the keeper, unless the caller comes back soon.
+    /// Gives the lead to a waiting thread or to the keeper, unless the caller will be back soon.
     fn release(&self, leader: usize) {
         self.state.moves.fetch_add(1, Ordering::SeqCst);
         let most_ns = if self.lead.is_alone() { KEEPER_LOOK.as_nanos() as u64 } else { BRIEF_NS };
@@ -262,18 +262,18 @@ impl Engine {
         }
     }
 
-    /// The keeper is to look after the endpoint from now on.
+    /// Has the keeper drive the endpoint from now on.
     fn call_keeper(&self) {
         self.state.is_called.store(true, Ordering::SeqCst);
         self.wake_keeper();
     }
 
-    /// What was posted, or asked for, is waiting for somebody who takes it.
+    /// Whether posts or commands wait, and the endpoint has not ended.
     fn has_work(&self) -> bool {
         !(self.inbox.has_ended() || self.inbox.is_empty())
     }
 
-    /// Somebody may have posted who found the endpoint in the caller's hands.
+    /// Sends for threads that posted while the caller had the endpoint.
     fn serve_rest(&self) {
         if self.has_work() {
             self.nudge();
@@ -287,7 +287,7 @@ impl Engine {
         });
         match sent {
             Some((_, true)) => self.call_keeper(),
-            // Timers come sooner now than who watches wakes.
+            // The next timer is due before the watching thread wakes.
             Some((Some(left), _))
                 if self.in_ns(left) < self.state.wakes_at_ns.load(Ordering::Relaxed) =>
             {
@@ -297,17 +297,17 @@ impl Engine {
         }
     }
 
-    /// The time after this span, in nanoseconds since the start.
+    /// The end of a span that begins now, in nanoseconds since the start.
     fn in_ns(&self, span: Duration) -> u64 {
         self.now_ns().saturating_add(span.as_nanos() as u64)
     }
 
-    /// Works at the endpoint. Where it has ended there is nothing to do any more.
+    /// Runs `work` at the endpoint; [`Next::End`] where that has ended.
     fn drive(&self, work: impl FnOnce(&mut dyn Drive) -> Next) -> Next {
         self.worker.enter(|worker| self.guarded(worker, work)).unwrap_or(Next::End)
     }
 
-    /// A worker that panics is gone; whoever waits for it is told.
+    /// Runs `work`. A worker that panics is dropped, and those that wait for it are told.
     fn guarded<R>(&self, worker: &mut Worker, work: impl FnOnce(&mut dyn Drive) -> R) -> Option<R> {
         let driven = worker.as_mut()?;
         match catch_unwind(AssertUnwindSafe(|| work(driven.as_mut()))) {
@@ -321,8 +321,8 @@ impl Engine {
         }
     }
 
-    /// There is nothing to do: until when the files may be watched. Sleeps at once where there are
-    /// none.
+    /// Nothing is to do: until when to watch the files. Without files it sleeps in the device at
+    /// once.
     fn rest(&self, worker: &mut dyn Drive, most: Duration) -> Next {
         let is_heard = self.inbox.bell().is_heard();
         let most = if is_heard { most } else { most.min(Duration::from_nanos(WORKER_BLOCK_NS)) };
@@ -334,7 +334,7 @@ impl Engine {
         if span.is_zero() { Next::Spin } else { self.until_in(span) }
     }
 
-    /// To sleep for so long. Whoever posts from here on knows of it.
+    /// Announces a sleep of this length to threads that post from here on.
     fn until_in(&self, span: Duration) -> Next {
         let until_ns = self.in_ns(span);
         self.state.wakes_at_ns.store(until_ns, Ordering::SeqCst);
@@ -347,12 +347,12 @@ impl Engine {
             let span = until_ns.saturating_sub(self.now_ns());
             sleeper.watch(files, Duration::from_nanos(span));
         }
-        // Another one may have come to watch since.
+        // Another thread may watch since, and has set its own time.
         let (told, awake) = (&self.state.wakes_at_ns, Ordering::SeqCst);
         let _ = told.compare_exchange(until_ns, 0, awake, awake);
     }
 
-    /// An executor waits, unless this thread does so itself: somebody must look after the endpoint.
+    /// Calls the keeper for a task that waits, unless a wait of this thread polls the task.
     pub(crate) fn attend(&self) {
         if park::is_waiting() {
             return;
@@ -364,7 +364,7 @@ impl Engine {
         }
     }
 
-    /// The life of the keeper: until the endpoint ends.
+    /// The keeper's work until the endpoint ends.
     pub(crate) fn keep(&self) {
         let sleeper = self.sleeper.get_or_init(Sleeper::current);
         let (mut seen, mut spin) = (0, self.spin.begin());
@@ -380,7 +380,7 @@ impl Engine {
                 continue;
             }
             self.state.keeper.store(WATCHES, Ordering::SeqCst);
-            // Who wants the lead is told to take it; then this one is not needed.
+            // A thread that wants the lead takes it now; then the keeper is not needed.
             self.lead.call();
             let is_spinning = self.state.has_tasks.load(Ordering::Relaxed) && spin.goes_on();
             let next = self.drive(|worker| self.turn(worker, None, true, is_spinning, LONGEST));
@@ -396,7 +396,7 @@ impl Engine {
         }
     }
 
-    /// Sleeps while others lead: until told if one of them leads all the time, else for a moment.
+    /// Sleeps while other threads lead: until woken if one leads all the time, else for a moment.
     fn stand_by(&self, sleeper: &Sleeper, is_long: bool) {
         self.state.keeper.store(if is_long { SLEEPS } else { LOOKS }, Ordering::SeqCst);
         if !is_long {
@@ -425,7 +425,7 @@ pub(crate) fn wait<F: Future>(
     patience: Option<Duration>,
     future: F,
 ) -> Option<F::Output> {
-    // There are no times so late.
+    // A time that the clock cannot hold is no limit.
     let end = patience.and_then(|patience| Instant::now().checked_add(patience));
     let mut lead = pin!(engine.map(|engine| Taking::new(&engine.lead)));
     park::wait(end, pin!(future), |sleeper, cx| {
@@ -441,7 +441,7 @@ pub(crate) fn wait<F: Future>(
     })
 }
 
-/// A future of an executor, which drives nothing itself.
+/// Waits for a future in an executor, which drives nothing itself.
 pub(crate) async fn attended<F: Future>(engine: Option<&Arc<Engine>>, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|cx| {
@@ -455,7 +455,7 @@ pub(crate) async fn attended<F: Future>(engine: Option<&Arc<Engine>>, future: F)
 }
 
 impl Driver for Engine {
-    /// Something was left for the endpoint: sends it off, unless another thread does.
+    /// Sends what was posted, unless another thread does.
     fn nudge(&self) {
         let came_at = self.state.came_at_ns.load(Ordering::Relaxed);
         if came_at != 0 {

@@ -2,10 +2,10 @@
 //!
 //! # Handles
 //!
-//! For all other programs: an [`EndpointHandle`] runs the endpoint on a worker thread. Handles of
-//! endpoints, links and channels can be cloned and shared between threads; a call blocks only its
-//! caller. A caller that waits drives the endpoint itself, so an answer passes through no other
-//! thread; while nobody waits the worker does.
+//! An [`EndpointHandle`] runs the endpoint on a worker thread. Handles of endpoints, links and
+//! channels can be cloned and shared between threads; a call blocks only its caller. A caller that
+//! waits drives the endpoint itself, so an answer passes through no other thread. The worker drives
+//! it while no caller waits.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};
@@ -45,9 +45,8 @@
 //! # Futures
 //!
 //! Each call of a handle that blocks has a twin that ends in `_async`, and a [`Ticket`] is a future
-//! itself. They are made of wakers alone: any executor runs them, and none is needed here. A future
-//! that is dropped waits no longer, and what it would have taken stays for the next one. They have
-//! no timer: use the executor's.
+//! itself. They need wakers alone, so any executor runs them. Dropping a future loses nothing: the
+//! item that it waited for stays for the next one. The futures have no timer: use the executor's.
 //!
 //! ```
 //! use std::future::Future;
@@ -96,8 +95,8 @@
 //!
 //! # Back-pressure
 //!
-//! A handle's peer cannot send messages that are longer than
-//! [`EndpointConfig::whole_bytes_max`](towpath_transport::EndpointConfig::whole_bytes_max) unless
+//! A handle's peer can send messages that are longer than
+//! [`EndpointConfig::whole_bytes_max`](towpath_transport::EndpointConfig::whole_bytes_max) only if
 //! [`EndpointConfig::streams`](towpath_transport::EndpointConfig::streams) is on. A message that
 //! cannot be accepted now is refused, and its buffers come back
 //! ([`Rejected`](towpath_transport::Rejected)); [`ChannelHandle::send_timeout`] waits for a limited
@@ -113,13 +112,13 @@
 //! | `link`, `channel`, `ticket` | handles of links and channels, and tickets of sends |
 //! | `completions` | outcomes of many messages in one queue |
 //! | `lane`, `ops` | one-sided operations, and the worker's side of them |
-//! | `shared` | what all handles of an endpoint share: asking, waiting, posting |
-//! | `engine`, `spin` | who drives the endpoint, and how long it looks before it sleeps |
-//! | `worker`, `desk` | commands in, turns, events to whom they concern |
-//! | `outbound`, `egress` | the worker's side of sending, and what waits on one channel |
-//! | `inbox`, `reply` | what threads tell the worker, without a lock, and whom outcomes are told |
-//! | `queue`, `park` | what threads and tasks wait for, and how threads sleep |
-//! | `places` | numbers for what the worker waits for |
+//! | `shared` | state shared by all handles of an endpoint: commands, waits, posts |
+//! | `engine`, `spin` | which thread drives the endpoint, and how long it polls before it sleeps |
+//! | `worker`, `desk` | commands, turns, and events to the handles that wait for them |
+//! | `outbound`, `egress` | the worker's side of sending, and messages that wait on one channel |
+//! | `inbox`, `reply` | messages and commands for the worker, without a lock; where outcomes go |
+//! | `queue`, `park` | queues that threads and tasks wait for, and how threads sleep |
+//! | `places` | numbers of requests that the worker waits for |
 //! | `clock` | the device's clock, for threads that have no device |
 //! | `unseen` | refusals that nobody waits for, in the log |
 //! | `limits` | bounds, each with its reason |

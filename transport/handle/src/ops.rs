@@ -1,4 +1,4 @@
-//! One-sided operations: what is asked for, and the worker's side.
+//! One-sided operations: requests of handles, and the worker's side.
 
 use crate::places::Places;
 use crate::queue::Sender;
@@ -12,9 +12,9 @@ use towpath_verbs::Device;
 /// A change of what the peer lets this end reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantChange {
-    /// It lets this end reach memory of its own.
+    /// The peer lets this end reach a range of its memory.
     Granted(Grant),
-    /// It does so no longer. Operations that wait for it are denied.
+    /// The peer has revoked a grant. Operations that wait for it are denied.
     Revoked(GrantId),
 }
 
@@ -23,22 +23,22 @@ pub enum GrantChange {
 pub struct OpDone {
     /// The caller's token ([`OpOptions::token`]).
     pub token: u64,
-    /// How it ended; or why it was not taken on, and nothing of it happened.
+    /// How it ended; or why it was refused, in which case it did nothing.
     pub outcome: Result<OpOutcome, LaneError>,
-    /// What a word was, of an atomic; what was written, of
-    /// [`write_word`](crate::LinkHandle::write_word). Only if it was executed.
+    /// The old value of an atomic's word, or the value that
+    /// [`write_word`](crate::LinkHandle::write_word) wrote. None if it was not executed.
     pub word: Option<u64>,
-    /// The buffer, of operations that have one; none if the worker has ended meanwhile and had it.
+    /// The buffer of operations that have one; none if the worker ended while it had the buffer.
     pub buf: Option<Buf>,
 }
 
 impl OpDone {
-    /// One that was refused.
+    /// A refused operation.
     pub(crate) fn refused(token: u64, error: LaneError, buf: Option<Buf>) -> Self {
         Self { token, outcome: Err(error), word: None, buf }
     }
 
-    /// Nobody has the ticket any more: a refusal is logged.
+    /// Logs a refusal whose ticket was dropped, unless the link or the endpoint is gone.
     pub(crate) fn log_unseen(&self) {
         match &self.outcome {
             Ok(_) | Err(LaneError::NoSuchLink | LaneError::ShutDown) => {}
@@ -56,7 +56,7 @@ pub(crate) enum Operation {
     CmpSwap { compare: u64, swap: u64 },
 }
 
-/// An operation that was asked for, and whom its outcome is told.
+/// A requested operation, and where its outcome goes.
 pub(crate) struct Asked {
     pub(crate) place: Place,
     pub(crate) operation: Operation,
@@ -65,7 +65,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Gives it back.
+    /// Refuses it, and gives its buffer back.
     pub(crate) fn refuse(self, error: LaneError) {
         let buf = match self.operation {
             Operation::Read { buf, .. } | Operation::Write { buf } => Some(buf),
@@ -75,22 +75,21 @@ impl Asked {
     }
 }
 
-/// Whoever asked may not wait for the answer: then a refusal is logged, and the rest dropped.
+/// Delivers the outcome. If the ticket was dropped, a refusal is logged and the rest is dropped.
 fn tell(reply: &Sender<OpDone>, done: OpDone) {
     if let Err(unseen) = reply.send(done) {
         unseen.log_unseen();
     }
 }
 
-/// Operations that the endpoint has, by the token that it knows: whom to tell, and the caller's
-/// own token.
+/// Operations of the endpoint, by its token: where the outcome goes, and the caller's token.
 #[derive(Default)]
 pub(crate) struct Ops {
     under_way: Places<(Sender<OpDone>, u64)>,
 }
 
 impl Ops {
-    /// Asks the endpoint for an operation.
+    /// Requests an operation of the endpoint.
     pub(crate) fn ask<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
@@ -117,7 +116,7 @@ impl Ops {
         }
     }
 
-    /// One has ended.
+    /// An operation has ended.
     pub(crate) fn on_done(
         &mut self,
         place: u64,
@@ -130,7 +129,7 @@ impl Ops {
         }
     }
 
-    /// Tells whoever still waits that nobody knows what became of their operations.
+    /// Ends all operations with an unknown outcome.
     pub(crate) fn give_up_all(&mut self) {
         for (reply, token) in self.under_way.drain() {
             let outcome = Ok(OpOutcome::Unknown);

@@ -1,4 +1,4 @@
-//! Whom the outcome of a message is told.
+//! Where the outcome of a message goes.
 
 use crate::queue::{Receiver, Sender, queue};
 use crate::unseen;
@@ -18,14 +18,14 @@ pub struct SentMessage {
     pub payload: Payload,
 }
 
-/// What became of a message that was posted.
+/// The outcome of a posted message, or its refusal.
 pub(crate) type Sent = Result<SentMessage, Rejected>;
 
-/// Whom the outcome of a message is told.
+/// Where the outcome of a message goes.
 pub(crate) enum Reply {
-    /// The ticket of this message, which has a number on its channel.
+    /// To the ticket of the message, which has a number on its channel.
     Ticket(Sender<Sent>, u64),
-    /// A completion queue.
+    /// To a completion queue.
     Queue(Place),
 }
 
@@ -38,8 +38,8 @@ impl Reply {
         }
     }
 
-    /// A refusal whose ticket was dropped is logged. Other outcomes that nobody waits for are
-    /// dropped.
+    /// Delivers the outcome. If the ticket was dropped, a refusal is logged and any other outcome
+    /// is dropped.
     pub(crate) fn tell(self, sent: Sent) {
         match self {
             Self::Ticket(reply, _) => {
@@ -52,7 +52,7 @@ impl Reply {
     }
 }
 
-/// A message was refused, and its ticket was dropped.
+/// Logs a refusal whose ticket was dropped, unless the channel, link or endpoint is gone.
 pub(crate) fn log_unseen(rejected: &Rejected) {
     let error = &rejected.error;
     if !matches!(error, SubmitError::NotOpen(_) | SubmitError::NoSuchLink | SubmitError::ShutDown) {
@@ -60,11 +60,11 @@ pub(crate) fn log_unseen(rejected: &Rejected) {
     }
 }
 
-/// Outcomes of many messages.
+/// The outcomes of a completion queue.
 pub(crate) struct Outcomes {
     sender: Sender<Sent>,
     pub(crate) told: Receiver<Sent>,
-    /// Messages that were posted and whose outcomes were not taken.
+    /// Posted messages whose outcomes were not taken, at most `depth`.
     taken: AtomicUsize,
     pub(crate) depth: usize,
 }
@@ -75,14 +75,14 @@ impl Outcomes {
         Self { sender, told, taken: AtomicUsize::new(0), depth }
     }
 
-    /// A place for one more message, if there is one.
+    /// Reserves the place of one more message, if one is free.
     pub(crate) fn reserve(self: &Arc<Self>) -> Option<Place> {
         let reserve = |taken| (taken < self.depth).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
         Some(Place(Some(Arc::clone(self))))
     }
 
-    /// The place of a message is free again.
+    /// Frees the place of a message.
     pub(crate) fn free_place(&self) {
         self.taken.fetch_sub(1, Ordering::Relaxed);
     }
@@ -98,7 +98,7 @@ pub(crate) struct Place(Option<Arc<Outcomes>>);
 impl Place {
     fn tell(mut self, sent: Sent) {
         if let Some(outcomes) = self.0.take() {
-            // Both ends live as long as each other.
+            // `outcomes` has the receiver, too: the queue takes the outcome.
             drop(outcomes.sender.send(sent));
         }
     }

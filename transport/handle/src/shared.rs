@@ -1,4 +1,4 @@
-//! What all handles of one endpoint share: how they ask its worker, and wait.
+//! State shared by all handles of an endpoint: commands to its worker, and waits.
 
 use crate::clock::Clock;
 use crate::egress::{Egress, Outgoing};
@@ -13,7 +13,7 @@ use towpath_transport::for_handles::SendPools;
 use towpath_transport::{AllocError, SubmitError};
 use towpath_wake::{Take, Taking};
 
-/// What all handles of one endpoint share. With the last one the worker ends.
+/// State shared by all handles of an endpoint. The worker ends with the last handle.
 pub(crate) struct Shared {
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) pools: SendPools,
@@ -49,17 +49,17 @@ impl Shared {
         }
     }
 
-    /// The same for a task, for as long as it takes.
+    /// As [`receive`](Self::receive), for a task and without a limit.
     pub(crate) async fn receive_async<T>(&self, from: &Receiver<T>) -> Result<T, Closed> {
         self.attended(Taking::new(from)).await
     }
 
-    /// A future of an executor, which drives nothing itself.
+    /// Waits for a future in an executor, which drives nothing itself.
     pub(crate) async fn attended<F: Future>(&self, future: F) -> F::Output {
         engine::attended(self.engine(), future).await
     }
 
-    /// Asks the worker, and is its answer; none where nobody gives one.
+    /// Sends a command to the worker, and returns its answer; none if the worker gives none.
     pub(crate) async fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Option<T> {
         let (reply, answer) = queue();
         self.inbox.command(command(reply));
@@ -81,7 +81,7 @@ impl Shared {
         Ok(buf)
     }
 
-    /// Posts a message, waiting for room as long as `patience` says: for ever if it says nothing.
+    /// Posts a message. Waits for room for at most `patience`, without a limit if that is none.
     pub(crate) fn post(
         &self,
         egress: &Arc<Egress>,
@@ -99,8 +99,8 @@ impl Shared {
         message.map_or(Ok(()), |message| Err((message, error)))
     }
 
-    /// Posts a message, once there is room, and takes it only then. The wait counts against the
-    /// timeout of the message.
+    /// Posts a message once there is room, and leaves it in `message` until then. The wait counts
+    /// against the timeout of the message.
     pub(crate) async fn post_async(
         &self,
         egress: &Arc<Egress>,
@@ -119,7 +119,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Why nothing more comes, of an endpoint that has ended.
+    /// Why nothing more comes from an endpoint that has ended.
     pub(crate) fn end(&self) -> WaitError {
         if self.inbox.has_panicked() { WaitError::Panicked } else { WaitError::ShutDown }
     }
@@ -131,7 +131,7 @@ impl Drop for Shared {
     }
 }
 
-/// Why nothing was accepted, or nothing has come of what was waited for.
+/// Why a wait ended without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {

@@ -239,7 +239,7 @@ impl MrTable {
 
     /// For those who take the hold along, so that it is given up once.
     #[inline]
-    pub(crate) fn let_go(&self, hold: &Hold) {
+    fn let_go(&self, hold: &Hold) {
         if hold.slot == NO_SLOT {
             return;
         }

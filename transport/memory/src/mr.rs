@@ -259,7 +259,7 @@ impl MrTable {
     }
 
     /// What a peer reaches through a queue pair of `pd`, if `may` says that it may.
-    fn locate_remote(
+    pub(crate) fn locate_remote(
         &self,
         pd: PdNum,
         remote: RemoteAddr,
@@ -347,16 +347,6 @@ impl MrTable {
     pub(crate) fn writable(&mut self, piece: &Piece<'_>) -> Option<(NonNull<u8>, bool)> {
         let (entry, start) = self.locate_piece(piece)?;
         (piece.writes && entry.access.local_write).then_some((start, entry.is_shared))
-    }
-
-    /// Where the memory begins that a peer WRITEs through a queue pair of `pd`, when it may.
-    pub(crate) fn writable_by_peer(
-        &mut self,
-        pd: PdNum,
-        remote: RemoteAddr,
-        len: usize,
-    ) -> Option<NonNull<u8>> {
-        self.locate_remote(pd, remote, len, |access| access.remote_write)
     }
 
     /// Whether a peer may WRITE `len` bytes there.

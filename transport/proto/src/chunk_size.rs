@@ -1,13 +1,13 @@
 //! How large chunks should be on a path, from the loss and the disorder that it shows.
 //!
-//! UC drops a message of which a packet is lost, or overtaken by another one: of the same message,
-//! or of the next. A message of one packet does not mind the order. So what is lost of chunks of
-//! one packet is counted by itself, and a chunk that came late counts as one that would have been
-//! lost, and have taken another with it, had chunks been longer.
+//! UC drops a message if one of its packets is lost or overtaken, by a packet of the same message
+//! or of the next. A message of one packet arrives in any order. So losses of one-packet chunks are
+//! counted apart. A one-packet chunk that came late counts as two losses of longer chunks: its own,
+//! and that of the chunk in whose midst it came.
 //!
 //! A chunk of N packets arrives with probability (1-p)^N and costs N packets plus a fixed part
 //! (headers, CPU), and another fixed part if it is lost (finding that out, the wait of its
-//! message). The size with the best ratio of what arrives to what that costs is chosen.
+//! message). The chosen size has the best ratio of packets that arrive to their cost.
 
 use crate::config::LinkConfig;
 use crate::limits::HEADER_BYTES;
@@ -16,18 +16,18 @@ use core::hint::cold_path;
 /// Packets after which old experience counts half: a few round trips of a full window.
 const HALF_LIFE_PACKETS: f64 = 2048.0;
 
-/// Losses below this many in memory are too few to tell a rate from.
+/// Fewer losses than this give no rate.
 const LOSSES_MIN: f64 = 2.0;
 
-/// What a chunk costs that is lost, beside that it is sent again, in packets.
+/// What a lost chunk costs beside sending it again, in packets.
 const LOST_COST_PACKETS: f64 = 4.0;
 
-/// From this share of lost packets on, one chunk in [`SINGLE_ONE_IN`] is a single packet, because
-/// it may be disorder that makes longer ones get lost, and nothing else would tell.
+/// From this share of lost packets on, one chunk in [`SINGLE_ONE_IN`] is a single packet. Only such
+/// chunks show whether longer ones fail by disorder.
 const SINGLES_FROM: f64 = 0.02;
 const SINGLE_ONE_IN: u32 = 8;
 
-/// Chunks of one packet from which on a rate of loss is theirs alone.
+/// From this many one-packet chunks on, these have a loss rate of their own.
 const SINGLES_MIN: f64 = 32.0;
 
 /// How much a chunk carries.
@@ -38,18 +38,18 @@ pub(crate) struct ChunkSize {
     body_max: u32,
     cost_packets: f64,
     counts: Counts,
-    /// What loss and disorder suggest.
+    /// Bytes behind the header that loss and disorder suggest.
     body: u32,
-    /// Chunks until the next that is a single packet whatever is suggested; zero where none is.
+    /// Chunks up to the next that is a single packet whatever `body` says; zero when none is due.
     until_single: u32,
 }
 
-/// What was seen of late.
+/// Recent counts, halved after each [`HALF_LIFE_PACKETS`] packets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     packets: f64,
     losses: f64,
-    /// Packets that came behind later ones: UC takes a longer message for lost then.
+    /// Chunks that came behind later ones: UC drops a longer message then.
     disordered: f64,
     /// Chunks of one packet, and how many of them were lost.
     singles: f64,
@@ -71,7 +71,7 @@ impl ChunkSize {
         size
     }
 
-    /// Packets have another size from now on. What was lost of those before says nothing of them.
+    /// Sets the size of packets. The loss of packets of another size is forgotten.
     pub(crate) fn set_packet_bytes(&mut self, bytes: u32) {
         if bytes.ilog2() != self.mtu_bits {
             self.mtu_bits = bytes.ilog2();
@@ -100,9 +100,9 @@ impl ChunkSize {
         self.body_of(1)
     }
 
-    /// Packets of a chunk: the header makes the first one fuller, and mostly one more.
+    /// Packets of a chunk, with its header.
     pub(crate) fn packets_of(&self, body_bytes: u32) -> u32 {
-        // Asked for each chunk, so not by dividing.
+        // A shift and no division, because this runs for each chunk.
         ((body_bytes + HEADER_BYTES as u32 - 1) >> self.mtu_bits) + 1
     }
 
@@ -129,7 +129,7 @@ impl ChunkSize {
         self.choose();
     }
 
-    /// So many chunks were lost, `singles` of them of one packet; or fewer than had been thought.
+    /// Counts lost chunks, `singles` of them of one packet. Negative counts undo false losses.
     pub(crate) fn on_lost(&mut self, chunks: i32, singles: i32) {
         let Counts { losses, singles_lost, .. } = &mut self.counts;
         *losses = (*losses + f64::from(chunks)).max(0.0);
@@ -137,7 +137,7 @@ impl ChunkSize {
         self.choose();
     }
 
-    /// So many chunks came behind later ones.
+    /// Counts chunks that came behind later ones.
     pub(crate) fn on_disordered(&mut self, chunks: u16) {
         self.counts.disordered += f64::from(chunks);
         self.choose();
@@ -152,8 +152,8 @@ impl ChunkSize {
         self.body = self.body_of(best);
     }
 
-    /// The number of packets, up to `most`, with which chunks are worth most, if longer ones lose
-    /// `loss` of their packets.
+    /// The best number of packets of a chunk, up to `most`, if chunks of several lose `loss` of
+    /// their packets.
     #[cold]
     fn best_packets(&self, loss: f64, most: u32) -> u32 {
         let worth = |packets: f64, arrive: f64| {
@@ -184,14 +184,14 @@ impl ChunkSize {
 }
 
 impl Counts {
-    /// What chunks of several packets lose of their packets, where enough is known.
+    /// The share of packets that chunks of several packets lose, where enough is known.
     fn of_long(&self) -> Option<f64> {
-        // One that is overtaken takes another one with it: that in whose midst it comes.
+        // An overtaken chunk fails, and so does the chunk in whose midst it comes.
         let events = self.losses + 2.0 * self.disordered;
         (events >= LOSSES_MIN).then(|| (events / self.packets.max(events)).min(0.9))
     }
 
-    /// What chunks of one packet lose, where enough of them were sent.
+    /// The share of one-packet chunks that are lost, where enough of them were sent.
     fn of_singles(&self) -> Option<f64> {
         let loss = (self.singles_lost + 0.5) / self.singles;
         (self.singles >= SINGLES_MIN).then_some(loss.min(0.9))
@@ -259,8 +259,8 @@ mod tests {
         assert_eq!(size.body, BODY_MAX);
     }
 
-    /// A stream whose chunks die for each of `events` in their packets, and of which one in
-    /// `late_in` that is a single packet comes late instead: how many packets a chunk has then.
+    /// Packets of a chunk after many in which each packet is lost, or overtaken if `is_disorder`,
+    /// with the probability `events`. A single packet that is overtaken comes late.
     fn under(events: f64, is_disorder: bool) -> u32 {
         let (mut size, mut prng) = (fresh(1024, 50_000), towpath_base::Prng::new(1));
         for _ in 0..20_000 {

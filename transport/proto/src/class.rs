@@ -2,7 +2,6 @@
 
 use crate::named;
 use alloc::string::ToString;
-use core::fmt;
 use core::str::FromStr;
 
 named! {
@@ -67,16 +66,9 @@ impl Class {
 }
 
 /// A word that names no class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no class of that name: there are gold, silver and copper")]
 pub struct ClassNameError;
-
-impl fmt::Display for ClassNameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no class of that name: there are gold, silver and copper")
-    }
-}
-
-impl core::error::Error for ClassNameError {}
 
 impl FromStr for Class {
     type Err = ClassNameError;

@@ -25,7 +25,7 @@
 
 extern crate alloc;
 
-use named::{errors, listed, named};
+use named::{listed, named};
 
 mod carrier;
 mod channel;

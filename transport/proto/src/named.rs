@@ -31,28 +31,3 @@ macro_rules! listed {
     };
 }
 pub(crate) use listed;
-
-/// An error enum whose variants each say what they mean.
-macro_rules! errors {
-    ($(#[$doc:meta])* $name:ident {
-        $($(#[$of:meta])* $variant:ident $(($value:ident: $type:ty))?
-            $({ $($(#[$of_field:meta])* $field:ident: $of_type:ty,)+ })? => $text:literal,)+
-    }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name {
-            $($(#[$of])* $variant $(($type))? $({ $($(#[$of_field])* $field: $of_type,)+ })?),+
-        }
-
-        impl core::fmt::Display for $name {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                match self {
-                    $(Self::$variant $(($value))? $({ $($field),+ })? => write!(f, $text),)+
-                }
-            }
-        }
-
-        impl core::error::Error for $name {}
-    };
-}
-pub(crate) use errors;

@@ -36,8 +36,8 @@ use stolen::Ticks;
              if asked for
   one-sided  4 KiB READs and FETCH_ADDs of granted memory beside 4 KiB messages, in turn; only if
              asked for
-  store      `towpath bench store` against a chunk server beside fio on the same disk, and in memory;
-             with --against whole puts beside another build; only if asked for. Needs fio
+  store      `towpath bench store` on a chunk server beside fio on its disk, and in memory; with
+             --against whole puts beside another build; only if asked for. Needs fio
   wire       64 MiB files and streams over networks that lose, delay, reorder and queue, with kernel
              TCP over the same; only if asked for. Needs root; some 20 minutes for a round
 

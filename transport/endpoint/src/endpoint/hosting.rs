@@ -1,4 +1,4 @@
-//! Connecting and listening: takes set-up conversations on, and makes links of them.
+//! Connecting and listening: set-up conversations, and the links that they become.
 
 use super::Endpoint;
 use crate::error::{AcceptError, ConnectError, LinkError, ListenError};
@@ -16,12 +16,12 @@ use towpath_proto::{Class, Side};
 use towpath_verbs::Device;
 use towpath_wake::Watch;
 
-/// What a device takes for no file.
+/// Tells a device to watch no file.
 const NO_FILE: i32 = -1;
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Listens for peers on a TCP address; port 0 is any free one. Returns the address with its
-    /// port. Peers that connect are told of with [`Event::Accepted`].
+    /// port. [`Event::Accepted`] reports each peer that connects.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -44,9 +44,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.connect_as(addr, self.config.class.own)
     }
 
-    /// The same with a link of another class than
-    /// [`EndpointConfig::class`](crate::EndpointConfig::class). Classes to one peer have links of
-    /// their own.
+    /// As [`connect`](Self::connect), with a link of another class than
+    /// [`EndpointConfig::class`](crate::EndpointConfig::class). Each class has links of its own to
+    /// a peer.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -59,8 +59,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.setup.connect((addr, class), asks, self.device.now())
     }
 
-    /// Whether there is news of set-up conversations. Streams that have something are looked at in
-    /// this turn. `idle` says that nothing else has happened in it.
+    /// Whether set-up conversations have news. Set-up connections of links are looked at in this
+    /// turn if they have some. `idle` says that nothing else has happened in this turn.
     pub(super) fn take_news(&mut self, now: Time, idle: bool) -> bool {
         let mut streams = std::mem::take(&mut self.driver.streams_with_news);
         let has_news = self.setup.news.take(now, idle, &mut streams);
@@ -179,7 +179,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         None
     }
 
-    /// Makes a half that answers a peer's, and joins both.
+    /// Makes our half of a peer's link, and joins it with the peer's half.
     fn welcome(&mut self, peer: &Hello, from: SocketAddr) -> Result<(LinkId, Hello), LinkError> {
         let (hello, pending) = self.answer(peer, from.ip())?;
         self.establish_half(pending.id, peer, Side::Server, (Some(from), true))?;
@@ -195,8 +195,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 }
 
-/// Has each wait end for news of the sockets of this watch; of none, where there is none. False
-/// when it cannot.
+/// Makes news on the sockets of this watch end each wait; without a watch, none does. False when
+/// that is not possible.
 fn wait_for_news<D: Device>(device: &mut D, sleep: &Sleep, watch: Option<&Watch>) -> bool {
     let Some(watch) = watch else { return device.watch_file(NO_FILE) };
     let is_added = sleep.files().is_none_or(|files| files.add(watch).is_ok());

@@ -1,5 +1,5 @@
-//! Peers that wait for the place of a link: one that was never heard gives it up, and the device
-//! has yet to let go of one that has ended.
+//! Peers that wait for a free place for a link. A link that was never heard gives its place up. A
+//! link that has ended gives it up when nothing of it is posted any more.
 
 use super::Endpoint;
 use crate::conn::{Conn, Phase};
@@ -13,14 +13,14 @@ use towpath_base::{Nanos, Time};
 use towpath_memory::Region;
 use towpath_verbs::Device;
 
-/// Whether a place will be free as soon as the device has let go.
+/// Whether a link has ended, and its place is free once nothing of it is posted any more.
 fn is_leaving(conn: &Conn) -> bool {
     conn.phase == Phase::Draining || conn.link.as_ref().is_some_and(towpath_proto::Link::is_down)
 }
 
-/// A link that a peer asked for and that has never brought anything: since when it is there.
+/// Since when a link exists that a peer asked for and on which nothing ever came; else none.
 ///
-/// Whoever is there says so at once: a client sends a greeting before anything else.
+/// A live peer is heard at once, because a client sends a greeting before anything else.
 fn is_mute(conn: &Conn) -> Option<(Time, IpAddr, LinkId)> {
     let link = conn.link.as_ref().filter(|_| conn.phase == Phase::Up && !is_leaving(conn))?;
     let from = conn.agreed.peer.as_ref()?.setup_addr.filter(|_| conn.agreed.dialled.is_none())?;
@@ -28,8 +28,8 @@ fn is_mute(conn: &Conn) -> Option<(Time, IpAddr, LinkId)> {
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
-    /// Links a peer here, behind those who wait for that. Without a place for a link it waits, too,
-    /// if there may be one soon. Else it is turned away.
+    /// Links a peer here, after the peers that wait already. Without a free place it waits, too, if
+    /// one may be free soon. Else it is turned away.
     pub(super) fn link_to(&mut self, peer: Placed, now: Time) {
         let is_first = self.setup.waiting_count() == 0;
         let left = if is_first { self.try_to_link(peer, now) } else { Some(peer) };
@@ -46,8 +46,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.turn_away(peer, AcceptError::Link(LinkError::Full { links_max }), now);
     }
 
-    /// Links those who wait, in the order in which they came, as far as there are places, and has
-    /// mute links make room for the rest.
+    /// Links waiting peers in the order in which they came, as far as there are places. Mute links
+    /// make room for the rest.
     pub(super) fn link_waiting(&mut self, now: Time) {
         while let Some((peer, deadline)) = self.setup.next_waiting() {
             let Some(peer) = self.try_to_link(peer, now) else { continue };
@@ -63,9 +63,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.iter().any(|conn| is_leaving(conn) || is_mute(conn).is_some())
     }
 
-    /// Ends mute links until as many as `wanted` are about to leave: the oldest one first of the
-    /// address that has most of them. One that is young is left alone, for its greeting may be on
-    /// its way.
+    /// Ends mute links until `wanted` links are about to leave. The address with the most mute
+    /// links loses its oldest one first. Young links stay, because their greeting may be on its
+    /// way.
     fn make_room(&mut self, wanted: usize, now: Time) {
         let leaving = self.links.iter().filter(|conn| is_leaving(conn)).count();
         let is_old = |&(since, ..): &(Time, IpAddr, LinkId)| now >= since + Nanos(GREETING_NS);

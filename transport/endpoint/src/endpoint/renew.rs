@@ -1,4 +1,4 @@
-//! Making queue pairs anew, of paths that have failed and of lanes (docs/protocol.md section 10).
+//! Makes queue pairs of failed paths and of lanes anew (docs/protocol.md section 10).
 
 use super::Endpoint;
 use super::lane_qp::take_back_ops;
@@ -20,7 +20,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(super) fn renew_paths(&mut self, index: u16, now: Time) {
         let next = |conn: &mut Conn| Some((conn.id, conn.link.as_mut()?.poll_renew(now)?));
         while let Some((link, renew)) = self.links.at(index).and_then(next) {
-            // What it has to say now is sent in this flush.
+            // This flush sends what the link has to say now.
             self.links.touch(index);
             match renew {
                 Renew::Make { path } => self.retire_qp(link, path.0),
@@ -31,21 +31,21 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    /// Destroys what a path has. The next queue pair is made when nothing of it is posted any more,
-    /// so that no completion can be taken for one of the next.
+    /// Destroys the queue pair of a path. The next one is made when nothing of the old one is
+    /// posted any more, so that no completion is taken for one of the next.
     fn retire_qp(&mut self, link: LinkId, path: u8) {
         let conn = self.links.find_mut(link);
         let Some(way) = conn.and_then(|conn| conn.paths.get_mut(usize::from(path))) else { return };
         way.has_failed = true;
         let qp_num = std::mem::replace(&mut way.qp_num, NO_QP);
         self.rx.close(way.queue);
-        // It is there until here, unless the last one could not be made; then there is none.
+        // There is no queue pair if the last one could not be made.
         let _ = self.device.destroy_qp(qp_num);
         self.links.remove_qp(qp_num);
         self.links.renewing.push(Renewing { link, path: Some(path), polls: 0 });
     }
 
-    /// Destroys what a lane has. Its first queue pair is made at once.
+    /// Destroys the queue pair of a lane, if any. With nothing posted the next is made at once.
     pub(super) fn retire_lane(&mut self, link: LinkId, now: Time) {
         let Self { links, rx, device, .. } = self;
         let Some(conn) = links.find_mut(link) else { return };
@@ -63,7 +63,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.touch(link.index);
     }
 
-    /// Makes the queue pairs for which nothing is in the way any more.
+    /// Makes the queue pairs whose predecessors have nothing posted any more.
     #[inline]
     pub(super) fn finish_renewals(&mut self) {
         if !self.links.renewing.is_empty() {
@@ -123,8 +123,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.post_receives();
     }
 
-    /// Joins our half with the peer's; it leaves from another port than the one before if the link
-    /// says so.
+    /// Joins our queue pair with the peer's, from another source port if the link says so.
     fn rejoin(
         &mut self,
         now: Time,
@@ -145,8 +144,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     }
 }
 
-/// Whether nothing of a destroyed queue pair is posted any more, so many polls later. What no
-/// completion will tell of is taken back by then.
+/// Whether nothing of a destroyed queue pair is posted any more, so many polls later. After
+/// [`DRAIN_POLLS`], work requests that get no completion are taken back.
 fn is_let_go((conn, rx): (&mut Conn, &Rx), path: Option<u8>, polls: u8, now: Time) -> bool {
     if let Some(path) = path {
         if polls >= DRAIN_POLLS {
@@ -155,7 +154,7 @@ fn is_let_go((conn, rx): (&mut Conn, &Rx), path: Option<u8>, polls: u8, now: Tim
         let way = &conn.paths[usize::from(path)];
         return rx.is_drained(way.queue) && way.tx.outstanding() == 0;
     }
-    // What the peer was asked for by messages it answers, or the link ends.
+    // The peer answers operations that went as messages, or the link ends.
     let waits = |lane: &LaneQp| lane.posted > 0 && (lane.talk.is_busy() || polls < DRAIN_POLLS);
     if conn.lane.as_deref().is_some_and(waits) {
         return false;

@@ -33,7 +33,7 @@ use towpath_verbs::{Device, RecvWr, VerbError};
 
 /// The receive buffers of an endpoint.
 ///
-/// Each link may hold its share of them: [`is_short`](Self::is_short) says when that counts.
+/// Each link may hold its share of them, which counts while [`is_short`](Self::is_short) is set.
 pub(crate) struct Rx {
     slots: Slots,
     queues: RecvQueues,
@@ -45,7 +45,7 @@ pub(crate) struct Rx {
     unkept: Vec<u32>,
     /// CRC32C of the pages of the chunk that is being taken in.
     page_crcs: Vec<u32>,
-    /// So much is held of all links that each takes in no more than its share.
+    /// All links together hold so many buffers that each is kept to its share.
     is_short: bool,
 }
 
@@ -69,7 +69,7 @@ impl Rx {
         }
     }
 
-    /// What the receives of a path are posted to, for one of so many paths with a queue pair.
+    /// What the receives of a path are posted to; `paths` of its link have a queue pair.
     pub(crate) fn receives_of<D: Device>(
         &mut self,
         device: &mut D,
@@ -100,10 +100,10 @@ impl Rx {
         self.retarget(links, class);
         let missing = queues.iter().map(|&queue| self.queues.missing(queue)).sum();
         let count = if self.receiving.is_shared() {
-            // What is held now is replaced when it comes home: no reason to refuse a newcomer.
+            // Held buffers are posted when they come home: no reason to refuse a new link.
             self.slots.available().min(missing)
         } else {
-            // What the other links may still need stays theirs.
+            // Receives that the other links may still need stay theirs.
             let spare = |conn: &Conn| self.sizes.spare_receives(conn.qp_paths());
             let others = links.iter().filter(|conn| conn.id != id && conn.phase != Phase::Draining);
             let theirs: usize = others.map(|conn| spare(conn).saturating_sub(conn.held)).sum();
@@ -122,8 +122,7 @@ impl Rx {
         }
     }
 
-    /// The queue pair of a path was made anew: gets receives for a queue of its own; a shared one
-    /// has them.
+    /// Gets receives for a path whose queue pair was made anew. A shared queue has them already.
     pub(crate) fn refill(&mut self, links: &mut Links, (link, path): (LinkId, u8)) {
         let Some(conn) = links.find_mut(link) else { return };
         let (class, receives) = (conn.class.class, self.sizes.receives_per_path(conn.qp_paths()));
@@ -140,17 +139,17 @@ impl Rx {
         self.unpost(unposted, &mut EndpointStats::default());
     }
 
-    /// Whether the device has no receive of a queue that was closed.
+    /// Whether the device has given back all receives of a closed queue.
     pub(crate) fn is_drained(&self, queue: u32) -> bool {
         self.queues.is_drained(queue)
     }
 
-    /// A path is no more.
+    /// Forgets the queue of a path that is gone.
     pub(crate) fn forget(&mut self, queue: u32) {
         self.queues.forget(queue);
     }
 
-    /// A link of a class has come or gone: as much is to be posted as those need that are there.
+    /// Sets how much is posted for the links of a class, after one of them has come or gone.
     pub(crate) fn retarget(&mut self, links: &Links, class: Class) {
         let Some(queue) = self.queues.of_class(class) else { return };
         let links = links.of_class(class).filter(|conn| conn.phase != Phase::Draining);
@@ -174,7 +173,7 @@ impl Rx {
             return false;
         }
         let mut released = std::mem::take(&mut self.released);
-        // Messages of one channel are told of together.
+        // Consecutive messages of one channel are reported together.
         let mut origin = None;
         let (mut held, mut count) = (0, 0);
         for message in released.drain(..) {
@@ -193,7 +192,7 @@ impl Rx {
         true
     }
 
-    /// Takes the pieces of a message home: of how many slots they were the last, and how many there
+    /// Takes the pieces of a message home: how many slots they emptied, and how many pieces there
     /// were.
     #[inline]
     fn take_chunks(&mut self, mut message: Message) -> (usize, u32) {
@@ -217,7 +216,7 @@ impl Rx {
         }
     }
 
-    /// Takes home what was dropped somewhere; returns how many pieces.
+    /// Takes home pieces that were dropped elsewhere; returns how many.
     pub(crate) fn take_returns(&mut self, links: &mut Links) -> usize {
         let mut count = 0;
         while let Some((slot, channel)) = self.slots.pop_returned() {
@@ -227,8 +226,8 @@ impl Rx {
         count
     }
 
-    /// A piece that a link or the application held is done with: its slot goes home with the last
-    /// of them. `channel` is that whose credit the link has to be told of.
+    /// Takes home a piece that a link or the application held; its slot follows with its last
+    /// piece. The link is told of the credit of `channel`.
     pub(crate) fn piece_home(&mut self, links: &mut Links, slot: u32, channel: Option<ChannelId>) {
         let holder = self.slots.at(slot).and_then(|slot| slot.holder);
         let is_last = self.slots.let_go(slot);
@@ -240,7 +239,7 @@ impl Rx {
         }
     }
 
-    /// Puts a slot that is at home back to where it can be filled, or with the free ones.
+    /// Puts a slot that is at home back in its queue, or with the free ones.
     #[inline(never)]
     fn repost(&mut self, slot: u32) {
         self.repost_here(slot);
@@ -256,8 +255,8 @@ impl Rx {
         }
     }
 
-    /// Whether receives may be posted behind what is sent, and those of a shared queue as late as
-    /// in the next poll: where nothing arrives before.
+    /// Whether receives may be posted after sends, and those of a shared queue as late as in the
+    /// next poll, because nothing arrives before.
     pub(crate) fn can_wait(&self) -> bool {
         self.receiving == Receiving::Replenished
     }
@@ -283,7 +282,7 @@ impl Rx {
         }
     }
 
-    /// The same of receives for chunks.
+    /// Posts the receives for chunks.
     fn post_queues<D: Device<Memory = Region>>(
         &mut self,
         device: &mut D,
@@ -294,7 +293,7 @@ impl Rx {
             let held = self.slots.used().saturating_sub(posted + waiting);
             self.is_short = held >= self.sizes.held_shares().0;
         }
-        // Others take the places of buffers that did not come back in the application's turn.
+        // Spare slots replace buffers that did not come back in the application's turn.
         let mut place = 0;
         while let Some(queue) = self.queues.touched(place) {
             place += 1;
@@ -327,7 +326,7 @@ impl Rx {
         if self.is_short { self.sizes.held_shares().1 } else { usize::MAX }
     }
 
-    /// A receive slot that is not posted, of new memory when there is none.
+    /// A free receive slot, of new memory when there is none.
     fn spare_slot<D: Device<Memory = Region>>(
         &mut self,
         device: &mut D,
@@ -336,7 +335,7 @@ impl Rx {
         if let Some(slot) = self.slots.take_free(queue, None) {
             return Some(slot);
         }
-        // At the limit, or out of memory: what is held comes home some time.
+        // At the limit, or out of memory, held slots come home some time.
         let _ = self.slots.reserve(device, SLOTS_AT_A_TIME.min(self.slots.vacant()));
         self.slots.take_free(queue, None)
     }
@@ -357,13 +356,13 @@ impl Rx {
         }
     }
 
-    /// Receives that are posted, and that should be.
+    /// Posted receives, and how many should be posted.
     pub(crate) fn posted_and_wanted(&self) -> (usize, usize) {
         let (posted, _, target) = self.queues.census();
         (posted, target)
     }
 
-    /// Its slots, for whoever looks at what they are used for.
+    /// Its slots, for reports of their use.
     pub(crate) fn slots(&self) -> &Slots {
         &self.slots
     }
@@ -374,16 +373,14 @@ impl Rx {
     }
 }
 
-/// Tells a link of chunks that are home, if any are: those of another endpoint's messages find
-/// their own way.
+/// Tells a link of chunks that are home, if any are. Chunks of another endpoint go home there.
 fn let_go_of(links: &mut Links, (link, channel): (LinkId, ChannelId), held: usize, count: u32) {
     if count > 0 {
         let_go(links, (link, Some(channel)), held, count);
     }
 }
 
-/// So many pieces of a channel are not held any more, nor are `held` buffers; see
-/// [`Rx::piece_home`].
+/// Tells a link that `pieces` of a channel and `held` buffers are home; see [`Rx::piece_home`].
 fn let_go(
     links: &mut Links,
     (link, channel): (LinkId, Option<ChannelId>),

@@ -1,5 +1,5 @@
-//! When there is something to look at on the sockets of set-up: told by the system where the device
-//! can wait for that too, and by the clock elsewhere.
+//! When to look at the sockets of set-up: on news from the system where the device can wait for
+//! that too, and by the clock elsewhere.
 
 use crate::limits::NEWS_POLL_NS;
 use std::io;
@@ -7,29 +7,29 @@ use std::os::fd::AsFd;
 use towpath_base::{Nanos, Time};
 use towpath_wake::{AnyOf, Watch};
 
-/// What tells of news.
+/// Where news of set-up comes from, and when to ask for it.
 #[derive(Default)]
 pub(crate) struct News {
     source: Source,
-    /// A wait has ended, perhaps for news.
+    /// A wait of the device has ended, perhaps because of news.
     is_awake: bool,
-    /// When it is asked though no wait has ended: a busy endpoint does not wait.
+    /// When to ask although no wait has ended, because a busy endpoint does not wait.
     next_look: Time,
 }
 
 #[derive(Default)]
 enum Source {
-    /// There was no socket yet.
+    /// No socket was added yet.
     #[default]
     Unknown,
-    /// The sockets that are watched, all of them.
+    /// The system, which watches all sockets.
     Watch(Watch),
     /// The clock.
     Clock,
 }
 
 impl News {
-    /// Has news end the wait of whoever waits for these files; without a watch the clock does.
+    /// Makes news end a wait for these files, if the sockets are watched.
     pub(crate) fn add_to(&self, files: &AnyOf) -> io::Result<()> {
         match &self.source {
             Source::Watch(watch) => files.add(watch),
@@ -42,14 +42,14 @@ impl News {
         self.is_awake = true;
     }
 
-    /// What a wait has ended for is there: their senders wait, and should there be news as well, it
+    /// Packets ended the last wait, and go first because their senders wait. News, if there is any,
     /// ends the next wait at once.
     pub(crate) fn packets_came(&mut self) {
         self.is_awake = false;
     }
 
-    /// Whether there is any, and on the set-up connections of which links, into
-    /// `streams`. A turn in which packets came does not ask because of a wait.
+    /// Whether there is news. Links whose set-up connections have news go into `streams`. The end
+    /// of a wait counts only in an `idle` turn.
     pub(crate) fn take(&mut self, now: Time, idle: bool, streams: &mut Vec<u16>) -> bool {
         let Source::Watch(watch) = &self.source else { return false };
         if !(std::mem::take(&mut self.is_awake) && idle) && now < self.next_look {
@@ -64,14 +64,14 @@ impl News {
         has_news
     }
 
-    /// Whether all sockets are told of.
+    /// Whether the system reports news of all sockets.
     pub(crate) fn are_told(&self) -> bool {
         matches!(self.source, Source::Watch(_))
     }
 
-    /// Adds a socket; `stream` is the link whose set-up connection it is. `wait` has each wait end
-    /// for news of the sockets of a watch; of none, where there is none; false when it cannot.
-    /// Returns whether all sockets are told of.
+    /// Adds a socket; `stream` is the link whose set-up connection it is. `wait` makes news on a
+    /// watch end each wait, without a watch none; false when it cannot. Returns whether the system
+    /// reports news of all sockets.
     pub(crate) fn add(
         &mut self,
         socket: &impl AsFd,
@@ -86,7 +86,7 @@ impl News {
         if let Source::Watch(watch) = &self.source
             && watch.add(socket, number).is_err()
         {
-            // One that is not told of has to be looked at, and then so may the others.
+            // The clock looks at a socket without a watch, and then at the others, too.
             wait(None);
             self.source = Source::Clock;
         }

@@ -1,4 +1,4 @@
-//! Dialling, and the answer.
+//! Dials a peer, and reads its answer.
 
 use super::Setup;
 use super::wire::{Inbox, Outbox, ReadError};
@@ -22,13 +22,13 @@ pub(super) struct Outgoing {
     class: Class,
     asks: Asks,
     deadline: Time,
-    /// Our half that the peer refused, when it is asked again.
+    /// Our half that the peer refused before it was asked again.
     refused: Option<LinkId>,
     stage: Stage,
 }
 
 enum Stage {
-    /// Without a stream when the system refused at once.
+    /// An error when the system refused at once.
     Dialling(io::Result<TcpStream>),
     Talking {
         stream: TcpStream,
@@ -38,12 +38,12 @@ enum Stage {
     },
 }
 
-/// What is to be done for a connection that is being made.
+/// The next step of a connection that is being made.
 pub(crate) enum Step {
     /// Nothing now.
     Wait,
-    /// Make our half, and [go on](Setup::talk) with it. The peer refused the half `after` before:
-    /// its place has to come free first.
+    /// Make our half, and [send](Setup::talk) it. A half that the peer refused before is `after`:
+    /// its place has to be free first.
     Offer { addr: SocketAddr, class: Class, asks: Asks, after: Option<LinkId> },
     /// Join our half with the peer's, and [end](Setup::end_connecting).
     Join { addr: SocketAddr, half: LinkId, hello: Hello },
@@ -63,7 +63,7 @@ fn dial(addr: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Whether the peer has answered.
+/// Whether the TCP connection is made.
 fn is_dialled(dialling: &mut io::Result<TcpStream>) -> io::Result<bool> {
     let stream = match dialling {
         Ok(stream) => stream,
@@ -87,7 +87,7 @@ impl Outgoing {
         Self { connect, addr, class, asks, deadline, refused: None, stage }
     }
 
-    /// Takes the connection on, as far as it goes without waiting.
+    /// Advances the connection as far as that goes without waiting.
     fn step(&mut self, ours: AppProtocol) -> Result<Step, ConnectError> {
         let (addr, class, asks, after) = (self.addr, self.class, self.asks, self.refused);
         let (stream, outbox, inbox, half) = match &mut self.stage {
@@ -118,8 +118,8 @@ impl Outgoing {
 }
 
 impl Setup {
-    /// What is to be done for a connection that is being made, to speak a protocol; none behind the
-    /// last of them.
+    /// The next step of the connection at `place`, for the protocol `app`; none past the last
+    /// connection.
     pub(crate) fn step(&mut self, place: usize, app: AppProtocol, now: Time) -> Option<Step> {
         let outgoing = self.outgoing.get_mut(place)?;
         let (addr, after) = (outgoing.addr, self.timeout);
@@ -132,7 +132,7 @@ impl Setup {
         })
     }
 
-    /// Our half of a link that is being connected is made: the peer is told.
+    /// Sends the peer our half of the link, which is made by now.
     pub(crate) fn talk(&mut self, place: usize, hello: &Hello, half: LinkId) {
         let outgoing = self.outgoing.swap_remove(place);
         if let Stage::Dialling(Ok(stream)) = outgoing.stage {
@@ -150,7 +150,7 @@ impl Setup {
         }
     }
 
-    /// Whether a peer that refused is asked again for less.
+    /// Asks a peer that refused again, for less; false when there is nothing less to ask for.
     pub(crate) fn asks_for_less(
         &mut self,
         place: usize,
@@ -165,7 +165,7 @@ impl Setup {
         true
     }
 
-    /// A connection is made, or is not: its name, and its stream if the peer was there.
+    /// Ends a connection that was made or has failed: its id, and its stream if there is one.
     pub(crate) fn end_connecting(&mut self, place: usize) -> (ConnectId, Option<TcpStream>) {
         let Outgoing { connect, stage, .. } = self.outgoing.swap_remove(place);
         match stage {

@@ -26,14 +26,14 @@ use towpath_memory::Region;
 use towpath_proto::ClassOrder;
 use towpath_verbs::{Device, Mtu};
 
-/// What sends of all links share.
+/// State that the sends of all links share.
 pub(crate) struct Tx {
     pub(crate) order: Order,
-    /// Those that nothing waits in. The one that was posted last is filled again first: its memory
-    /// is in the cache, and however many paths take turns, few batches do.
+    /// Empty batches. The one that was posted last is filled first, because its memory is in the
+    /// cache; so few batches serve many paths.
     batches: Vec<Batch>,
     filler: Filler,
-    /// What a link may have posted and not sent.
+    /// Bytes that a link may have posted ahead of the wire.
     ahead_bytes: u64,
 }
 

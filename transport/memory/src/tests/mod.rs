@@ -188,6 +188,25 @@ fn what_is_read_by_the_way_is_held_as_what_a_work_request_names() {
     assert!(lent.reclaim().is_ok());
 }
 
+/// A device asks this for each send that it drops. Several entries may name one buffer.
+#[test]
+fn a_check_of_what_a_send_names_leaves_it_lent() {
+    let (mut table, pool) = (MrTable::new(7), pool(PAGE_BYTES, PAGE_BYTES));
+    let lkey = table.register(PD, pool.region(), Access::LOCAL).unwrap().lkey;
+    let mut berth = Berth::new(pool.take().unwrap());
+    berth.buf_mut().unwrap().extend(b"a berth").unwrap();
+    assert!(berth.lend());
+    let sge = berth.sge(lkey, 7);
+    let covers = || table.covers(PD, &[sge, sge]);
+    assert!(covers() && covers());
+    assert!(thread::scope(|s| s.spawn(covers).join()).unwrap(), "from another thread");
+    let hold = table.hold(PD, &sge, false).expect("it is still lent");
+    assert!(covers(), "a work request of the same device holds it");
+    table.release(hold);
+    assert!(berth.reclaim());
+    assert!(!table.covers(PD, &[sge]), "its owner has it");
+}
+
 #[test]
 fn a_peer_reads_only_where_remote_read_was_granted() {
     let open = SharedMemory::new(PAGE_BYTES).unwrap();

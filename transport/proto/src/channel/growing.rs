@@ -10,7 +10,6 @@ use super::spans::Spans;
 use crate::limits::PIECE_BYTES_MIN;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::fmt;
 use core::ops::Range;
 
 /// Supplied ranges of a message may be as many as there are spans of so many bytes in it, and
@@ -21,48 +20,33 @@ const SUPPLY_BYTES_MEAN: u32 = 512;
 const SUPPLIES_FEW: u32 = 16;
 
 /// Why bytes of a growing message were not taken. Nothing of the message changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum SupplyError {
     /// The message has its outcome, or was given up.
+    #[error("the message has ended, or was given up")]
     Ended,
     /// It was sent with all of its bytes.
+    #[error("the message was sent with all of its bytes")]
     NotGrowing,
     /// Empty, or not within what is still to come.
+    #[error("the bytes are none of the {len} that were to come later")]
     OutOfRange {
         /// Bytes that come later, in all.
         len: u32,
     },
     /// Some of the bytes were supplied before.
+    #[error("some of the bytes were supplied before")]
     Overlap,
     /// It does not begin at a multiple of 8 bytes, or does not end at one or with the message.
+    #[error("pieces begin at multiples of 8 bytes, and end there or with the message")]
     Misaligned,
     /// The message is supplied in too many short pieces.
+    #[error("the message was supplied in {max} pieces; supply longer ones")]
     TooMany {
         /// How many it may be.
         max: u32,
     },
 }
-
-impl fmt::Display for SupplyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ended => write!(f, "the message has ended, or was given up"),
-            Self::NotGrowing => write!(f, "the message was sent with all of its bytes"),
-            Self::OutOfRange { len } => {
-                write!(f, "the bytes are none of the {len} that were to come later")
-            }
-            Self::Overlap => write!(f, "some of the bytes were supplied before"),
-            Self::Misaligned => {
-                write!(f, "pieces begin at multiples of 8 bytes, and end there or with the message")
-            }
-            Self::TooMany { max } => {
-                write!(f, "the message was supplied in {max} pieces; supply longer ones")
-            }
-        }
-    }
-}
-
-impl core::error::Error for SupplyError {}
 
 /// How long pieces are.
 #[derive(Clone, Copy, Debug)]

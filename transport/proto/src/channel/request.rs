@@ -2,7 +2,6 @@
 
 use crate::event::ChannelId;
 use crate::limits::SEGMENTS_MAX;
-use core::fmt;
 use towpath_base::Time;
 
 /// A message to send.
@@ -22,55 +21,35 @@ pub struct SendRequest<'a> {
 }
 
 /// Why a message was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum SendError {
     /// The channel does not exist or is not open (yet, or any more).
+    #[error("the channel is not open")]
     NotOpen,
     /// As many messages are being sent as the link allows; wait for one to end.
+    #[error("too many messages are being sent; wait for one to end")]
     Full,
     /// Longer than the peer or the protocol takes.
+    #[error("the message is longer than the {max} bytes the peer takes")]
     TooLong {
         /// What the peer takes.
         max: u32,
     },
     /// No segment, too many, or an empty one.
+    #[error("a message has 1 to {SEGMENTS_MAX} segments, none empty")]
     BadLayout,
     /// It grows, on an ordered channel: there it would hold up what is sent behind it.
+    #[error("a message that is supplied while it is sent needs an unordered channel")]
     Ordered,
     /// The link is leaving or down.
+    #[error("the link is down or leaving")]
     Down,
 }
 
-impl fmt::Display for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotOpen => write!(f, "the channel is not open"),
-            Self::Full => write!(f, "too many messages are being sent; wait for one to end"),
-            Self::TooLong { max } => {
-                write!(f, "the message is longer than the {max} bytes the peer takes")
-            }
-            Self::BadLayout => write!(f, "a message has 1 to {SEGMENTS_MAX} segments, none empty"),
-            Self::Ordered => {
-                write!(f, "a message that is supplied while it is sent needs an unordered channel")
-            }
-            Self::Down => write!(f, "the link is down or leaving"),
-        }
-    }
-}
-
-impl core::error::Error for SendError {}
-
 /// Why a message cannot be cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum CancelError {
     /// It has ended already; its outcome was or will be reported.
+    #[error("the message has ended already")]
     Ended,
 }
-
-impl fmt::Display for CancelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the message has ended already")
-    }
-}
-
-impl core::error::Error for CancelError {}

@@ -2,7 +2,6 @@
 
 use super::LaneEvent;
 use super::grants::{GrantId, Rights};
-use crate::errors;
 use crate::limits::LANE_CHARGE_BYTES;
 use crate::slots::{Key, Slots};
 use alloc::collections::VecDeque;
@@ -118,32 +117,37 @@ pub enum Denied {
     Device,
 }
 
-errors! {
-    /// Why an operation is not taken on.
-    #[non_exhaustive]
-    OpError {
-        /// The link is down, or leaves.
-        LinkDown => "the link is down",
-        /// No such grant of the peer is known: it was revoked, or its event has not come yet.
-        NoSuchGrant => "no such grant is known: wait until the peer's grant is told",
-        /// The grant does not allow such an operation.
-        Rights {
-            /// What it allows.
-            rights: Rights,
-        } => "the grant allows {rights:?} only",
-        /// The range is empty, or leaves what was granted.
-        Range {
-            /// How many bytes were.
-            byte_len: u32,
-        } => "the range is empty, or leaves the {byte_len} bytes that were granted",
-        /// A word is not at a multiple of eight bytes.
-        Misaligned => "a word must be at a multiple of 8 bytes",
-        /// There are as many operations, or grants, as there may be: wait for outcomes.
-        Full {
-            /// How many may be.
-            max: usize,
-        } => "{max} are under way already: wait for outcomes",
-    }
+/// Why an operation is not taken on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpError {
+    /// The link is down, or leaves.
+    #[error("the link is down")]
+    LinkDown,
+    /// No such grant of the peer is known: it was revoked, or its event has not come yet.
+    #[error("no such grant is known: wait until the peer's grant is told")]
+    NoSuchGrant,
+    /// The grant does not allow such an operation.
+    #[error("the grant allows {rights:?} only")]
+    Rights {
+        /// What it allows.
+        rights: Rights,
+    },
+    /// The range is empty, or leaves what was granted.
+    #[error("the range is empty, or leaves the {byte_len} bytes that were granted")]
+    Range {
+        /// How many bytes were.
+        byte_len: u32,
+    },
+    /// A word is not at a multiple of eight bytes.
+    #[error("a word must be at a multiple of 8 bytes")]
+    Misaligned,
+    /// There are as many operations, or grants, as there may be: wait for outcomes.
+    #[error("{max} are under way already: wait for outcomes")]
+    Full {
+        /// How many may be.
+        max: usize,
+    },
 }
 
 /// An operation to post. Every one is signaled.

@@ -12,10 +12,10 @@ use core::ops::Range;
 use towpath_base::serial::expand_u32;
 use towpath_base::{Nanos, Time};
 
-/// More than any chunk is charged, and little enough to add to.
+/// More than the charge of any chunk, and far from overflow.
 const CHUNK_CHARGE_MAX: u32 = 1 << 30;
 
-/// Chunks that one timeout shows to be lost and that count for the length of chunks, at most.
+/// The most chunks lost by one timeout that count for the length of chunks.
 const GONE_MAX: u32 = 8;
 
 impl Link {
@@ -26,7 +26,7 @@ impl Link {
         self.take_in_ack(now, bytes, received_at, generation);
     }
 
-    /// Takes in an ack frame that came where headers carry `generation`.
+    /// Takes in an ack frame from a queue pair whose headers carry `generation`.
     pub(super) fn take_in_ack(
         &mut self,
         now: Time,
@@ -71,7 +71,7 @@ impl Link {
         }
     }
 
-    /// Takes in an ack of one path, from a frame or from a chunk; false when it cannot be true.
+    /// Takes in an ack of one path, from a frame or from a chunk; false for numbers never sent.
     pub(super) fn on_ack_of(
         &mut self,
         (now, received_at, hold): (Time, Time, Nanos),
@@ -100,7 +100,7 @@ impl Link {
         } = self;
         let is_in_use = paths.is_in_use(index);
         let path = &mut paths[index];
-        // Of a send that shows that long packets get through; a probe may show more.
+        // A send of this charge shows that long packets get through; a probe may show more.
         let least_body = path.mtu.least_bytes().saturating_sub(HEADER_BYTES as u32);
         let least_charge = flow.charge(least_body.min(CHUNK_CHARGE_MAX));
         let (mut passed_charge, mut long_answered) = (0, None);
@@ -138,7 +138,7 @@ impl Link {
         true
     }
 
-    /// Goes on with what the ack just taken in has made possible.
+    /// Continues channels and control chunks after an ack was taken in.
     fn settle_acked(&mut self) {
         let mut woken = core::mem::take(&mut self.sends.woken);
         for id in woken.drain(..) {
@@ -179,15 +179,15 @@ impl Link {
         self.leave_when_done();
     }
 
-    /// The next ack to send, and where: on the control queue pair as long as the first path is
-    /// good, else on the queue pair of another, as one SEND as well. Call it after
-    /// [`poll_transmit`](Self::poll_transmit) is empty: what rode on data needs no frame.
+    /// The next ack to send, as one SEND: on the control queue pair as long as the first path is
+    /// good, else on that of another path. Call it after [`poll_transmit`](Self::poll_transmit) is
+    /// empty: an ack that rode on data needs no frame.
     pub fn poll_ack(&mut self, now: Time, out: &mut [u8; ACK_BYTES_MAX]) -> Option<AckTransmit> {
         self.settle_piggyback();
         if self.is_down() {
             return None;
         }
-        // What no chunk carries is told by a frame of its own.
+        // Credit and windows that no chunk carries need a frame.
         let news = self.has_credit_to_tell()
             || self.receives.window_bytes != self.receives.window_told_bytes;
         let mut due = self.paths.acks_due;
@@ -206,8 +206,8 @@ impl Link {
         Some(self.transmit_ack(now, index, (path, generation), out))
     }
 
-    /// The peer says that nothing is acknowledged: the path on which it asked may be a way back, as
-    /// well as that which acks take.
+    /// Answers a peer that reports that it gets no ack, on the path of its report. The ack stays
+    /// due on the usual path, too.
     #[cold]
     fn answer_where_heard(&mut self, now: Time, out: &mut [u8; ACK_BYTES_MAX]) -> AckTransmit {
         let index = self.paths.answers_due.trailing_zeros() as usize;
@@ -218,7 +218,7 @@ impl Link {
         answer
     }
 
-    /// The ack of the path at `index`, by the queue pair of a path or of acks.
+    /// The ack of the path at `index`, for the queue pair of `path`, or for that of acks if none.
     fn transmit_ack(
         &mut self,
         now: Time,
@@ -240,7 +240,7 @@ impl Link {
         }
     }
 
-    /// Drops channels from the list whose credit went out with data meanwhile.
+    /// Whether a channel has credit to tell. Channels with none to tell leave the list.
     fn has_credit_to_tell(&mut self) -> bool {
         while let Some(&id) = self.channels.credit_due.front() {
             match self.channel_mut(id) {
@@ -292,15 +292,15 @@ impl Link {
     }
 }
 
-/// What had been declared lost has come, and whether a timeout was for nothing is known.
+/// Corrects the counts of losses and timeouts by what is known now.
 #[inline(never)]
 fn note_spurious(path: &mut Path, size: &mut ChunkSize, stats: &mut LinkStats, digest: &AckDigest) {
     let spurious = u64::from(digest.spurious + digest.unknown);
     stats.losses_spurious += spurious;
     path.lost_chunks = path.lost_chunks.saturating_sub(spurious);
-    // Of what timed out only that counts which is known to be lost. That may have fallen to one
-    // cause, as when a way was dark for a while: many chunks count no more than a few.
-    // What a gap declared lost and came late was mostly one packet: UC drops longer ones then.
+    // Of chunks that timed out only those known to be lost count, and few of them, because all may
+    // have one cause, such as an outage. Chunks that a gap declared lost and that came late were
+    // mostly one packet, because UC drops longer ones then.
     let late = (digest.spurious - digest.timed_out) as i32;
     size.on_lost(digest.gone.min(GONE_MAX) as i32 - late, -late);
     if let Some(were_false) = digest.timeouts_were_false {

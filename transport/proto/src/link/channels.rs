@@ -14,7 +14,6 @@ use crate::wire::{ChunkHeader, Kind};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::fmt;
 
 /// OPENED: accepted.
 const ACCEPTED: u32 = 0;
@@ -61,38 +60,29 @@ impl Purpose {
 }
 
 /// Why a channel cannot be opened or closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum OpenError {
     /// As many channels are open as the configuration allows; raise `channels_max`.
+    #[error(
+        "as many channels of the link are open as channels_max allows (1,024 by default): close \
+         one, raise channels_max at both ends, or open another link"
+    )]
     TooMany,
     /// Another channel's grant would exceed `credit_total`; raise it or lower `quota_chunks`.
+    #[error(
+        "the open channels of the link take all of its credit: each takes quota_chunks (128 by \
+         default), together they may take credit_total (an endpoint's is 4,096 by default, enough \
+         for 32 channels). Raise credit_total or lower quota_chunks, at both ends, or close a \
+         channel"
+    )]
     NoCredit,
     /// The link is leaving or down.
+    #[error("the link is down or leaving")]
     Down,
     /// No such channel is open.
+    #[error("no such channel is open")]
     NotOpen,
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TooMany => {
-                "as many channels of the link are open as channels_max allows (1,024 by default): \
-                 close one, raise channels_max at both ends, or open another link"
-            }
-            Self::NoCredit => {
-                "the open channels of the link take all of its credit: each takes quota_chunks \
-                 (128 by default), together they may take credit_total (an endpoint's is 4,096 by \
-                 default, enough for 32 channels). Raise credit_total or lower quota_chunks, at \
-                 both ends, or close a channel"
-            }
-            Self::Down => "the link is down or leaving",
-            Self::NotOpen => "no such channel is open",
-        })
-    }
-}
-
-impl core::error::Error for OpenError {}
 
 /// The channels of a link, and what of them waits for its turn.
 #[derive(Debug)]

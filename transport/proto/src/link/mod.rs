@@ -72,14 +72,13 @@ use towpath_base::{Nanos, Time};
 /// - **`poll_*`** for what is to be done: transmissions, acks, events, the next timeout;
 /// - **getters**.
 ///
-/// One turn of a driver: hand in everything that arrived, take all events, let the application
-/// act, then call [`poll_transmits`](Self::poll_transmits) until it says that there is nothing,
-/// and only then [`poll_ack`](Self::poll_ack) until it is empty: so acks ride on replies where
-/// there are any. What an ack that rode on data makes room for waits, so that a reply can leave
-/// first: call [`settle_piggyback`](Self::settle_piggyback) when nothing is left to send, and if it
-/// says that there is more, call `poll_transmits` again.
-/// Call [`handle_timeout`](Self::handle_timeout) when [`poll_timeout`](Self::poll_timeout) has
-/// come. `now` never goes backwards.
+/// One turn of a driver: hand in everything that arrived, take all events, let the application act,
+/// then call [`poll_transmits`](Self::poll_transmits) until it says that there is nothing, and only
+/// then [`poll_ack`](Self::poll_ack) until it is empty: so acks ride on replies where there are
+/// any. An ack that rode on data is taken in late, so that a reply can leave first: call
+/// [`settle_piggyback`](Self::settle_piggyback) when nothing is left to send, and `poll_transmits`
+/// again if that was true. Call [`handle_timeout`](Self::handle_timeout) when
+/// [`poll_timeout`](Self::poll_timeout) has come. `now` never goes backwards.
 #[derive(Debug)]
 pub struct Link {
     config: LinkConfig,
@@ -166,20 +165,20 @@ impl Link {
         }
     }
 
-    /// This link's share of what the device can hold for all peers, in bytes; the next ack tells
-    /// the peer.
+    /// Sets this link's share of what the device can hold for all peers, in bytes. The next ack
+    /// tells the peer.
     pub fn set_receive_window(&mut self, bytes: u64) {
         self.receives.window_bytes = bytes;
     }
 
-    /// The longest time of late for which this host did not look at what had come. Congestion
-    /// control and timeouts allow for it. For drivers whose completions carry no time; tell it when
-    /// it changes. Zero until then.
+    /// Sets the longest recent time in which this host did not poll. Congestion control and
+    /// timeouts allow for it. Drivers whose completions carry no time call it when that changes.
+    /// Zero until then.
     pub fn set_away(&mut self, away: Nanos) {
         self.flow.set_away(away);
     }
 
-    /// What it rides on now.
+    /// The carrier that it uses now.
     #[must_use]
     pub fn carrier(&self) -> crate::Carrier {
         self.paths.ladder.carrier()
@@ -200,7 +199,7 @@ impl Link {
     /// Whether nothing is queued, outstanding or waiting to be acknowledged or taken.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        // Probes are no work: a dead path is asked for as long as the link lives.
+        // Probes do not count: a dead path is probed as long as the link lives.
         let quiet = self.flow.in_flight_bytes == 0 && self.sends.lost.is_empty();
         self.sends.len() == 0
             && self.ops_live() == 0
@@ -237,7 +236,7 @@ impl Link {
         self.flow.rtt.smoothed()
     }
 
-    /// What may be in flight at present as far as congestion control goes, in bytes.
+    /// Bytes that congestion control allows in flight now.
     #[must_use]
     pub fn window_bytes(&self) -> u64 {
         self.flow.window_bytes()
@@ -257,7 +256,7 @@ impl Link {
         self.receives.whole_bytes_max()
     }
 
-    /// What receives, the channels, and where it is told what comes of it.
+    /// The receiving side, the channels, and where results are reported.
     #[inline]
     fn receiving(&mut self) -> (&mut Receives, &mut [Option<Box<Channel>>], Report<'_>) {
         let Self { channels, receives, events, stats, .. } = self;
@@ -290,7 +289,7 @@ fn whole_bytes_max(config: &LinkConfig, peer: &PeerParams) -> u32 {
     in_credit.min(config.limits.whole_bytes_max)
 }
 
-/// For those who need other parts of the link beside the channel.
+/// As [`Link::channel_mut`], where other parts of the link are borrowed, too.
 #[inline]
 fn find_mut(channels: &mut [Option<Box<Channel>>], id: u32) -> Option<&mut Channel> {
     let channel = channels.get_mut(ChannelId(id).place())?.as_deref_mut();

@@ -30,13 +30,13 @@ pub(super) struct Sends {
     /// Frames that were lost, and the rests of pieces that go in parts: to be sent before anything
     /// new.
     pub(super) lost: VecDeque<Pending>,
-    /// Frames may stand in `lost` before some of pieces that the receiver holds parts of.
+    /// `lost` may need sorting: frames of pieces that the receiver holds parts of go first.
     is_lost_mixed: bool,
     next_deadline: Time,
     /// The longest piece that both ends take.
     pub(super) piece_max: u32,
-    /// Channels that may go on after the ack which is being taken in: with a message of which more
-    /// may be cut, or to their end.
+    /// Channels that may continue after the ack that is being taken in: more of a message may be
+    /// cut, or the channel may end.
     pub(super) woken: Vec<u32>,
     /// Kept between calls for its memory, like the one below.
     pub(super) frames_scratch: Vec<SendFrame>,
@@ -74,7 +74,7 @@ impl Sends {
         self.messages.free(send.0);
     }
 
-    /// Takes a message; of one that `grows` the bytes of the last segment are still to come.
+    /// Takes a message. If it `grows`, the bytes of its last segment are supplied later.
     #[inline]
     pub(super) fn take_in(
         &mut self,
@@ -117,7 +117,7 @@ impl Sends {
         let message = messages.get_mut(send.0).filter(|message| message.is_queued());
         let message = message.ok_or(SupplyError::Ended)?;
         message.supply(send, bytes, |frame| {
-            // Its piece is cut: it goes like the rest of one that goes in parts.
+            // Its piece is cut already: the frame goes like the rest of a piece that goes in parts.
             lost.push_back(Pending { frame, lost_on: None });
         })?;
         let Channels { all, schedule, .. } = channels;
@@ -127,7 +127,7 @@ impl Sends {
             message.in_line = true;
             channel.tx.queue.push_back(send);
         }
-        // A gap may be filled, or all of it be there: this one may go on, or others.
+        // A gap may be filled, or the message complete: this one or others may continue.
         settle_held(channel, message);
         line_up(channel, schedule);
         Ok(())
@@ -138,7 +138,7 @@ impl Sends {
         self.messages.get(send.0).map(|message| message.state)
     }
 
-    /// Begins to give a message up of which something was sent: what is to be asked of the peer.
+    /// Begins to give up a message of which something was sent. Returns the ABANDON for the peer.
     pub(super) fn abandon(&mut self, channels: &mut Channels, send: SendKey) -> Option<Control> {
         let message = self.messages.get_mut(send.0)?;
         message.state = SendState::Abandoning;
@@ -149,8 +149,8 @@ impl Sends {
         Some(Control { message, message_len, index, ..Control::of(Kind::Abandon, id) })
     }
 
-    /// A message goes on no more: it leaves the queue of its channel, and if it grew, it holds
-    /// nothing back. Others may be cut in its place.
+    /// Takes a message out of the queue of its channel, and frees the credit that it held if it
+    /// grew. Others may be cut in its place.
     fn leave_line(&mut self, channels: &mut Channels, send: SendKey) {
         let Some(message) = self.messages.get_mut(send.0) else { return };
         let Channels { all, schedule, .. } = channels;
@@ -165,8 +165,8 @@ impl Sends {
         line_up(channel, schedule);
     }
 
-    /// Gives a message its outcome; it is reported when the device holds none of its buffers. Its
-    /// channel, if that waits for its messages to end.
+    /// Gives a message its outcome, which is reported when the device holds none of its buffers.
+    /// Returns its channel if that waits for its messages to end.
     #[inline]
     pub(super) fn end(
         &mut self,
@@ -224,7 +224,7 @@ impl Sends {
                     SendState::Queued => Outcome::Abandoned,
                     _ => Outcome::Unknown,
                 };
-                // Nobody closes a channel in order any more.
+                // No channel is closed in order any more.
                 let _ = self.end(channels, (send, outcome), (events, stats));
             }
         }
@@ -250,8 +250,8 @@ impl Sends {
         expired
     }
 
-    /// A frame was acknowledged, and perhaps all of its message. What is given up ends with the
-    /// answer to ABANDON.
+    /// A frame was acknowledged, and perhaps with it all of its message. A message that is given up
+    /// ends with the answer to ABANDON.
     #[inline(always)]
     pub(super) fn on_acked(
         &mut self,
@@ -308,9 +308,9 @@ impl Sends {
         }
     }
 
-    /// Puts lost frames of pieces in front that the receiver holds parts of: such a piece has a
-    /// buffer, which is free only when it is whole. What waits for that buffer is refused until
-    /// then, and the chunks in which it came count as lost.
+    /// Puts lost frames of pieces that the receiver holds parts of in front. Such a piece keeps a
+    /// buffer until it is whole. Pieces that need this buffer are refused until then, and their
+    /// chunks count as lost.
     #[cold]
     fn put_begun_first(&mut self) {
         let Self { messages, lost, .. } = self;
@@ -320,8 +320,8 @@ impl Sends {
         lost.make_contiguous().sort_by_key(|pending| !is_begun(pending));
     }
 
-    /// What is first in line to be sent again, or for the first time behind what was. What need not
-    /// be sent any more is forgotten.
+    /// The first frame to be sent again, or the first rest of a piece. Frames that need not be sent
+    /// any more are forgotten.
     pub(super) fn first_lost(&mut self) -> Option<Pending> {
         if core::mem::take(&mut self.is_lost_mixed) && self.lost.len() > 1 {
             self.put_begun_first();
@@ -359,7 +359,7 @@ fn message_len(segments: &[u32]) -> Option<u64> {
     (sum > 0).then_some(sum)
 }
 
-/// The last segment of a message that was just taken is still to come.
+/// Prepares a new message whose last segment is supplied later.
 #[cold]
 fn begin_to_grow(
     channel: &mut Channel,
@@ -373,12 +373,12 @@ fn begin_to_grow(
     channel.tx.growing += 1;
 }
 
-/// Whether a message that was queued is so still.
+/// Whether a message in the queue of its channel still belongs there.
 pub(super) fn is_queued(messages: &Slots<Outgoing>, send: SendKey) -> bool {
     messages.get(send.0).is_some_and(Outgoing::is_queued)
 }
 
-/// Counts the credit anew that a message may hold until more of it is supplied.
+/// Updates the credit that a message may hold until more of it is supplied.
 pub(super) fn settle_held(channel: &mut Channel, message: &mut Outgoing) {
     let now = message.may_hold();
     let Some(growing) = &mut message.growing else { return };
@@ -386,7 +386,7 @@ pub(super) fn settle_held(channel: &mut Channel, message: &mut Outgoing) {
     channel.tx.growing_held = channel.tx.growing_held - before + now;
 }
 
-/// Tells of a piece of a growing message that is acknowledged and that the device does not hold.
+/// Reports a piece of a growing message once it is acknowledged and back from the device.
 #[cold]
 fn bring_home(message: &mut Outgoing, events: &mut VecDeque<Event>, frame: &SendFrame) {
     if let Some((offset, length)) = message.take_home(&frame.frame) {

@@ -1,4 +1,4 @@
-//! Transmitting: which chunk goes next, on which path, with what riding on it.
+//! Transmitting: which chunk goes next, on which path, and with which ack.
 
 use super::Link;
 use super::build::Builder;
@@ -28,13 +28,11 @@ impl Link {
         next
     }
 
-    /// Hands the next chunks to send to `each`, until that says that no other may follow at once:
-    /// the send queue of a path is full, say. False when there is nothing that may go now; else
-    /// there may be more to be asked for.
+    /// Hands the next chunks to send to `each` until that returns false, for example because the
+    /// send queue of a path is full. False when nothing may go now; else there may be more.
     ///
-    /// The driver calls it only while the send queues of all paths have room, and calls nothing
-    /// else of the link before it returns. The buffer of the
-    /// frames is used again by the next chunk: copy what must be kept.
+    /// The driver calls it only while the send queues of all paths have room. The next chunk uses
+    /// the buffer of the frames again: copy what must be kept.
     #[inline]
     pub fn poll_transmits(
         &mut self,
@@ -76,10 +74,10 @@ impl Link {
             || !self.sends.lost.is_empty()
     }
 
-    /// What goes before new data, or nothing because what was lost has to wait.
+    /// The chunk that goes before new data; `Break(None)` because lost frames have to wait.
     #[inline(never)]
     fn next_urgent(&mut self, now: Time) -> ControlFlow<Option<Transmit>> {
-        // The ack that waits may be of what would be sent again.
+        // The ack that waits may acknowledge frames that would be sent again.
         self.settle_piggyback();
         if self.paths.probes_due != 0
             && let Some(transmit) = self.next_probe(now)
@@ -148,7 +146,7 @@ impl Link {
             self.transmit_control(now, index, key, control)
         } else if builder.is_empty() {
             self.sends.put_back(builder);
-            // What it carried has ended; any number will do to draw an ack.
+            // Its messages have ended; a probe draws an ack as well.
             return Some(self.transmit_probe(now, index, None));
         } else {
             self.transmit_again(now, index, builder)
@@ -163,14 +161,14 @@ impl Link {
         self.sends.builder(self.flow.body_max(), self.config.flow.gather_max)
     }
 
-    /// An empty chunk of one packet, which neither disorder nor the loss of another one spoils.
+    /// An empty chunk of one packet, which neither disorder nor another packet's loss spoils.
     fn builder_of_packet(&mut self) -> Builder {
         self.sends.builder(self.flow.one_packet(), self.config.flow.gather_max)
     }
 
-    /// The next chunk of what was lost, for another path than the one that lost it, or of the rest
-    /// of a piece that goes in parts. `Break(None)` if lost frames wait and nothing newer may pass
-    /// them, `Continue` if nothing is lost.
+    /// The next chunk of lost frames, for another path than the one that lost them, or of rests of
+    /// pieces that go in parts. `Break(None)` if such frames wait, which nothing newer may pass;
+    /// `Continue` if there are none.
     fn next_lost(&mut self, now: Time) -> ControlFlow<Option<Transmit>> {
         let Some(Pending { frame, lost_on }) = self.sends.first_lost() else {
             return ControlFlow::Continue(());
@@ -216,7 +214,7 @@ impl Link {
         Some(self.transmit_data(now, index, builder))
     }
 
-    /// Adds to a chunk that leaves on the path at `index` what is ready.
+    /// Adds ready frames to a chunk that leaves on the path at `index`.
     #[inline]
     fn fill_with_new(&mut self, builder: &mut Builder, index: usize) {
         let room = self.flow.room();
@@ -386,8 +384,8 @@ impl Link {
         if due & bit(index) == 0 && due != 0 {
             of = due.trailing_zeros() as usize;
         }
-        // The peer says that it hears no ack: each probe carries the ack of the path that it
-        // asked on, so that one of them gets there.
+        // The peer seems to get no ack: each probe carries the ack of the path on which that was
+        // noticed, so that one of them gets there.
         if let Some(heard) = self.doubts.heard_in_vain
             && header.kind == Kind::Probe
         {

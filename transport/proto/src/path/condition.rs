@@ -7,28 +7,28 @@ use crate::limits::{
 };
 use towpath_base::{Nanos, Time};
 
-/// The state of a path, and what is remembered of its conduct.
+/// The state of a path, and its recent doubts and quarantines.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Condition {
     state: PathState,
     since: Time,
-    /// The first number that was sent since the doubt.
+    /// The first number sent after the doubt arose.
     doubt_number: u64,
     /// Doubts that are not forgiven.
     doubts: u32,
     /// Quarantines that are not forgiven: each doubles the next.
     quarantines: u32,
-    /// From when on its conduct counts as clean.
+    /// Since when nothing counts against the path.
     clean_from: Time,
     /// When the next probe is due, or the quarantine is over.
     due: Time,
-    /// When the probe was sent that is not answered.
+    /// When the unanswered probe was sent.
     probe: Option<Time>,
     unanswered: u32,
-    /// Probes in a row that nothing answered on any path: they slow the next down and say no more.
+    /// Consecutive probes while no path was answered: they only delay the next probe.
     unheard: u32,
     answered: u32,
-    /// Ever, for snapshots.
+    /// Totals, for snapshots.
     pub(crate) doubts_ever: u64,
     pub(crate) quarantines_ever: u64,
 }
@@ -38,7 +38,7 @@ impl Condition {
         Self { since: now, clean_from: now, due: Time::NEVER, ..Self::default() }
     }
 
-    /// That of a path which is held back.
+    /// The condition of a path that is held back.
     pub(crate) fn spare(now: Time) -> Self {
         Self { state: PathState::Spare, ..Self::new(now) }
     }
@@ -51,7 +51,7 @@ impl Condition {
         self.since
     }
 
-    /// When [`on_due`](Self::on_due) has something to say; `NEVER` for a good path.
+    /// When [`on_due`](Self::on_due) is to be called; `NEVER` for a good path.
     pub(crate) fn due(&self) -> Time {
         self.due
     }
@@ -61,14 +61,14 @@ impl Condition {
         self.forgive(now);
         match to {
             PathState::Good => {
-                // A path that was only slow has done nothing wrong.
+                // The path was only slow: the doubt is taken back.
                 if signal == PathSignal::Late {
                     self.doubts = self.doubts.saturating_sub(1);
                 }
                 self.due = Time::NEVER;
             }
             PathState::Suspect => {
-                // Only silence is held against the path: late acks may be the fault of the queue
+                // Only silence counts against the path: late acks may be the fault of the queue
                 // pair that carries acks.
                 self.doubts += u32::from(signal == PathSignal::Silent);
                 self.doubts_ever += 1;
@@ -85,14 +85,14 @@ impl Condition {
                 self.doubt_number = next_number;
                 self.due = now;
             }
-            // No timer: something else moves it. A failed queue pair adds no doubt.
+            // Other events than a timer end these states. A failed queue pair adds no doubt.
             PathState::Spare | PathState::Failed => self.due = Time::NEVER,
         }
         (self.state, self.since, self.clean_from) = (to, now, now);
         (self.probe, self.unanswered, self.unheard, self.answered) = (None, 0, 0, 0);
     }
 
-    /// Clean conduct makes up for one doubt and one quarantine at a time. Until a path's
+    /// Each [`FORGIVE_AFTER`] without a doubt forgives one doubt and one quarantine. Until a path's
     /// quarantines are forgiven, its next doubt retires it.
     fn forgive(&mut self, now: Time) {
         if self.state != PathState::Good {
@@ -103,7 +103,7 @@ impl Condition {
         self.quarantines = self.quarantines.saturating_sub(spans);
     }
 
-    /// Whether nothing is held against it but the quarantine that it is in.
+    /// Whether all quarantines but the present one are forgiven.
     pub(crate) fn is_first_quarantine(&self) -> bool {
         self.quarantines <= 1
     }
@@ -112,8 +112,8 @@ impl Condition {
         self.quarantines > 0 || self.doubts >= DOUBTS_MAX
     }
 
-    /// A probe went out under this number; the next one is due after `interval`, backed off. One
-    /// that asks after a silent peer may go out on a path in quarantine: it shortens none.
+    /// A probe was sent; the next one is due after `interval`, backed off. A probe of a silent peer
+    /// may go out on a path in quarantine, and does not shorten that.
     pub(crate) fn on_probe_sent(&mut self, now: Time, interval: Nanos) {
         if !matches!(self.state, PathState::Suspect | PathState::Probing) {
             return;
@@ -124,9 +124,9 @@ impl Condition {
         self.due = now + span.min(PROBE_INTERVAL_MAX.max(interval));
     }
 
-    /// Its time has come: what follows, or nothing when a probe is to be sent. `answered_at` is
-    /// when the newest chunk was sent that was acknowledged on any path: without an answer
-    /// elsewhere a probe that got none says nothing of this path.
+    /// Its time has come: the signal that follows, or none when a probe is to be sent.
+    /// `answered_at` is when the newest chunk was sent that was acknowledged on any path. An
+    /// unanswered probe counts only if another path was answered since.
     pub(crate) fn on_due(&mut self, answered_at: Time) -> Option<PathSignal> {
         if self.state == PathState::Dead {
             return Some(PathSignal::Rested);
@@ -161,7 +161,7 @@ impl Condition {
         }
     }
 
-    /// What is due has to wait until then.
+    /// Delays what is due. One more probe must be unanswered before the path is given up.
     pub(crate) fn postpone(&mut self, until: Time) {
         if matches!(self.state, PathState::Good | PathState::Spare | PathState::Failed) {
             return;

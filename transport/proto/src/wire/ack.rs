@@ -1,7 +1,6 @@
 //! The ack frame (docs/protocol.md section 4).
 
 use super::{VERSION, field, header, is_sealed, put, seal};
-use crate::errors;
 use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES, NUMBER_MAX, NUMBER_WINDOW};
 use towpath_base::crc::crc32c;
 
@@ -48,20 +47,24 @@ pub struct AckFrame<'a> {
     credits: &'a [u8],
 }
 
-errors! {
-    /// Why bytes are no ack.
-    AckError {
-        /// Shorter than its parts, or longer.
-        Length => "length does not match words and credits",
-        /// Another protocol version.
-        Version(v: u8) => "version {v}, expected {VERSION}",
-        /// A checksum does not match.
-        Crc => "header_crc or body_crc does not match",
-        /// Not an ack.
-        Kind(kind: u8) => "kind {kind} is no ack",
-        /// `words`, `credits`, `base` or `largest` out of range.
-        Range => "words, credits, base or largest out of range",
-    }
+/// Why bytes are no ack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum AckError {
+    /// Shorter than its parts, or longer.
+    #[error("length does not match words and credits")]
+    Length,
+    /// Another protocol version.
+    #[error("version {0}, expected {VERSION}")]
+    Version(u8),
+    /// A checksum does not match.
+    #[error("header_crc or body_crc does not match")]
+    Crc,
+    /// Not an ack.
+    #[error("kind {0} is no ack")]
+    Kind(u8),
+    /// `words`, `credits`, `base` or `largest` out of range.
+    #[error("words, credits, base or largest out of range")]
+    Range,
 }
 
 impl<'a> AckFrame<'a> {

@@ -28,20 +28,11 @@ pub struct AppProtocol {
 }
 
 /// Why a text names no protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error(
+    "the name of a protocol has at most {NAME_BYTES_MAX} printable ASCII characters and no space"
+)]
 pub struct AppProtocolError;
-
-impl fmt::Display for AppProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the name of a protocol has at most {NAME_BYTES_MAX} printable ASCII characters and \
-             no space"
-        )
-    }
-}
-
-impl core::error::Error for AppProtocolError {}
 
 impl AppProtocol {
     /// The protocol of this name, for constants.

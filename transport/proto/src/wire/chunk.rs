@@ -2,7 +2,7 @@
 
 use super::{VERSION, field, header, is_sealed, seal};
 use crate::limits::{FRAME_UNITS_MAX, HEADER_BYTES, NUMBER_MAX, NUMBER_WINDOW};
-use crate::{errors, listed};
+use crate::listed;
 
 listed! {
     /// What a chunk is.
@@ -152,24 +152,30 @@ header! {
     }
 }
 
-errors! {
-    /// Why 64 bytes are no chunk header.
-    HeaderError {
-        /// Another protocol version.
-        Version(v: u8) => "version {v}, expected {VERSION}",
-        /// The checksum over the header does not match.
-        Crc => "header_crc does not match",
-        /// An unknown kind.
-        Kind(kind: u8) => "unknown kind {kind}",
-        /// A reserved flag is set.
-        Flags(flags: u16) => "reserved flags set: {flags:#06x}",
-        /// A length where there is no frame.
-        Length => "a length where there is no frame",
-        /// `number` is beyond what a path can reach.
-        Number => "number out of range",
-        /// `floor_delta` exceeds the number or the window.
-        Floor => "floor_delta out of range",
-    }
+/// Why 64 bytes are no chunk header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum HeaderError {
+    /// Another protocol version.
+    #[error("version {0}, expected {VERSION}")]
+    Version(u8),
+    /// The checksum over the header does not match.
+    #[error("header_crc does not match")]
+    Crc,
+    /// An unknown kind.
+    #[error("unknown kind {0}")]
+    Kind(u8),
+    /// A reserved flag is set.
+    #[error("reserved flags set: {0:#06x}")]
+    Flags(u16),
+    /// A length where there is no frame.
+    #[error("a length where there is no frame")]
+    Length,
+    /// `number` is beyond what a path can reach.
+    #[error("number out of range")]
+    Number,
+    /// `floor_delta` exceeds the number or the window.
+    #[error("floor_delta out of range")]
+    Floor,
 }
 
 impl ChunkHeader {

@@ -5,7 +5,6 @@
 //! payload of each frame lies follows from the lengths.
 
 use super::{ChunkFlags, ChunkHeader, Kind, field, put};
-use crate::errors;
 use crate::limits::{
     ALIGNED_PAYLOAD_MAX, FRAME_ALIGN_BYTES, FRAME_UNIT_BYTES, MESSAGE_BYTES_MAX, PAGE_BYTES,
 };
@@ -169,14 +168,15 @@ pub fn emit_table<'f>(frames: impl Iterator<Item = &'f Frame>, out: &mut [u8]) {
     assert!(units.next().is_none(), "the caller knows how many units the frames take");
 }
 
-errors! {
-    /// Why what follows a header is no body.
-    BodyError {
-        /// It has not the length that header and table say.
-        Length => "the length is not what the header and the frames say",
-        /// A frame whose fields do not fit together.
-        Frame => "the fields of a frame do not fit together",
-    }
+/// Why what follows a header is no body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum BodyError {
+    /// It has not the length that header and table say.
+    #[error("the length is not what the header and the frames say")]
+    Length,
+    /// A frame whose fields do not fit together.
+    #[error("the fields of a frame do not fit together")]
+    Frame,
 }
 
 /// The frames of a chunk: the first, and the table of the others.

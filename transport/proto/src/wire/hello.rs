@@ -5,7 +5,6 @@ use super::refusal::{REFUSAL_BYTES, REFUSAL_BYTES_MAX, Refusal, parse_refusal};
 use super::{field, put};
 use crate::carrier::Carrier;
 use crate::class::Class;
-use crate::errors;
 use crate::limits::{HEADER_BYTES, PATHS_MAX};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -93,23 +92,27 @@ pub enum Welcome {
     Refused(Refusal),
 }
 
-errors! {
-    /// Why bytes are no set-up message.
-    HelloError {
-        /// Not a Towpath endpoint at all.
-        Magic => "the peer is not a Towpath endpoint (wrong magic)",
-        /// Another protocol version: the peer's.
-        Version(peer: u16) => "the peer speaks protocol version {peer}, this build version \
-                               {SETUP_VERSION}",
-        /// The chunk header has another size there.
-        HeaderBytes(n: u16) => "the peer's chunk header has {n} bytes, not 64",
-        /// The length is none that a set-up message can have.
-        Length(n: u32) => "the set-up message has an invalid length of {n} bytes",
-        /// The checksum does not match.
-        Crc => "the checksum of the set-up message does not match",
-        /// The named field is out of range.
-        Field(name: &'static str) => "{name} is out of range in the set-up message",
-    }
+/// Why bytes are no set-up message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum HelloError {
+    /// Not a Towpath endpoint at all.
+    #[error("the peer is not a Towpath endpoint (wrong magic)")]
+    Magic,
+    /// Another protocol version: the peer's.
+    #[error("the peer speaks protocol version {0}, this build version {SETUP_VERSION}")]
+    Version(u16),
+    /// The chunk header has another size there.
+    #[error("the peer's chunk header has {0} bytes, not 64")]
+    HeaderBytes(u16),
+    /// The length is none that a set-up message can have.
+    #[error("the set-up message has an invalid length of {0} bytes")]
+    Length(u32),
+    /// The checksum does not match.
+    #[error("the checksum of the set-up message does not match")]
+    Crc,
+    /// The named field is out of range.
+    #[error("{0} is out of range in the set-up message")]
+    Field(&'static str),
 }
 
 impl Welcome {

@@ -3,7 +3,6 @@
 //! On the channel of its lane an end sends requests, and its peer answers each, in their order.
 
 use super::{field, put};
-use crate::errors;
 use crate::lane::{GrantId, OpKind};
 use crate::limits::LANE_MESSAGE_BYTES_MAX;
 
@@ -54,16 +53,18 @@ pub struct LaneAnswer {
     pub length: u32,
 }
 
-errors! {
-    /// Why bytes are no request, or no answer.
-    LaneMessageError {
-        /// It ends too soon, or later than it says.
-        Length => "it is not as long as it says",
-        /// An unknown kind, or outcome.
-        Kind(kind: u8) => "unknown kind {kind}",
-        /// It names more bytes than one message may, none, or a word that has not eight.
-        Range => "not 1 to {LANE_PIECE_BYTES} bytes, or a word of not 8",
-    }
+/// Why bytes are no request, or no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum LaneMessageError {
+    /// It ends too soon, or later than it says.
+    #[error("it is not as long as it says")]
+    Length,
+    /// An unknown kind, or outcome.
+    #[error("unknown kind {0}")]
+    Kind(u8),
+    /// It names more bytes than one message may, none, or a word that has not eight.
+    #[error("not 1 to {LANE_PIECE_BYTES} bytes, or a word of not 8")]
+    Range,
 }
 
 impl LaneRequest {

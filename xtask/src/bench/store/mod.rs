@@ -1,4 +1,4 @@
-//! A chunk server beside fio: the same requests to a server and to a file on the same disk, in turn.
+//! A chunk server beside fio: the same requests to a server and to a file on its disk, in turn.
 //!
 //! | file | contents |
 //! |---|---|
@@ -22,7 +22,7 @@ use super::Amount;
 use super::figure::Figure;
 use super::programs::Programs;
 use crate::failure::Failure;
-use case::{Case, Measure};
+use case::{Case, Has, Measure};
 use rig::Rig;
 use rounds::Rounds;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -35,15 +35,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[group(id = "store_options")]
 #[command(next_help_heading = "Only for --only store")]
 pub(super) struct Options {
-    /// MiB of the chunk and of fio's file. Before the aged rows each page of the chunk is
-    /// overwritten five times in random order.
-    #[arg(long, value_name = "MIB", default_value_t = 256,
-          value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
+    /// Size of the chunk and of fio's file, as in 256m or 4g. Before the aged rows each page of the
+    /// chunk is overwritten five times in random order.
+    #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = parse_mib)]
     aged_size: u32,
     /// Where the disk is measured: a folder of the file system that is meant [default: the target
     /// directory].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+}
+
+/// A size in MiB: `256m`, `4g`.
+fn parse_mib(text: &str) -> Result<u32, &'static str> {
+    let lower = text.to_ascii_lowercase();
+    let (digits, factor) = match (lower.strip_suffix('m'), lower.strip_suffix('g')) {
+        (Some(digits), _) => (digits, 1),
+        (_, Some(digits)) => (digits, 1024),
+        _ => return Err("a number and m or g, as in 256m"),
+    };
+    let mib = digits.parse().ok().and_then(|count: u32| count.checked_mul(factor));
+    mib.filter(|mib| (16..=1 << 20).contains(mib)).ok_or("16m to 1024g")
 }
 
 /// What does not depend on a case.
@@ -65,11 +76,12 @@ pub(super) fn run(ground: &Ground<'_>, amount: Amount) -> Result<Vec<Figure>, Fa
         fio::check()?;
     }
     let interrupted = Interrupted::on_signals();
-    let mut rig = Rig::new(ground, amount.seconds)?;
+    let has = Has { nbd: fio::has_nbd(), against: ground.against.is_some() };
+    let mut rig = Rig::new(ground, amount.seconds, has)?;
     let mut rounds = Rounds::new(&cases);
     for round in 1..=amount.rounds {
         for (place, case) in cases.iter().enumerate() {
-            for side in case.sides(rig.has()) {
+            for side in case.sides(has) {
                 interrupted.check()?;
                 let seen = match case.measure {
                     Measure::Idle => rig.idle()?,
@@ -111,5 +123,18 @@ impl Interrupted {
 
     fn check(&self) -> Result<(), Failure> {
         if self.0.load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_in_mib_or_gib() {
+        assert_eq!((parse_mib("256m"), parse_mib("4G")), (Ok(256), Ok(4096)));
+        for text in ["", "m", "15m", "2000g", "4194305g", "256", "256k", "-1m"] {
+            assert!(parse_mib(text).is_err(), "{text}");
+        }
     }
 }

@@ -55,17 +55,12 @@ impl Drop for Folder {
 }
 
 impl<'a> Rig<'a> {
-    pub(super) fn new(ground: &'a Ground<'a>, seconds: u32) -> Result<Self, Failure> {
+    pub(super) fn new(ground: &'a Ground<'a>, seconds: u32, has: Has) -> Result<Self, Failure> {
         let target = workspace::target_directory(&workspace::root())?;
         let disk = Folder::in_folder(ground.options.dir.as_deref().unwrap_or(&target))?;
         let memory = Folder::in_folder(Path::new(MEMORY))?;
-        let has = Has { nbd: fio::has_nbd(), against: ground.against.is_some() };
         let (file, nbd, aged) = (None, None, [None, None]);
         Ok(Self { ground, seconds, disk, memory, has, file, nbd, aged })
-    }
-
-    pub(super) fn has(&self) -> Has {
-        self.has
     }
 
     /// What is run, for those who read the table or the drawing.
@@ -103,16 +98,18 @@ impl<'a> Rig<'a> {
         let mib = self.ground.options.aged_size;
         match side {
             Side::Fio => {
-                if self.file.is_none() {
-                    self.file = Some(fio::File::make(self.disk.0.join("file"), mib)?);
-                }
-                self.file.as_ref().map_or(Err(Failure::NoFio), |file| file.load(load, self.seconds))
+                let made = self.file.take().map_or_else(
+                    || fio::File::make(self.disk.0.join("file"), mib),
+                    Ok::<_, Failure>,
+                )?;
+                self.file.insert(made).load(load, self.seconds)
             }
             Side::Nbd => {
-                if self.nbd.is_none() {
-                    self.nbd = Some(fio::Nbd::start(&self.memory.0, mib)?);
-                }
-                self.nbd.as_ref().map_or(Err(Failure::NoFio), |nbd| nbd.load(load, self.seconds))
+                let started = self
+                    .nbd
+                    .take()
+                    .map_or_else(|| fio::Nbd::start(&self.memory.0, mib), Ok::<_, Failure>)?;
+                self.nbd.insert(started).load(load, self.seconds)
             }
             Side::Network => self.on_fresh(Place::Memory, load, NETWORK_MIB),
             Side::Aged => self.on_aged(case.place, load),
@@ -224,4 +221,64 @@ fn chunk_of(line: &str, output: &str) -> Result<String, Failure> {
         metric: "chunks.0".to_owned(),
         output: output.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Options;
+    use super::super::case::{Measure, chosen};
+    use super::*;
+    use crate::bench::programs::tests::Fakes;
+
+    /// Listens nowhere, and ends in order.
+    const SERVER: &str = "trap 'exit 0' TERM\necho listening on 127.0.0.1:1\n\
+        while :; do sleep 0.01; done";
+
+    /// Says how it was called, and what it measured: twice as much on the chunk that it has aged.
+    const GENERATOR: &str = r#"echo "$*" >>"$(dirname "$0")/calls"
+case "$*" in *--age*) echo '{"chunks": ["abc"]}'; exit;; esac
+case "$*" in *'--chunk abc'*) iops=2;; *) iops=1;; esac
+cat <<END
+{"write": {"iops": $iops, "bw_bytes": 1, "lat_ns": {"mean": 1,
+ "percentile": {"50.000000": 1, "99.000000": 1}}}}
+END"#;
+
+    #[test]
+    fn a_store_is_aged_once_and_its_chunk_is_measured_from_then_on() {
+        let fakes = Fakes::of("store");
+        fakes.put("towpath-chunkserver", SERVER);
+        fakes.put("towpath", GENERATOR);
+        let programs = fakes.programs();
+        let options = Options { aged_size: 16, dir: Some(fakes.folder().to_owned()) };
+        let svg = Path::new("unused.svg");
+        let (against, cases, on_stdout) = (None, &[][..], false);
+        let ground =
+            Ground { programs: &programs, against, options: &options, cases, svg, on_stdout };
+        let has = Has { nbd: false, against: false };
+        let mut rig = Rig::new(&ground, 3, has).unwrap();
+        let case = chosen(&["write-4k-32".to_owned()]).unwrap()[0];
+        let Measure::Load(load) = case.measure else { panic!("a load") };
+        let mut iops = |side| rig.load(&case, load, side).unwrap().value("iops");
+        assert_eq!(
+            (iops(Side::Fresh), iops(Side::Aged), iops(Side::Aged)),
+            (Some(1.0), Some(2.0), Some(2.0))
+        );
+        let calls = fs::read_to_string(fakes.folder().join("calls")).unwrap();
+        let calls: Vec<&str> = calls.lines().collect();
+        assert_eq!(calls.len(), 4, "one of them ages: {calls:?}");
+        assert!(calls[1].contains("--age 5") && calls[1].contains("--keep"), "{calls:?}");
+        let wanted = "--size 16m --rw randwrite --bs 4k --time-based --iodepth 32 --runtime 3";
+        assert!(calls[0].ends_with(wanted), "{calls:?}");
+        let folder = rig.disk.0.clone();
+        drop(rig);
+        assert!(!folder.exists(), "what was measured on is removed");
+    }
+
+    #[test]
+    fn a_server_that_does_not_listen_is_an_error_with_what_it_said() {
+        let fakes = Fakes::of("store-silent");
+        fakes.put("towpath-chunkserver", "echo no room; exit 1");
+        let failure = Server::start(fakes.folder(), Path::new("unused")).err().expect("no server");
+        assert!(failure.to_string().contains("no room"), "{failure}");
+    }
 }

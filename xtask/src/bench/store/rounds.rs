@@ -128,7 +128,7 @@ impl Rounds {
                 let values = self::spread(&self.allowance(at, side), 2);
                 let _ = writeln!(
                     text,
-                    "  {:<18}  median latency to fio's and {NETWORKS} times the network's: {values}",
+                    "  {:<18}  median latency to fio's + {NETWORKS} times the network's: {values}",
                     ""
                 );
             }

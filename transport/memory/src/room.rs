@@ -1,4 +1,4 @@
-//! Copying what a send names to where its message lands.
+//! The memory that a message lands in, and copying to it.
 
 use crate::hold::{Hold, Holds};
 use crate::mr::MrTable;
@@ -48,7 +48,7 @@ impl<'t> Room<'t> {
     ) -> Option<Self> {
         let at = match len {
             0 => NonNull::dangling(),
-            _ => table.writable_by_peer(pd, remote, len)?,
+            _ => table.locate_remote(pd, remote, len, |access| access.remote_write)?,
         };
         Some(Self { is_shared: true, ..Self::new(table, (at, len), [].iter()) })
     }
@@ -133,7 +133,15 @@ impl MrTable {
     #[inline]
     pub fn copy_to(&self, pd: PdNum, list: &[Sge], room: &mut Room<'_>) -> bool {
         for sge in list {
-            if !self.copy_entry(pd, sge, room) {
+            // SAFETY: these bytes are registered and held while this copies them; where they are
+            // shared memory, `fill_from_shared` reaches them by words.
+            let copy = |from, len, is_shared| unsafe {
+                match is_shared {
+                    true => room.fill_from_shared(from, len),
+                    false => room.fill(from, len, false),
+                }
+            };
+            if !self.read_entry(pd, sge, copy) {
                 cold_path();
                 return false;
             }
@@ -141,8 +149,22 @@ impl MrTable {
         true
     }
 
+    /// Whether [`copy_to`](Self::copy_to) would read all of a list now.
+    #[must_use]
+    pub fn covers(&self, pd: PdNum, list: &[Sge]) -> bool {
+        list.iter().all(|sge| self.read_entry(pd, sge, |_, _, _| ()))
+    }
+
+    /// Runs `read` with the start and length of the bytes that an entry names, and whether they are
+    /// shared memory; a buffer is held meanwhile. False, without running it, where the device may
+    /// not read them. True, without running it, for an entry of no bytes.
     #[inline(always)]
-    fn copy_entry(&self, pd: PdNum, sge: &Sge, room: &mut Room<'_>) -> bool {
+    fn read_entry(
+        &self,
+        pd: PdNum,
+        sge: &Sge,
+        mut read: impl FnMut(NonNull<u8>, usize, bool),
+    ) -> bool {
         let &Sge { addr, length, lkey } = sge;
         if length == 0 {
             return true;
@@ -153,25 +175,11 @@ impl MrTable {
             return false;
         }
         if entry.is_shared {
-            // SAFETY: located just now.
-            unsafe { room.fill_from_shared(start, len) };
+            read(start, len, true);
             return true;
         }
-        // SAFETY: located just now, and held as long as this reads it.
-        let read = || unsafe { room.fill(start, len, false) };
+        let read = || read(start, len, false);
         entry.slot(addr, length).is_some_and(|(_, slot)| slot.read_by(self.holder().0, read))
-    }
-
-    /// Whether [`copy_to`](Self::copy_to) would read all of a list now.
-    #[must_use]
-    pub fn covers(&self, pd: PdNum, list: &[Sge]) -> bool {
-        list.iter().all(|sge| match self.hold(pd, sge, false) {
-            Some(hold) => {
-                self.let_go(&hold);
-                true
-            }
-            None => false,
-        })
     }
 }
 
