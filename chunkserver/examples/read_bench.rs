@@ -1,5 +1,7 @@
 //! Measures reads of 4 KiB of a resident chunk, by READs and by requests, and what its writes cost.
 
+mod link;
+
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,10 +12,10 @@ use clap::Parser;
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::{self, DaemonConfig, StopFlag};
 use towpath_fastpath::{
-    BlockingClient, ChunkId, ClientConfig, Method, NewChunk, OpId, Output, ResidentStats,
+    ChunkClient, ChunkId, Client, ClientConfig, Method, NewChunk, OpId, Output, ResidentStats,
     SLICE_BYTES,
 };
-use towpath_transport::Nanos;
+use towpath_transport::{Endpoint, Nanos, RoceUdp};
 
 const CHUNK: ChunkId = ChunkId(1);
 const PLAIN: ChunkId = ChunkId(2);
@@ -121,14 +123,13 @@ impl What {
 /// Does it for some time with so many under way; gives operations per second, and microseconds of
 /// the server's processors for each.
 fn measure(
-    (client, server): (&mut BlockingClient, &Server),
+    (endpoint, chunks, server): (&mut Endpoint<RoceUdp>, &mut ChunkClient, &Server),
     options: &Options,
     depth: usize,
     what: What,
     prng: &mut Prng,
 ) -> (f64, f64) {
     let slices = (options.chunk_bytes / SLICE_BYTES) as u64;
-    let (endpoint, chunks) = client.parts();
     let bytes = [prng.next_u32() as u8; SLICE_BYTES];
     let cpu = server.cpu();
     let begun = Instant::now();
@@ -177,23 +178,25 @@ fn main() {
         return serve(&options);
     }
     let server = Server::start(&options);
-    let mut client = BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
-    let kind = NewChunk { resident: true, ..NewChunk::default() };
-    client.create_as(CHUNK, None, kind).expect("there is room");
+    let client = Client::connect(server.addr, ClientConfig::new()).expect("it listens");
     let mut prng = Prng::new(1);
     let mut bytes = vec![0; options.chunk_bytes];
     prng.fill(&mut bytes);
-    client.create(PLAIN, None).expect("there is room");
-    for chunk in [CHUNK, PLAIN] {
-        client.write(chunk, 0, &bytes).expect("there is room");
+    for (chunk, resident) in [(CHUNK, true), (PLAIN, false)] {
+        let kind = NewChunk { resident, ..NewChunk::default() };
+        client.create(chunk, None, kind).wait().expect("there is room");
+        let part = client.op_bytes_max().expect("it answers");
+        for (index, bytes) in bytes.chunks(part).enumerate() {
+            client.write(chunk, (index * part) as u64, bytes).wait().expect("there is room");
+        }
     }
-    // The first question where the chunk is.
-    drop(client.read_resident(CHUNK, 0, SLICE_BYTES).expect("it is readable"));
+    client.close();
+    let (mut endpoint, mut chunks) = link::connect(server.addr).expect("it listens");
     let cases = What::ALL.iter().flat_map(|what| DEPTHS.map(|depth| (depth, *what)));
     let mut found: Vec<_> = cases.map(|case| (case, Vec::new())).collect();
     for _ in 0..options.rounds {
         for ((depth, (what, _)), rates) in &mut found {
-            let ends = (&mut client, &server);
+            let ends = (&mut endpoint, &mut chunks, &server);
             rates.push(measure(ends, &options, *depth, *what, &mut prng));
         }
     }
@@ -207,7 +210,6 @@ fn main() {
         let spent = spent[spent.len() / 2];
         println!("{name:20}  {depth:>5}  {median:>10.0}{least:>10.0}{most:>10.0}  {spent:>9.1}");
     }
-    let ResidentStats { by_read, fallen_back, torn, .. } = client.resident_stats();
+    let ResidentStats { by_read, fallen_back, torn, .. } = chunks.resident_stats();
     println!("{by_read} by READ, {fallen_back} fallen back, {torn} torn");
-    client.close();
 }

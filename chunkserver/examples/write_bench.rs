@@ -9,6 +9,7 @@
 //! whose network thread drives the store (inline). Two stages that take turns on the
 //! same bytes reach `1 / (1/network + 1/store)`; `ratio` says how much of that was reached.
 
+mod link;
 #[path = "without_store/mod.rs"]
 mod without_store;
 
@@ -25,7 +26,8 @@ use towpath_chunkserver::store::{ChunkId, NewChunk, Reply, Request, Terms, write
 use towpath_fastpath::ChunkClient;
 use towpath_transport::{Endpoint, RoceUdp};
 
-use without_store::{Outcome, connect, serve_nothing};
+use link::connect;
+use without_store::{Outcome, serve_nothing};
 
 const CHUNK: ChunkId = ChunkId(1);
 

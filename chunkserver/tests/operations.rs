@@ -10,8 +10,8 @@ use towpath_fastpath::digest::{Digest, Sketches};
 use towpath_fastpath::limits::CHAIN_MAX;
 use towpath_fastpath::wire::{ClearHeader, ReadHeader, Sender, Why, WriteHeader, emit_crcs};
 use towpath_fastpath::{
-    BlockingClient, Clear, Client as Shared, ClientConfig, ClientError, ClientSession, ErrorKind,
-    ErrorReply, Method, NewChunk, Output, Terms,
+    Clear, Client as Shared, ClientConfig, ClientError, ClientSession, ErrorKind, ErrorReply,
+    Method, NewChunk, Output, Terms,
 };
 use towpath_rpc::{Call, Outgoing, RpcClient, Status};
 use towpath_transport::{Event, Nanos, RoceUdp};
@@ -51,7 +51,8 @@ fn each_change_tells_the_version_that_it_made_for_the_next_one_to_be_meant_for()
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&config(dir.path()));
     let mut client = Client::connect(server.addr);
-    let op = client.chunks.start_create_unfinished(&mut client.endpoint, CHUNK, None);
+    let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+    let op = client.chunks.start_create_as(&mut client.endpoint, CHUNK, None, kind);
     let created = made(client.wait(op)).expect("a fresh name");
     let bytes = pattern(20_000, 1);
     let written = write_on(&mut client, only_if(created), 0, &bytes).expect("it is the newest");
@@ -87,30 +88,34 @@ fn other<T: std::fmt::Debug>(result: Result<T, ClientError>) -> u64 {
     }
 }
 
+fn shared(server: &Running) -> Shared {
+    Shared::connect(server.addr, ClientConfig::new()).expect("it listens")
+}
+
 #[test]
-fn a_blocking_client_changes_what_it_has_seen_the_version_of_and_nothing_else() {
+fn a_shared_client_changes_what_it_has_seen_the_version_of_and_nothing_else() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&config(dir.path()));
-    let mut client = BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
+    let client = shared(&server);
     let kind = NewChunk { unfinished: true, ..NewChunk::default() };
-    client.create_as(CHUNK, None, kind).expect("a fresh name");
-    let created = client.stat(CHUNK).expect("it is there").version;
+    client.create(CHUNK, None, kind).wait().expect("a fresh name");
+    let created = client.stat(CHUNK).wait().expect("it is there").version;
     let bytes = pattern(20_000, 1);
-    let terms = Terms { version: Some(created), stamp: 77, chain: 0 };
-    let written = client.write_once_on(terms, CHUNK, 0, &bytes).expect("it is the newest");
-    let again = client.write_once_on(terms, CHUNK, 0, &bytes);
-    assert_eq!(again.expect("it was made"), written, "and is not made again");
-    assert_eq!(other(client.write_once_on(only_if(created), CHUNK, 0, &[1])), written);
+    let write = |bytes: &[u8]| client.write_as(CHUNK, 0, bytes, (created, 77)).wait();
+    let written = write(&bytes).expect("it is the newest");
+    assert_eq!(write(&bytes).expect("it was made"), written, "and is not made again");
+    assert_eq!(other(client.write_if(CHUNK, 0, [1], created).wait()), written);
     let zero = Clear::Zero { offset: 0, byte_len: 5000 };
-    assert_eq!(other(client.clear_on(only_if(created), CHUNK, zero)), written);
-    let zeroed = client.clear_on(only_if(written), CHUNK, zero).expect("it is the newest");
-    client.clear(CHUNK, Clear::Truncate { byte_len: 10_000 }).expect("whatever version it has");
-    let cut = other(client.finish_on(only_if(zeroed), CHUNK, 10_000));
-    let finished = client.finish_on(only_if(cut), CHUNK, 10_000).expect("it is the newest");
-    let found = client.read_once(CHUNK, 0, 10_000).expect("it is whole").to_vec();
+    assert_eq!(other(client.clear_if(CHUNK, zero, created).wait()), written);
+    let zeroed = client.clear_if(CHUNK, zero, written).wait().expect("it is the newest");
+    let cut = client.clear(CHUNK, Clear::Truncate { byte_len: 10_000 }).wait();
+    cut.expect("whatever version it has");
+    let cut = other(client.finish_if(CHUNK, 10_000, zeroed).wait());
+    let finished = client.finish_if(CHUNK, 10_000, cut).wait().expect("it is the newest");
+    let found = client.read(CHUNK, 0, 10_000).wait().expect("it is whole");
     assert!(found[..5000].iter().all(|byte| *byte == 0) && found[5000..] == bytes[5000..10_000]);
-    assert_eq!(other(client.delete_if(CHUNK, cut)), finished);
-    client.delete_if(CHUNK, finished).expect("it is the newest");
+    assert_eq!(other(client.delete_if(CHUNK, cut).wait()), finished);
+    client.delete_if(CHUNK, finished).wait().expect("it is the newest");
     client.close();
     server.stop();
 }
@@ -119,50 +124,50 @@ fn a_blocking_client_changes_what_it_has_seen_the_version_of_and_nothing_else() 
 fn a_raised_chain_version_fences_whoever_has_an_older_layout() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&config(dir.path()));
-    let mut client = BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
+    let client = shared(&server);
     let kind = NewChunk { unfinished: true, resident: false, chain: 2 };
-    client.create_as(CHUNK, None, kind).expect("a fresh name");
-    let named = |chain| Terms { chain, ..Terms::default() };
-    let other = |result: Result<u64, ClientError>| match result.expect_err("refused").kind {
-        ErrorKind::Refused(ErrorReply::OtherChain { chunk: CHUNK, chain }) => chain,
-        error => panic!("refused for another reason: {error}"),
-    };
+    client.create(CHUNK, None, kind).wait().expect("a fresh name");
+    fn other<T: std::fmt::Debug>(result: Result<T, ClientError>) -> u32 {
+        match result.expect_err("refused").kind {
+            ErrorKind::Refused(ErrorReply::OtherChain { chunk: CHUNK, chain }) => chain,
+            error => panic!("refused for another reason: {error}"),
+        }
+    }
     let bytes = pattern(9000, 3);
     for wrong in [0, 1, 3] {
-        assert_eq!(other(client.write_once_on(named(wrong), CHUNK, 0, &bytes)), 2);
+        assert_eq!(other(client.on_chain(wrong).write(CHUNK, 0, &bytes[..]).wait()), 2);
     }
-    client.write_once_on(named(2), CHUNK, 0, &bytes).expect("its own");
+    let named = client.on_chain(2);
+    named.write(CHUNK, 0, &bytes[..]).wait().expect("its own");
     let zero = Clear::Zero { offset: 0, byte_len: 100 };
-    assert_eq!(other(client.clear_on(named(0), CHUNK, zero)), 2);
-    assert_eq!(other(client.finish_on(named(1), CHUNK, 9000)), 2);
-    client.finish_on(named(2), CHUNK, 9000).expect("its own");
-    let raised = client.raise_chain(CHUNK, 5).expect("it is higher");
-    assert_eq!(client.raise_chain(CHUNK, 5).expect("it is so"), raised);
-    assert_eq!(other(client.raise_chain(CHUNK, 4)), 5);
-    assert_eq!(other(client.write_once_on(named(2), CHUNK, 0, &bytes)), 5);
-    let info = client.stat(CHUNK).expect("it is there");
+    assert_eq!(other(client.clear(CHUNK, zero).wait()), 2);
+    assert_eq!(other(client.on_chain(1).finish(CHUNK, 9000).wait()), 2);
+    named.finish(CHUNK, 9000).wait().expect("its own");
+    let raised = client.raise_chain(CHUNK, 5).wait().expect("it is higher");
+    assert_eq!(client.raise_chain(CHUNK, 5).wait().expect("it is so"), raised);
+    assert_eq!(other(client.raise_chain(CHUNK, 4).wait()), 5);
+    let refused = named.write(CHUNK, 0, &bytes[..]).wait();
+    let text = refused.as_ref().expect_err("it is older").to_string();
+    assert!(text.contains("get the newest layout"), "{text}");
+    assert_eq!(other(refused), 5);
+    let info = client.stat(CHUNK).wait().expect("it is there");
     assert_eq!((info.chain, info.version), (5, raised));
-    let beyond = client.raise_chain(CHUNK, CHAIN_MAX + 1).expect_err("there is none so high").kind;
+    let beyond = client.raise_chain(CHUNK, CHAIN_MAX + 1).wait();
+    let beyond = beyond.expect_err("there is none so high").kind;
     assert_eq!(beyond, ErrorKind::Refused(ErrorReply::BadRequest { why: Why::Chain }));
-    client.close();
 
-    // A client that threads share names one for all that it changes.
-    let shared = Shared::connect(server.addr, ClientConfig::new()).expect("it listens");
-    let refused = shared.write(CHUNK, 0, [1; 10]).wait().expect_err("it names none").kind;
-    let layout = ErrorReply::OtherChain { chunk: CHUNK, chain: 5 };
-    assert_eq!(refused, ErrorKind::Refused(layout));
-    assert!(refused.to_string().contains("get the newest layout"), "{refused}");
-    let raised = shared.raise_chain(CHUNK, 6).wait().expect("it is higher");
-    let newest = shared.on_chain(6);
+    // All that a client changes names its chain version, beside that of the chunk.
+    let raised = client.raise_chain(CHUNK, 6).wait().expect("it is higher");
+    let newest = client.on_chain(6);
     let written = newest.write_if(CHUNK, 0, [1; 10], raised).wait().expect("both are right");
     let cleared = newest.clear_if(CHUNK, zero, written).wait().expect("both are right");
     newest.finish_if(CHUNK, 9000, cleared).wait().expect("both are right");
     newest.put(ChunkId(9), &bytes).expect("a fresh name");
-    assert_eq!(shared.stat(ChunkId(9)).wait().expect("it is there").chain, 6);
-    assert_eq!(shared.read(ChunkId(9), 0, 9000).wait().expect("whoever asks"), bytes);
-    shared.delete(CHUNK).wait().expect("a delete names none");
-    drop(newest);
-    shared.close();
+    assert_eq!(client.stat(ChunkId(9)).wait().expect("it is there").chain, 6);
+    assert_eq!(client.read(ChunkId(9), 0, 9000).wait().expect("whoever asks"), bytes);
+    client.delete(CHUNK).wait().expect("a delete names none");
+    drop((named, newest));
+    client.close();
     server.stop();
 }
 
@@ -208,11 +213,11 @@ fn what_is_cleared_reads_as_zeros_and_what_is_asked_for_again_is_done_once() {
 fn a_digest_has_the_checksum_of_each_slice_and_reads_none() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&config(dir.path()));
-    let mut client = BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
-    client.create(CHUNK, None).expect("a fresh name");
+    let client = shared(&server);
+    client.create(CHUNK, None, NewChunk::default()).wait().expect("a fresh name");
     let mut expected = pattern(40_000, 3);
-    client.write_once(CHUNK, 0, &expected).expect("it goes");
-    client.clear(CHUNK, Clear::Trim { offset: 8_192, byte_len: 8_192 }).expect("it goes");
+    client.write(CHUNK, 0, &expected[..]).wait().expect("it goes");
+    client.clear(CHUNK, Clear::Trim { offset: 8_192, byte_len: 8_192 }).wait().expect("it goes");
     expected[8_192..16_384].fill(0);
     // Damage on the disk is none of its business: nothing is read.
     flip_where(&dir.path().join("disk"), &expected[4_096..8_192]);
@@ -220,8 +225,8 @@ fn a_digest_has_the_checksum_of_each_slice_and_reads_none() {
         &expected[index as usize * 4_096..][..4_096.min(40_000 - index as usize * 4_096)]
     };
     for (offset, length, slices) in [(0, 1, 0..1), (4_096, 20_000, 1..6), (0, 1 << 25, 0..10)] {
-        let digest = client.digest(CHUNK, offset, length).expect("it may be read");
-        assert_eq!(digest.version(), client.stat(CHUNK).expect("it is there").version);
+        let digest = client.digest(CHUNK, offset, length).wait().expect("it may be read");
+        assert_eq!(digest.version(), client.stat(CHUNK).wait().expect("it is there").version);
         assert_eq!(digest.byte_len(), 40_000);
         let crcs: Vec<(u64, u32)> = digest.crcs().collect();
         let made = |index| (index, slice_crc(CHUNK, index, slice(index)));
@@ -229,24 +234,19 @@ fn a_digest_has_the_checksum_of_each_slice_and_reads_none() {
         let holes: Vec<u64> = (0..20).filter(|index| digest.is_hole(*index)).collect();
         assert_eq!(holes, slices.filter(|index| [2, 3].contains(index)).collect::<Vec<_>>());
     }
-    let beyond = client.digest(CHUNK, 40_960, 4_096).expect("nothing is there");
+    let beyond = client.digest(CHUNK, 40_960, 4_096).wait().expect("nothing is there");
     assert_eq!((beyond.crcs().len(), beyond.byte_len()), (0, 40_000));
-    let far = client.digest(CHUNK, u64::MAX - 8_191, 4_096).expect("nothing is there");
+    let far = client.digest(CHUNK, u64::MAX - 8_191, 4_096).wait().expect("nothing is there");
     assert_eq!(far.crcs().len(), 0);
     let kind = |result: Result<_, ClientError>| result.map(|_: Digest| ()).expect_err("no").kind;
-    assert_eq!(kind(client.digest(CHUNK, 1, 4_096)), ErrorKind::Unaligned);
+    assert_eq!(kind(client.digest(CHUNK, 1, 4_096).wait()), ErrorKind::Unaligned);
     let none = ErrorReply::NoSuchChunk { chunk: ChunkId(9) };
-    assert_eq!(kind(client.digest(ChunkId(9), 0, 4_096)), ErrorKind::Refused(none));
+    assert_eq!(kind(client.digest(ChunkId(9), 0, 4_096).wait()), ErrorKind::Refused(none));
     let unfinished = NewChunk { unfinished: true, ..NewChunk::default() };
-    client.create_as(ChunkId(6), None, unfinished).expect("a fresh name");
+    client.create(ChunkId(6), None, unfinished).wait().expect("a fresh name");
     let refused = ErrorReply::Unfinished { chunk: ChunkId(6) };
-    assert_eq!(kind(client.digest(ChunkId(6), 0, 4_096)), ErrorKind::Refused(refused));
-    assert_eq!(client.info().expect("it runs").reads, 0);
-    let shared = towpath_fastpath::Client::connect(server.addr, ClientConfig::new());
-    let shared = shared.expect("it listens");
-    let digest = shared.digest(CHUNK, 0, 40_000).wait().expect("it may be read");
-    assert_eq!(digest, client.digest(CHUNK, 0, 40_000).expect("it may be read"));
-    shared.close();
+    assert_eq!(kind(client.digest(ChunkId(6), 0, 4_096).wait()), ErrorKind::Refused(refused));
+    assert_eq!(client.info().wait().expect("it runs").reads, 0);
     client.close();
     server.stop();
 }
@@ -255,36 +255,33 @@ fn a_digest_has_the_checksum_of_each_slice_and_reads_none() {
 fn a_sketch_is_made_of_slices_that_were_checked() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&config(dir.path()));
-    let mut client = BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
-    client.create(CHUNK, None).expect("a fresh name");
+    let client = shared(&server);
+    client.create(CHUNK, None, NewChunk::default()).wait().expect("a fresh name");
     let mut expected = pattern(40_000, 4);
-    client.write_once(CHUNK, 0, &expected).expect("it goes");
-    client.clear(CHUNK, Clear::Trim { offset: 8_192, byte_len: 8_192 }).expect("it goes");
+    client.write(CHUNK, 0, &expected[..]).wait().expect("it goes");
+    client.clear(CHUNK, Clear::Trim { offset: 8_192, byte_len: 8_192 }).wait().expect("it goes");
     expected[8_192..16_384].fill(0);
     let made = |seed, bytes: &[u8]| -> Vec<[u8; 4]> {
         let sketch = Sketch::new(seed);
         bytes.chunks(4_096).map(|slice| sketch.of(slice).expect("a slice")).collect()
     };
     for (seed, offset, length) in [(1, 0, 40_000), (u64::MAX, 4_096, 20_000), (3, 36_864, 1)] {
-        let sketches = client.sketch(CHUNK, offset, length, seed).expect("it may be read");
-        assert_eq!(sketches.version(), client.stat(CHUNK).expect("it is there").version);
+        let sketches = client.sketch(CHUNK, offset, length, seed).wait().expect("it may be read");
+        assert_eq!(sketches.version(), client.stat(CHUNK).wait().expect("it is there").version);
         let bytes = &expected[offset as usize..][..length];
         assert_eq!(sketches.sketches().collect::<Vec<_>>(), made(seed, bytes));
     }
     let kind = |result: Result<_, ClientError>| result.map(|_: Sketches| ()).expect_err("no").kind;
     let over = ErrorReply::PastEnd { chunk: CHUNK, length: 40_000 };
-    assert_eq!(kind(client.sketch(CHUNK, 0, 40_001, 1)), ErrorKind::Refused(over));
-    assert_eq!(kind(client.sketch(CHUNK, 1, 4_096, 1)), ErrorKind::Unaligned);
-    let long = kind(client.sketch(CHUNK, 0, (1 << 20) + 1, 1));
+    assert_eq!(kind(client.sketch(CHUNK, 0, 40_001, 1).wait()), ErrorKind::Refused(over));
+    assert_eq!(kind(client.sketch(CHUNK, 1, 4_096, 1).wait()), ErrorKind::Unaligned);
+    let long = kind(client.sketch(CHUNK, 0, (1 << 20) + 1, 1).wait());
     assert_eq!(long, ErrorKind::Refused(ErrorReply::TooLong { max: 1 << 20 }));
     flip_where(&dir.path().join("disk"), &expected[4_096..8_192]);
     let damaged = ErrorReply::SliceCorrupt { chunk: CHUNK, slice: 1 };
-    assert_eq!(kind(client.sketch(CHUNK, 0, 40_000, 1)), ErrorKind::Refused(damaged));
-    let shared = towpath_fastpath::Client::connect(server.addr, ClientConfig::new());
-    let shared = shared.expect("it listens");
-    let sketches = shared.sketch(CHUNK, 8_192, 8_192, 9).wait().expect("it may be read");
+    assert_eq!(kind(client.sketch(CHUNK, 0, 40_000, 1).wait()), ErrorKind::Refused(damaged));
+    let sketches = client.sketch(CHUNK, 8_192, 8_192, 9).wait().expect("it may be read");
     assert_eq!(sketches.sketches().collect::<Vec<_>>(), [[0; 4]; 2], "of zeros");
-    shared.close();
     client.close();
     server.stop();
 }

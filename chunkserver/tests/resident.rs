@@ -11,10 +11,7 @@ use towpath_base::Prng;
 use towpath_chunkserver::daemon::{DaemonConfig, PlaceBy};
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{
-    BlockingClient, ClientConfig, ErrorKind, ErrorReply, Method, NewChunk, Output, ReadData,
-    SLICE_BYTES,
-};
+use towpath_fastpath::{ErrorKind, ErrorReply, Method, NewChunk, Output, ReadData, SLICE_BYTES};
 use towpath_transport::{Endpoint, EndpointConfig, RoceUdp};
 
 const CHUNK: ChunkId = ChunkId(21);
@@ -159,21 +156,29 @@ fn a_client_in_the_place_of_one_that_left_is_granted_the_memory_for_itself() {
 }
 
 #[test]
-fn a_file_is_put_and_fetched_by_the_client_that_blocks() {
+fn a_file_is_put_and_fetched_by_reads_alone() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let server = Running::start(&with_memory(dir.path(), 800));
-    let mut client = BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
+    let mut client = Client::connect(server.addr);
     let data = pattern(3_000_000, 9);
-    client.put_resident(CHUNK, &mut &data[..], |_| ()).expect("room");
-    let mut fetched = Vec::new();
-    client.get(CHUNK, &mut fetched, |_| ()).expect("readable");
-    assert!(fetched == data);
-    let stats = client.resident_stats();
-    let reads = data.len().div_ceil(128 << 10) as u64;
+    let kind = NewChunk { unfinished: true, resident: true, chain: 0 };
+    let op = client.chunks.start_create_as(&mut client.endpoint, CHUNK, None, kind);
+    client.wait(op).expect("room");
+    let part = 128 << 10;
+    for (index, bytes) in data.chunks(part).enumerate() {
+        client.write(CHUNK, (index * part) as u64, bytes).expect("room");
+    }
+    let op = client.chunks.start_finish(&mut client.endpoint, CHUNK, data.len() as u64);
+    client.wait(op).expect("all of it is there");
+    for (index, bytes) in data.chunks(part).enumerate() {
+        let offset = (index * part) as u64;
+        assert!(read_here(&mut client, CHUNK, offset, bytes.len()) == bytes, "at {offset}");
+    }
+    let stats = client.chunks.resident_stats();
+    let reads = data.len().div_ceil(part) as u64;
     assert_eq!((stats.reads, stats.by_read, stats.locates), (reads, reads, 1), "{stats:?}");
-    let one = client.read_resident(CHUNK, 100_000, 5000).expect("readable");
-    assert!(one.is_resident() && one.to_vec() == data[100_000..105_000]);
-    client.close();
+    assert!(read_here(&mut client, CHUNK, 100_000, 5000) == data[100_000..105_000]);
+    drop(client);
     server.stop();
 }
 

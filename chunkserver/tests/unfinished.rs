@@ -7,7 +7,7 @@ use std::path::Path;
 use common::{Client, Process, Running, config, pattern, refusal};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
-use towpath_fastpath::{ErrorKind, ErrorReply, Method, Output};
+use towpath_fastpath::{ErrorKind, ErrorReply, Method, NewChunk, Output};
 use towpath_transport::RoceUdp;
 
 const CHUNK: ChunkId = ChunkId(13);
@@ -18,7 +18,8 @@ fn kept_for(dir: &Path, seconds: u32) -> DaemonConfig {
 }
 
 fn create_unfinished(client: &mut Client<RoceUdp>) {
-    let op = client.chunks.start_create_unfinished(&mut client.endpoint, CHUNK, None);
+    let kind = NewChunk { unfinished: true, ..NewChunk::default() };
+    let op = client.chunks.start_create_as(&mut client.endpoint, CHUNK, None, kind);
     assert!(matches!(client.wait(op), Ok(Output::Changed(Method::Create, _))));
     client.write(CHUNK, 0, &pattern(WRITTEN, 1)).expect("there is room");
 }

@@ -1,8 +1,7 @@
-//! What can be chosen for a client that blocks, and what follows from it.
+//! The settings of a client, and what follows from them.
 
 use crate::client::ChunkClient;
 use crate::error::OpenError;
-use crate::health::HealthConfig;
 use crate::hedge::HedgeConfig;
 use crate::resident::{SLOT_BYTES, slots_bytes};
 use crate::session::ClientSession;
@@ -20,7 +19,7 @@ use towpath_transport::{
 /// Operations to have under way unless set: at 128 KiB each, 2 MiB.
 const DEPTH_DEFAULT: usize = 16;
 
-/// Bytes of each operation of a transfer unless set: a third chunk more costs less per byte than a
+/// Bytes of each operation of a put unless set: a third chunk more costs less per byte than a
 /// second request, and with its headers it is still held whole at the default settings.
 const OP_BYTES_DEFAULT: usize = 128 << 10;
 
@@ -34,13 +33,12 @@ const LINKS_MAX: usize = 16;
 /// Buffers for headers and control bodies, beyond two for each operation of the depth.
 const HEADS_SPARE: usize = 64;
 
-/// Settings of a [`Client`](crate::Client) or a [`BlockingClient`](crate::BlockingClient).
+/// Settings of a [`Client`](crate::Client).
 /// `ClientConfig::new()` has the defaults, which are tuned for one server in the same datacentre.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     pub(crate) depth: usize,
     pub(crate) op_bytes: usize,
-    pub(crate) whole_crc: bool,
     pub(crate) timeout: Nanos,
     pub(crate) outcome_grace: Nanos,
     pub(crate) spin: Nanos,
@@ -52,7 +50,6 @@ pub struct ClientConfig {
     endpoint: Option<EndpointConfig>,
     udp: Option<UdpConfig>,
     pub(crate) hedge: Option<(SocketAddr, HedgeConfig)>,
-    pub(crate) health: HealthConfig,
     pub(crate) session: Option<ClientSession>,
     pub(crate) links: usize,
     pub(crate) tenant: Option<String>,
@@ -78,7 +75,6 @@ impl Default for ClientConfig {
         Self {
             depth: DEPTH_DEFAULT,
             op_bytes: OP_BYTES_DEFAULT,
-            whole_crc: false,
             timeout: crate::client::TIMEOUT_DEFAULT,
             outcome_grace: OUTCOME_GRACE,
             spin: Nanos::from_micros(50),
@@ -90,7 +86,6 @@ impl Default for ClientConfig {
             endpoint: None,
             udp: None,
             hedge: None,
-            health: HealthConfig::new(),
             session: None,
             links: 1,
             tenant: None,
@@ -107,27 +102,18 @@ impl ClientConfig {
         Self::default()
     }
 
-    /// Operations of a transfer that are under way at a time. Default 16, at most 256.
+    /// Operations of each link that are under way at a time. Default 16, at most 256.
     #[must_use]
     pub fn depth(mut self, operations: usize) -> Self {
         self.depth = operations.clamp(1, towpath_rpc::limits::REQUESTS_MAX_DEFAULT);
         self
     }
 
-    /// Bytes of each operation of a transfer, rounded down to whole slices and to what the link
-    /// and the server hold whole. Default 128 KiB.
+    /// Bytes of each operation of a [`put`](crate::Client::put), rounded down to whole slices and
+    /// to what the link and the server hold whole. Default 128 KiB.
     #[must_use]
     pub fn op_bytes(mut self, bytes: usize) -> Self {
         self.op_bytes = (bytes / SLICE_BYTES).max(1) * SLICE_BYTES;
-        self
-    }
-
-    /// Whether transfers tell the CRC32C of all their bytes too, to compare two copies by. It
-    /// follows from the checksums of slices and pages that are made anyway; a pass more is made
-    /// over what is no whole slice, came in parts or was read from the server's memory. Default no.
-    #[must_use]
-    pub fn whole_crc(mut self, yes: bool) -> Self {
-        self.whole_crc = yes;
         self
     }
 
@@ -183,8 +169,7 @@ impl ClientConfig {
     /// How long the server may be out of reach before a [`Client`](crate::Client) gives up what was
     /// asked of it: while no link is up, the time of operations stands still. A link that is made
     /// again within this span goes on with them, each with its whole [`timeout`](Self::timeout).
-    /// Default 5 min. 0 gives operations up by their timeouts alone. A
-    /// [`BlockingClient`](crate::BlockingClient), whose owner makes links, takes no notice.
+    /// Default 5 min. 0 gives operations up by their timeouts alone.
     #[must_use]
     pub fn patience(mut self, span: impl Into<Nanos>) -> Self {
         self.patience = span.into();
@@ -205,8 +190,8 @@ impl ClientConfig {
 
     /// Has `listener` told what a link of a [`Client`](crate::Client) rides on from now on, and
     /// why: a [`Ride`] is shown as a line. It is called on the client's thread, and must not block.
-    /// Default: nobody is told. A [`BlockingClient`](crate::BlockingClient) has them in
-    /// [`rides`](towpath_transport::Endpoint::rides) of its endpoint.
+    /// Default: nobody is told. Who drives an endpoint has them in its
+    /// [`rides`](towpath_transport::Endpoint::rides).
     #[must_use]
     pub fn on_ride(mut self, listener: impl Fn(SocketAddr, &Ride) + Send + Sync + 'static) -> Self {
         self.on_ride = Some(OnRide(Arc::new(listener)));
@@ -242,14 +227,6 @@ impl ClientConfig {
     #[must_use]
     pub fn hedge(mut self, replica: SocketAddr, config: HedgeConfig) -> Self {
         self.hedge = Some((replica, config));
-        self
-    }
-
-    /// When a link counts as degraded, and an operation as slow. Default: those of
-    /// [`HealthConfig`].
-    #[must_use]
-    pub fn health(mut self, config: HealthConfig) -> Self {
-        self.health = config;
         self
     }
 

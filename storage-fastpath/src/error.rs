@@ -199,36 +199,3 @@ pub enum OpenError {
     #[error("the link is up but could not join its session; connect again")]
     Session(#[source] ClientError),
 }
-
-impl From<ClientError> for OpenError {
-    fn from(error: ClientError) -> Self {
-        Self::Session(error)
-    }
-}
-
-/// Why a transfer of many operations stopped. Operations that were acknowledged stay done.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransferError {
-    /// An operation failed.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The data to store cannot be read.
-    #[error("cannot read the data to store after {done} bytes")]
-    Source {
-        /// Bytes read before.
-        done: u64,
-        /// What the reader said.
-        #[source]
-        source: io::Error,
-    },
-    /// The data that was read from the server cannot be written.
-    #[error("cannot write the fetched data after {done} bytes")]
-    Sink {
-        /// Bytes written before.
-        done: u64,
-        /// What the writer said.
-        #[source]
-        source: io::Error,
-    },
-}

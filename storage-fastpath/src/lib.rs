@@ -1,21 +1,21 @@
 //! The client of the chunk server, and the storage protocol that client and server share.
 //!
-//! Start with [`BlockingClient`]: it connects to a chunk server, and each of its calls (create,
-//! write, read, list, delete) blocks until the server has answered. [`ClientConfig`] has its
-//! settings. [`Client`] is for threads and tasks that share one, and connects again by itself.
-//! [`ChunkClient`] is the non-blocking form, for programs that drive an endpoint
-//! themselves. Every 4 KiB slice of data has a checksum, and the receiver verifies it.
+//! Start with [`Client`]: it connects to a chunk server, and again when the link breaks. Each of
+//! its calls (create, write, read, list, delete) gives a [`Pending`], which a thread waits for and
+//! a task awaits. [`ClientConfig`] has its settings. [`ChunkClient`] is the core below it, for
+//! programs that drive an endpoint themselves. Every 4 KiB slice of data has a checksum, and the
+//! receiver verifies it.
 //! [`ErrorKind`] lists what can go wrong, and says whether a failed operation was done.
 //!
 //! ```no_run
-//! use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig};
+//! use towpath_fastpath::{ChunkId, Client, ClientConfig, NewChunk};
 //!
 //! let server = "127.0.0.1:7400".parse()?;
-//! let mut client = BlockingClient::connect(server, ClientConfig::new())?;
+//! let client = Client::connect(server, ClientConfig::new())?;
 //! let chunk = ChunkId(0x70a7_0001);
-//! client.create(chunk, None)?;
-//! client.write_once(chunk, 0, b"hello")?;
-//! println!("{} bytes", client.stat(chunk)?.byte_len);
+//! client.create(chunk, None, NewChunk::default()).wait()?;
+//! client.write(chunk, 0, *b"hello").wait()?;
+//! println!("{} bytes", client.stat(chunk).wait()?.byte_len);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -35,8 +35,8 @@
 //! | `hedge` | hedged reads: a second replica is asked when the first is late |
 //! | `leg` | one connection, made again when it breaks |
 //! | `resident` | resident chunks: their slots, read by the client itself |
-//! | `blocking`, `config`, `transfer` | [`BlockingClient`], its settings, transfer of whole files |
 //! | `qos` | reservations of tenants: what a client tells and asks, and its engine |
+//! | `config` | the settings of a [`Client`] |
 //! | `shared` | [`Client`]: shared by threads and tasks, connects again and repeats by itself |
 //! | `choice` | flat, ring or tree: how to bring a write to several servers |
 //! | `proof` | proofs that a request is allowed: capabilities |
@@ -46,7 +46,6 @@
 
 #![forbid(unsafe_code)]
 
-mod blocking;
 pub mod change;
 pub mod choice;
 mod client;
@@ -69,15 +68,13 @@ pub mod server;
 mod session;
 mod shared;
 pub mod slice;
-mod transfer;
 mod verify;
 pub mod wire;
 
-pub use blocking::BlockingClient;
 pub use change::{Clear, NewChunk, Terms};
 pub use client::{ChunkClient, Done, OpId, TIMEOUT_DEFAULT, io_bytes_max};
 pub use config::ClientConfig;
-pub use error::{ClientError, ErrorKind, OpenError, TransferError};
+pub use error::{ClientError, ErrorKind, OpenError};
 pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
 pub use hedge::{
     HedgeAfter, HedgeConfig, HedgeServer, HedgeStats, HedgedClient, ParseHedgeAfterError,
@@ -91,6 +88,5 @@ pub use shared::{Client, Pending, SharedStats};
 pub use slice::{ChunkId, SLICE_BYTES};
 pub use towpath_cap as cap;
 pub use towpath_rpc::Fate;
-pub use transfer::Transferred;
 pub use verify::{Coverage, verify_slices};
 pub use wire::{ErrorReply, Method};

@@ -117,12 +117,6 @@ impl ReadData {
 
     /// The bytes, piece by piece, without copying.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts_with_crcs().map(|(bytes, _)| bytes)
-    }
-
-    /// The same, each with the CRC32C of its whole pages from its first byte on, as far as they are
-    /// known.
-    pub(crate) fn parts_with_crcs(&self) -> impl Iterator<Item = (&[u8], &[u32])> {
         let (reply, slots) = match &self.held {
             Held::Reply(parcel) => (Some(parcel), &[][..]),
             Held::Slots(slots) => (None, &slots[..]),
@@ -131,11 +125,11 @@ impl ReadData {
         let slots = slots.iter().flat_map(move |(first, fetched)| {
             (*first..).zip(fetched.bytes().chunks_exact(SLOT_BYTES)).map(move |(slice, slot)| {
                 let (from, len) = span.part(slice);
-                (&slot[from..from + len], &[][..])
+                &slot[from..from + len]
             })
         });
-        let reply = reply.into_iter().flat_map(|parcel| parcel.data_pieces_with_crcs());
-        reply.map(|(_, bytes, crcs)| (bytes, crcs)).chain(slots)
+        let reply = reply.into_iter().flat_map(|parcel| parcel.data_pieces());
+        reply.map(|(_, bytes)| bytes).chain(slots)
     }
 
     /// Copies the bytes to the front of `out`, as many as fit.

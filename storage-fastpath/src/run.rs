@@ -1,8 +1,7 @@
 //! CRC32C of bytes that lie in several slices from the checksums of these, not from the bytes.
 
-use crate::slice::{ChunkId, SLICE_BYTES, Span, slice_place};
-use smallvec::SmallVec;
-use towpath_base::crc::{Crc32c, PAGE_BYTES, crc32c_change, crc32c_then_page};
+use crate::slice::{ChunkId, SLICE_BYTES, slice_place};
+use towpath_base::crc::{PAGE_BYTES, crc32c_change};
 use towpath_transport::PageCrcs;
 
 const _: () = assert!(SLICE_BYTES == PAGE_BYTES);
@@ -62,58 +61,10 @@ pub fn page_crcs(chunk: ChunkId, offset: u64, length: usize, crcs: &[u32]) -> Pa
     content_crcs(chunk, offset / SLICE_BYTES as u64, whole).collect()
 }
 
-/// CRC32C of what has `front` and `bytes` behind it, which a writer puts at `offset`, from the
-/// `crcs` that it sends with them ([`writer_crcs`](crate::slice::writer_crcs)). Of the bytes it
-/// reads only those of slices that are not covered whole. None when the number of checksums does
-/// not fit.
-#[must_use]
-pub fn range_crc(
-    front: u32,
-    chunk: ChunkId,
-    offset: u64,
-    bytes: &[u8],
-    crcs: &[u32],
-) -> Option<u32> {
-    if bytes.is_empty() {
-        return crcs.is_empty().then_some(front);
-    }
-    let span = Span::new(offset, bytes.len() as u64);
-    if span.count() != crcs.len() as u64 {
-        return None;
-    }
-    let (head, first) = match span.part(span.first()) {
-        (_, SLICE_BYTES) => (0, span.first()),
-        (_, length) => (length, span.first() + 1),
-    };
-    let (head, rest) = bytes.split_at(head);
-    let (pages, _) = rest.as_chunks::<SLICE_BYTES>();
-    let whole = crcs.iter().copied().skip((first - span.first()) as usize).take(pages.len());
-    let pages: SmallVec<[u32; 16]> = content_crcs(chunk, first, whole).collect();
-    Some(crc_of_pages(crc_behind(front, head), rest, &pages))
-}
-
-/// CRC32C of what has `front` and `bytes` behind it, from the CRC32C of their whole pages as far as
-/// these are known. It reads the bytes behind.
-#[must_use]
-pub fn crc_of_pages(front: u32, bytes: &[u8], pages: &[u32]) -> u32 {
-    let rest = bytes.get(pages.len() * PAGE_BYTES..).unwrap_or(&[]);
-    debug_assert!(pages.len() * PAGE_BYTES <= bytes.len(), "pages lie in the bytes");
-    crc_behind(pages.iter().copied().fold(front, crc32c_then_page), rest)
-}
-
-fn crc_behind(front: u32, bytes: &[u8]) -> u32 {
-    if bytes.is_empty() {
-        return front;
-    }
-    let mut crc = Crc32c::resume(front);
-    crc.update(bytes);
-    crc.value()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slice::{slice_crc, writer_crcs};
+    use crate::slice::slice_crc;
     use towpath_base::Prng;
     use towpath_base::crc::crc32c;
 
@@ -131,42 +82,6 @@ mod tests {
             let bound = (first..).zip(slices.clone()).map(|(at, part)| slice_crc(chunk, at, part));
             let found: Vec<_> = content_crcs(chunk, first, bound).collect();
             assert_eq!(found, slices.map(crc32c).collect::<Vec<_>>(), "{first:#x}");
-        }
-    }
-
-    #[test]
-    fn the_crc_of_a_range_follows_from_what_its_writer_sends_wherever_it_begins_and_ends() {
-        let seed = 12;
-        println!("seed {seed}");
-        let mut prng = Prng::new(seed);
-        let mut bytes = vec![0; 5 * SLICE_BYTES];
-        prng.fill(&mut bytes);
-        let chunk = ChunkId(u128::from(prng.next_u64()));
-        for round in 0..3_000 {
-            let near = |prng: &mut Prng| prng.below(4) * 4096 + prng.below(3) * prng.below(2048);
-            let (offset, length) = (near(&mut prng), near(&mut prng) as usize);
-            let (bytes, index) = (&bytes[..length], prng.below(1 << 30) * 4096);
-            let crcs = writer_crcs(chunk, index + offset, bytes);
-            let found = range_crc(crc32c(b"front"), chunk, index + offset, bytes, &crcs);
-            let expected = crc32c(&[b"front", bytes].concat());
-            assert_eq!(found, Some(expected), "round {round}: {offset} {length}");
-            let spare = [&crcs[..], &[0]].concat();
-            assert_eq!(range_crc(0, chunk, index + offset, bytes, &spare), None, "round {round}");
-        }
-    }
-
-    #[test]
-    fn only_the_bytes_of_slices_that_are_not_whole_are_read() {
-        let mut bytes = vec![3; 3 * SLICE_BYTES + 200];
-        let (chunk, offset) = (ChunkId(4), 4096 - 100);
-        let (crcs, expected) = (writer_crcs(chunk, offset, &bytes), Some(crc32c(&bytes)));
-        let whole = 100..3 * SLICE_BYTES + 100;
-        bytes[whole.clone()].fill(0);
-        assert_eq!(range_crc(0, chunk, offset, &bytes, &crcs), expected);
-        for at in [whole.start - 1, whole.end] {
-            bytes[at] ^= 1;
-            assert_ne!(range_crc(0, chunk, offset, &bytes, &crcs), expected);
-            bytes[at] ^= 1;
         }
     }
 }

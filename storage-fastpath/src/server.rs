@@ -210,14 +210,6 @@ pub fn parse_request(request: &Request) -> Result<StorageRequest, Rejection> {
     parse_shown(&shown(request)?)
 }
 
-/// What a request asks for whose data is still on its way.
-///
-/// # Errors
-/// [`Rejection`]; [`respond_rejected`] tells the client.
-pub fn parse_head(head: &Head) -> Result<StorageRequest, Rejection> {
-    parse_shown(&shown_head(head)?)
-}
-
 /// A request and its proof.
 ///
 /// # Errors

@@ -2,12 +2,10 @@
 
 mod common;
 
-use common::{Server, pattern};
+use common::{Direct, Server, pattern};
 use std::sync::atomic::{AtomicBool, Ordering};
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{
-    BlockingClient, ChunkId, ClientConfig, ErrorKind, HedgeAfter, HedgeConfig, HedgeServer,
-};
+use towpath_fastpath::{ChunkId, ErrorKind, HedgeAfter, HedgeConfig, HedgeServer};
 use towpath_rpc::Fate;
 use towpath_transport::{EndpointConfig, Nanos};
 
@@ -26,7 +24,7 @@ const SHORT: Nanos = Nanos::from_secs(3);
 struct Pair {
     first: Server,
     second: Server,
-    client: BlockingClient,
+    client: Direct,
     bytes: Vec<u8>,
 }
 
@@ -35,10 +33,8 @@ impl Pair {
         let (first, second) = (Server::start(), Server::start());
         let bytes = pattern(200_000, 1);
         for server in [&first, &second] {
-            let mut client =
-                BlockingClient::connect(server.addr, ClientConfig::new().timeout(LONG))
-                    .expect("it listens");
-            client.create(CHUNK, None).expect("a new chunk");
+            let mut client = Direct::with(server.addr, |client| client.timeout(LONG));
+            client.create(CHUNK).expect("a new chunk");
             client.write(CHUNK, 0, &bytes).expect("room");
             client.close();
         }
@@ -47,21 +43,29 @@ impl Pair {
         let config = config.avoid_for(long);
         let endpoint = EndpointConfig::new().app_protocol(PROTOCOL).links_max(2);
         let endpoint = endpoint.tune_links(move |link| link.peer_timeout(long));
-        let settings = ClientConfig::new().timeout(timeout).hedge(second.addr, config);
-        let settings = settings.endpoint(endpoint);
-        let client = BlockingClient::connect(first.addr, settings).expect("both listen");
+        let addrs = [first.addr, second.addr];
+        let client = Direct::hedged(endpoint, addrs, config, |client| client.timeout(timeout));
         Self { first, second, client, bytes }
     }
 
     fn read(&mut self) -> Result<(), ErrorKind> {
-        let data = self.client.read_once(CHUNK, 4096, 20_000).map_err(|error| error.kind)?;
+        let data = self.client.read(CHUNK, 4096, 20_000).map_err(|error| error.kind)?;
         assert!(data.to_vec() == self.bytes[4096..24_096], "verified, and the bytes asked for");
         Ok(())
     }
 
+    fn avoid(&mut self, server: HedgeServer) {
+        let Direct { endpoint, client, .. } = &mut self.client;
+        client.avoid(server, endpoint.now());
+    }
+
+    fn is_avoided(&self, server: HedgeServer) -> bool {
+        self.client.client.is_avoided(server, self.client.endpoint.now())
+    }
+
     /// Waits until the client holds nothing of any read, with the links up.
     fn nothing_is_left(&mut self) {
-        let (endpoint, _) = self.client.parts();
+        let endpoint = &mut self.client.endpoint;
         let mut quiet = 0;
         for _ in 0..100_000 {
             // Nothing that comes now is anybody's.
@@ -99,7 +103,7 @@ fn what_a_stalled_server_does_not_answer_the_second_does() {
     for _ in 0..5 {
         pair.read().expect("the second answers");
     }
-    let stats = pair.client.hedge_stats();
+    let stats = pair.client.client.stats();
     assert!(stats.reads == 6 && stats.hedges >= 5 && stats.hedges_won >= 5, "{stats:?}");
     // What the first was asked for in vain it is told to leave, when it can be told again.
     pair.first.stall(false);
@@ -114,7 +118,7 @@ fn a_second_server_that_is_late_itself_costs_nothing_but_the_asking() {
     for _ in 0..20 {
         pair.read().expect("the first answers");
     }
-    let stats = pair.client.hedge_stats();
+    let stats = pair.client.client.stats();
     assert_eq!((stats.reads, stats.hedges_won, stats.failovers), (20, 0, 0), "{stats:?}");
     assert!(stats.hedges > 0, "some were asked for before they were answered: {stats:?}");
     pair.second.stall(false);
@@ -130,7 +134,7 @@ fn without_a_budget_left_a_read_waits_for_the_first_server_alone() {
     for _ in 0..3 {
         assert!(matches!(pair.read(), Err(ErrorKind::TimedOut { .. })));
     }
-    let stats = pair.client.hedge_stats();
+    let stats = pair.client.client.stats();
     assert_eq!((stats.hedges, stats.hedges_won, stats.hedges_denied), (1, 1, 3));
     pair.first.stall(false);
 }
@@ -139,13 +143,13 @@ fn without_a_budget_left_a_read_waits_for_the_first_server_alone() {
 fn what_is_damaged_at_the_first_server_is_read_from_the_second_at_once() {
     let mut pair = Pair::new(after(Nanos::from_secs(5)), LONG);
     set(&pair.first.mischief.damaged, true);
-    let data = pair.client.read_once(CHUNK, 0, 4096).expect("the second has it");
+    let data = pair.client.read(CHUNK, 0, 4096).expect("the second has it");
     assert!(data.to_vec() == pair.bytes[..4096]);
     drop(data);
     set(&pair.second.mischief.damaged, true);
-    let error = pair.client.read_once(CHUNK, 0, 4096).expect_err("both are damaged");
+    let error = pair.client.read(CHUNK, 0, 4096).expect_err("both are damaged");
     assert!(matches!(error.kind, ErrorKind::Refused(_)), "{error}");
-    let stats = pair.client.hedge_stats();
+    let stats = pair.client.client.stats();
     assert_eq!((stats.failovers, stats.hedges), (2, 0), "{stats:?}");
     pair.nothing_is_left();
 }
@@ -155,18 +159,18 @@ fn when_the_first_server_is_gone_reads_go_to_the_second() {
     let mut pair = Pair::new(after(Nanos::from_secs(5)), LONG);
     set(&pair.first.mischief.vanish, true);
     // The first may answer one that was quicker than its end.
-    while pair.client.hedge_stats().failovers == 0 {
+    while pair.client.client.stats().failovers == 0 {
         pair.read().expect("the second answers");
     }
     for _ in 0..3 {
         pair.read().expect("the second answers");
     }
-    let stats = pair.client.hedge_stats();
+    let stats = pair.client.client.stats();
     assert_eq!((stats.failovers, stats.hedges), (4, 0), "{stats:?}");
     // Its link was lost, so it would be avoided even if it came back.
-    assert!(pair.client.is_avoided(HedgeServer::First));
-    assert!(!pair.client.is_avoided(HedgeServer::Second));
-    let error = pair.client.write_once(CHUNK, 0, b"no").expect_err("writes are not hedged");
+    assert!(pair.is_avoided(HedgeServer::First));
+    assert!(!pair.is_avoided(HedgeServer::Second));
+    let error = pair.client.write(CHUNK, 0, b"no").expect_err("writes are not hedged");
     assert_eq!(error.kind, ErrorKind::PeerGone { fate: Fate::DidNotHappen });
 }
 
@@ -175,32 +179,32 @@ fn a_server_that_is_avoided_is_not_read_from_while_the_other_is_well() {
     let mut pair = Pair::new(after(Nanos::from_secs(5)), LONG);
     // It would not answer; nobody finds out.
     pair.first.stall(true);
-    pair.client.avoid(HedgeServer::First);
+    pair.avoid(HedgeServer::First);
     for _ in 0..5 {
         pair.read().expect("the second answers");
     }
-    let stats = pair.client.hedge_stats();
+    let stats = pair.client.client.stats();
     assert_eq!((stats.reads, stats.avoided, stats.hedges, stats.failovers), (5, 5, 0, 0));
     pair.first.stall(false);
-    pair.client.trust(HedgeServer::First);
+    pair.client.client.trust(HedgeServer::First);
     pair.read().expect("the first answers again");
-    assert_eq!(pair.client.hedge_stats().avoided, 5);
+    assert_eq!(pair.client.client.stats().avoided, 5);
     pair.nothing_is_left();
 }
 
 #[test]
 fn a_second_server_that_is_avoided_gets_no_hedged_read_unless_the_first_is_avoided_too() {
     let mut pair = Pair::new(after(LATE), SHORT);
-    pair.client.avoid(HedgeServer::Second);
+    pair.avoid(HedgeServer::Second);
     pair.first.stall(true);
     for _ in 0..2 {
         assert!(matches!(pair.read(), Err(ErrorKind::TimedOut { .. })), "nobody else is asked");
     }
-    let stats = pair.client.hedge_stats();
+    let stats = pair.client.client.stats();
     assert_eq!((stats.hedges, stats.hedges_avoided, stats.avoided), (0, 2, 0), "{stats:?}");
-    pair.client.avoid(HedgeServer::First);
+    pair.avoid(HedgeServer::First);
     pair.read().expect("both are avoided, so the second is as good as the first");
-    let stats = pair.client.hedge_stats();
+    let stats = pair.client.client.stats();
     assert_eq!((stats.hedges, stats.hedges_won, stats.avoided), (1, 1, 0), "{stats:?}");
     pair.first.stall(false);
 }

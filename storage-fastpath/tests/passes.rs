@@ -4,11 +4,10 @@ mod common;
 
 use std::sync::{Mutex, PoisonError};
 
-use common::{Server, pattern};
-use towpath_base::crc::crc32c;
+use common::{Direct, Server, pattern};
 use towpath_base::passes::{Counts, Pass};
+use towpath_fastpath::ChunkId;
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig};
 use towpath_transport::{CarrierChoice, EndpointConfig, Icrc};
 
 const CHUNK: ChunkId = ChunkId(0x9a55);
@@ -47,6 +46,11 @@ impl Passes {
     }
 }
 
+/// Has the server answer once more: what it did for the answers before is counted then.
+fn settle(client: &mut Direct) {
+    client.ask(|client, endpoint| client.start_stat(endpoint, CHUNK)).expect("it answers");
+}
+
 /// Has `what` move the bytes some times, and says how often each was touched.
 fn check(name: &str, expected: Passes, mut what: impl FnMut()) {
     let mut least = [f64::INFINITY; 6];
@@ -69,31 +73,44 @@ fn config() -> EndpointConfig {
     EndpointConfig::new().app_protocol(PROTOCOL)
 }
 
-fn connect(server: &Server, config: EndpointConfig, whole_crc: bool) -> BlockingClient {
-    let config = ClientConfig::new().endpoint(config).whole_crc(whole_crc);
-    BlockingClient::connect(server.addr, config).expect("a server that listens")
+/// Bytes of one operation.
+const OP_BYTES: usize = 128 << 10;
+
+fn connect(server: &Server, config: EndpointConfig) -> Direct {
+    Direct::over(config, server.addr, |client| client)
 }
 
-/// Puts and gets whole slices, with the CRC of all of them.
-fn put_and_get(name: &str, config: EndpointConfig, [put, get]: [Passes; 2]) {
+/// Writes whole slices from buffers of the endpoint, which the application fills.
+fn put(client: &mut Direct, bytes: &[u8]) {
+    for (index, part) in bytes.chunks(OP_BYTES).enumerate() {
+        let mut data = client.endpoint.alloc(part.len()).expect("a buffer");
+        data.set_len(part.len()).expect("it is so long");
+        data.copy_from_slice(part);
+        let at = (index * OP_BYTES) as u64;
+        let put = client.ask(|client, endpoint| client.start_write(endpoint, CHUNK, at, data));
+        put.expect("a write");
+    }
+    settle(client);
+}
+
+/// Writes and reads whole slices.
+fn put_and_get(name: &str, config: EndpointConfig, [write, read]: [Passes; 2]) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let seed = 51;
     println!("seed {seed}");
     let bytes = pattern(BYTES, seed);
-    let whole = Some(crc32c(&bytes));
     let server = Server::with(config.clone());
-    let mut client = connect(&server, config, true);
-    check(&format!("{name}, put"), put, || {
-        let put = client.put(CHUNK, &mut &bytes[..], |_| {}).expect("a put");
-        assert_eq!(put.crc, whole);
-        client.delete(CHUNK).expect("it is there");
-    });
-    client.put(CHUNK, &mut &bytes[..], |_| {}).expect("a put");
+    let mut client = connect(&server, config);
+    client.create(CHUNK).expect("a new chunk");
+    check(&format!("{name}, put"), write, || put(&mut client, &bytes));
     let mut got = Vec::with_capacity(BYTES);
-    check(&format!("{name}, get"), get, || {
+    check(&format!("{name}, get"), read, || {
         got.clear();
-        let get = client.get(CHUNK, &mut got, |_| {}).expect("a get");
-        assert_eq!(get.crc, whole);
+        for at in (0..BYTES).step_by(OP_BYTES) {
+            let data = client.read(CHUNK, at as u64, OP_BYTES).expect("a read");
+            data.parts().for_each(|part| got.extend_from_slice(part));
+        }
+        settle(&mut client);
     });
     assert!(got == bytes);
     client.close();
@@ -128,12 +145,10 @@ fn who_verifies_bytes_that_nobody_else_has_summed_makes_the_pass() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let config = config().payload_crc(false);
     let server = Server::with(config.clone());
-    let mut client = connect(&server, config, false);
-    client.create(CHUNK, None).expect("a new chunk");
+    let mut client = connect(&server, config);
+    client.create(CHUNK).expect("a new chunk");
     let bytes = pattern(BYTES, 52);
     let expected = Passes { crc: 2.0, icrc: 2.0, copy: 0.0, device: 1.0, socket: 2.0 };
-    check("no checksum of chunks, write", expected, || {
-        client.write(CHUNK, 0, &bytes).expect("a write");
-    });
+    check("no checksum of chunks, write", expected, || put(&mut client, &bytes));
     client.close();
 }

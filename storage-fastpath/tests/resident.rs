@@ -3,16 +3,14 @@
 
 mod common;
 
-use common::{Resident, Server, pattern};
+use common::{Direct, Resident, Server, pattern};
 use std::sync::atomic::Ordering;
 use towpath_base::Prng;
 use towpath_fastpath::control::SlotRun;
 use towpath_fastpath::limits::READ_TRIES_MAX;
 use towpath_fastpath::resident::{MARK_AT, SLOT_BYTES, TRAILER_BYTES, Trailer};
 use towpath_fastpath::slice::slice_crc;
-use towpath_fastpath::{
-    BlockingClient, ChunkId, ClientConfig, ErrorKind, Output, ReadData, SLICE_BYTES,
-};
+use towpath_fastpath::{ChunkId, ErrorKind, Output, ReadData, ResidentStats, SLICE_BYTES};
 use towpath_rpc::Fate;
 use towpath_transport::{Nanos, SharedMemory};
 
@@ -28,7 +26,7 @@ fn run(first_slice: u64, slot: u32, count: u32) -> SlotRun {
 /// A server whose chunk also lies in memory that the test rewrites.
 struct Rig {
     server: Server,
-    client: BlockingClient,
+    client: Direct,
     memory: SharedMemory,
     bytes: Vec<u8>,
     runs: Vec<SlotRun>,
@@ -37,9 +35,8 @@ struct Rig {
 impl Rig {
     fn start() -> Self {
         let server = Server::start();
-        let mut client =
-            BlockingClient::connect(server.addr, ClientConfig::new()).expect("it listens");
-        client.create(CHUNK, None).expect("a new chunk");
+        let mut client = Direct::connect(server.addr);
+        client.create(CHUNK).expect("a new chunk");
         let bytes = pattern(BYTES, 1);
         client.write(CHUNK, 0, &bytes).expect("a write");
         let memory = SharedMemory::new(2 * SLICES * SLOT_BYTES).expect("memory");
@@ -100,6 +97,10 @@ impl Rig {
         self.memory.write(slot + SLICE_BYTES, &trailer.emit()).expect("within");
     }
 
+    fn stats(&self) -> ResidentStats {
+        self.client.client.primary().resident_stats()
+    }
+
     fn read(&mut self, offset: usize, length: usize) -> ReadData {
         self.client.read_resident(CHUNK, offset as u64, length).expect("it is readable")
     }
@@ -128,12 +129,11 @@ fn any_range_is_read_by_reads_and_the_server_is_asked_once() {
         rig.check(offset, length, true);
     }
     rig.check(0, BYTES, true);
-    let stats = rig.client.resident_stats();
+    let stats = rig.stats();
     assert_eq!((stats.reads, stats.by_read, stats.locates), (401, 401, 1));
     assert_eq!((stats.fallen_back, stats.torn, stats.moved, stats.changed), (0, 0, 0, 0));
-    let mut whole = Vec::new();
-    rig.client.get(CHUNK, &mut whole, |_| ()).expect("readable");
-    assert!(whole == rig.bytes, "a chunk that does not say that it is resident is read as ever");
+    let whole = rig.client.read(CHUNK, 0, BYTES).expect("readable");
+    assert!(!whole.is_resident() && whole.to_vec() == rig.bytes, "who asks is answered as ever");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_slot_that_is_half_rewritten_is_never_taken_and_the_server_is_asked_instead(
     rig.check(at, SLICE_BYTES, false);
     rig.memory.write(slot, &new[..SLICE_BYTES / 2]).expect("within");
     rig.check(at, SLICE_BYTES, false);
-    let stats = rig.client.resident_stats();
+    let stats = rig.stats();
     assert_eq!((stats.torn, stats.fallen_back), (2 * u64::from(READ_TRIES_MAX), 2));
     // Without the mark: half of each version under the old trailer, then under the new one.
     rig.memory.write(slot + MARK_AT, &1u64.to_le_bytes()).expect("within");
@@ -167,7 +167,7 @@ fn a_slot_that_is_half_rewritten_is_never_taken_and_the_server_is_asked_instead(
     let data = rig.read(at, SLICE_BYTES);
     assert!(data.is_resident() && data.to_vec() == new);
     assert_eq!((data.header().chunk_version, data.header().chunk_bytes), (2, BYTES as u64));
-    assert_eq!(rig.client.resident_stats().locates, 1, "none of this says that it has moved");
+    assert_eq!(rig.stats().locates, 1, "none of this says that it has moved");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn one_bad_slot_among_many_has_the_server_read_all_of_them() {
     rig.check(100, BYTES - 100, false);
     rig.check(0, 20 * SLICE_BYTES, true);
     rig.check(21 * SLICE_BYTES, SLICE_BYTES, true);
-    assert_eq!(rig.client.resident_stats().fallen_back, 1);
+    assert_eq!(rig.stats().fallen_back, 1);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn bytes_that_stay_wrong_under_one_version_were_changed() {
     let slot = rig.slot(9);
     rig.memory.write(slot + 5, &[!rig.bytes[9 * SLICE_BYTES + 5]]).expect("within");
     rig.check(9 * SLICE_BYTES, 10, false);
-    let stats = rig.client.resident_stats();
+    let stats = rig.stats();
     assert_eq!((stats.torn, stats.changed, stats.fallen_back), (1, 1, 1));
 }
 
@@ -197,7 +197,7 @@ fn a_slice_that_only_the_server_has_is_asked_for_there() {
     let trailer = Trailer { chunk: CHUNK, slice: 3, slice_crc: 0, version: 2, is_absent: true };
     rig.put_as(3, &[0; SLICE_BYTES], trailer);
     rig.check(0, 5 * SLICE_BYTES, false);
-    let stats = rig.client.resident_stats();
+    let stats = rig.stats();
     assert_eq!((stats.torn, stats.moved, stats.changed, stats.fallen_back), (0, 0, 0, 1));
 }
 
@@ -215,7 +215,7 @@ fn a_chunk_that_has_moved_is_located_again_and_another_chunks_bytes_are_never_gi
     }
     // The server does not know it yet.
     rig.check(0, 100, false);
-    let stats = rig.client.resident_stats();
+    let stats = rig.stats();
     assert_eq!((stats.moved, stats.locates, stats.fallen_back), (2, 2, 1));
     // One place each: what was told last is what counts.
     rig.runs = (0..SLICES as u64).map(|slice| run(slice, 79 - slice as u32, 1)).collect();
@@ -231,9 +231,9 @@ fn a_chunk_that_has_moved_is_located_again_and_another_chunks_bytes_are_never_gi
     *rig.server.mischief.resident.lock().expect("the server is well") = None;
     // It is not asked again at once, unless this machine was away for longer than a second.
     let asks = |rig: &mut Rig| {
-        let before = rig.client.resident_stats().locates;
+        let before = rig.stats().locates;
         rig.check(0, 100, false);
-        rig.client.resident_stats().locates > before
+        rig.stats().locates > before
     };
     assert!(asks(&mut rig), "its slots are free");
     assert!((0..100).any(|_| !asks(&mut rig)));
@@ -257,14 +257,14 @@ fn a_chunk_in_many_runs_is_located_page_by_page_each_once() {
     });
     // The first question tells of the first page, the second of the one that is wanted.
     rig.check(30 * SLICE_BYTES, 100, true);
-    assert_eq!(rig.client.resident_stats().locates, 2);
+    assert_eq!(rig.stats().locates, 2);
     // From slices 8, 16, 24 and 38 on: 30 to 37 are known.
     rig.check(0, BYTES, true);
-    let asked = rig.client.resident_stats().locates;
+    let asked = rig.stats().locates;
     assert_eq!(asked, 6);
     rig.check(0, BYTES, true);
     rig.check(7 * SLICE_BYTES, 3 * SLICE_BYTES, true);
-    let stats = rig.client.resident_stats();
+    let stats = rig.stats();
     assert_eq!((stats.locates, stats.fallen_back), (asked, 0));
 }
 
@@ -296,7 +296,7 @@ fn a_chunk_that_grows_is_read_by_the_server_once_and_by_reads_again() {
         grant_off: 0,
     });
     rig.check(0, grown, true);
-    assert_eq!(rig.client.resident_stats().locates, 2);
+    assert_eq!(rig.stats().locates, 2);
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_read_that_is_given_up_ends_at_once_and_what_it_was_reading_is_nobodys() {
     let mut rig = Rig::start();
     rig.check(0, 10, true);
     rig.server.stall(true);
-    let (endpoint, chunks) = rig.client.parts();
+    let (endpoint, chunks) = (&mut rig.client.endpoint, rig.client.client.primary_mut());
     let mut ops = Vec::new();
     for _ in 0..20 {
         let op = chunks.start_resident_read(endpoint, CHUNK, 0, BYTES).expect("room");
@@ -317,7 +317,7 @@ fn a_read_that_is_given_up_ends_at_once_and_what_it_was_reading_is_nobodys() {
     }
     assert_eq!(chunks.under_way(), 20);
     rig.server.stall(false);
-    let (endpoint, chunks) = rig.client.parts();
+    let (endpoint, chunks) = (&mut rig.client.endpoint, rig.client.client.primary_mut());
     let mut ended = 0;
     while ended < 20 {
         let busy = endpoint.turn(|endpoint, event| drop(chunks.on_event(endpoint, event)));
@@ -340,8 +340,8 @@ fn a_read_that_is_given_up_ends_at_once_and_what_it_was_reading_is_nobodys() {
 fn a_server_that_is_gone_is_told_as_such_and_one_that_stands_still_by_the_deadline() {
     let mut rig = Rig::start();
     rig.check(0, 10, true);
-    let config = ClientConfig::new().timeout(Nanos::from_millis(300));
-    let mut client = BlockingClient::connect(rig.server.addr, config).expect("it listens");
+    let short = Nanos::from_millis(300);
+    let mut client = Direct::with(rig.server.addr, |client| client.timeout(short));
     drop(client.read_resident(CHUNK, 0, 10).expect("readable"));
     rig.server.stall(true);
     let late = client.read_resident(CHUNK, 0, 10).expect_err("nobody answers").kind;
@@ -367,8 +367,7 @@ fn whatever_a_server_says_of_places_a_read_gives_the_right_bytes_or_an_error() {
     let Rig { server, memory, bytes, .. } = &rig;
     for round in 0..40 {
         // A quarter of it is spent where a grant is named that nobody makes.
-        let config = ClientConfig::new().timeout(Nanos::from_secs(4));
-        let mut client = BlockingClient::connect(server.addr, config).expect("it listens");
+        let mut client = Direct::with(server.addr, |client| client.timeout(Nanos::from_secs(4)));
         let word = |prng: &mut Prng| match prng.below(4) {
             0 => prng.below(SLICES as u64 + 2) as u32,
             1 => u32::MAX - prng.below(3) as u32,

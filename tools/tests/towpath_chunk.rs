@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_common::{Bench, Daemon, fails, json, pattern, succeeds, towpath};
-use towpath_fastpath::{BlockingClient, ClientConfig};
+use towpath_fastpath::{Client, ClientConfig};
 
 const NAME: &str = "000102030405060708090a0b0c0d0e0f";
 const OTHER: &str = "ffffffffffffffffffffffffffffffff";
@@ -111,14 +111,14 @@ fn the_paths_of_a_running_server_are_shown_while_a_client_uses_them() {
     bench.file("in", &pattern(300_000, 1));
     succeeds(&mut bench.run(&["put", "in", "--chunk", NAME]));
     // A client that goes on for as long as it is looked at: who stands still acknowledges nothing.
-    let mut client = BlockingClient::connect(daemon.addr, ClientConfig::new()).expect("a link");
-    client.list().expect("an answer");
+    let client = Client::connect(daemon.addr, ClientConfig::new()).expect("a link");
+    client.list_page(None).wait().expect("an answer");
     let looked = Arc::new(AtomicBool::new(false));
     let client = std::thread::spawn({
         let looked = Arc::clone(&looked);
         move || {
             while !looked.load(Ordering::Relaxed) {
-                client.list().expect("an answer");
+                client.list_page(None).wait().expect("an answer");
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
@@ -161,8 +161,8 @@ fn what_the_workers_and_links_of_a_running_server_use_is_shown_beside_its_limits
     }
     let idle_ns = number(&report, "cpu_ns");
 
-    let mut client = BlockingClient::connect(daemon.addr, ClientConfig::new()).expect("a link");
-    client.list().expect("an answer");
+    let client = Client::connect(daemon.addr, ClientConfig::new()).expect("a link");
+    client.list_page(None).wait().expect("an answer");
     let report = json(&mut bench.run(&["links", "store/status.sock", "--json"]));
     let link = &report["links"][0];
     assert_eq!(number(link, "qps"), 6, "four paths, their acks, and RC: {report}");

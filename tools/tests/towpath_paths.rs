@@ -13,9 +13,9 @@ use towpath_common::{Daemon, fails, json, pattern, towpath};
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{BlockingClient, ChunkId, ClientConfig};
+use towpath_fastpath::{ChunkClient, ChunkId, ClientError, OpId, Output};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
-use towpath_transport::{Endpoint, EndpointConfig, Nanos, PATHS_MAX, UdpConfig};
+use towpath_transport::{Endpoint, EndpointConfig, Event, LinkStats, Nanos, PATHS_MAX, UdpConfig};
 
 const NAME: &str = "000102030405060708090a0b0c0d0e0f";
 const WRITE_BYTES: usize = 64 << 10;
@@ -76,6 +76,56 @@ impl Faulty {
     }
 }
 
+/// A client whose link is looked at while it is up.
+struct Client {
+    endpoint: Endpoint<FaultyNic>,
+    chunks: ChunkClient,
+}
+
+impl Client {
+    fn connect(mut endpoint: Endpoint<FaultyNic>, addr: SocketAddr) -> Self {
+        endpoint.connect(addr).expect("room for a connection");
+        let mut found = None;
+        while found.is_none() {
+            let busy = endpoint.turn(|endpoint, event| match event {
+                Event::Connected { link, .. } => {
+                    endpoint.open_channel(link, false).expect("a fresh link has room");
+                }
+                Event::ChannelOpened { link, channel, .. } => found = Some((link, channel)),
+                Event::ConnectFailed { error, .. } => panic!("{error}"),
+                _ => {}
+            });
+            if !busy {
+                endpoint.wait(Nanos::from_millis(1));
+            }
+        }
+        let (link, channel) = found.expect("it is open");
+        let chunks = ChunkClient::new(link, channel).timeout(Nanos::from_secs(60));
+        Self { endpoint, chunks }
+    }
+
+    fn wait(&mut self, op: Result<OpId, ClientError>) -> Result<Output, ClientError> {
+        let op = op?;
+        let Self { endpoint, chunks } = self;
+        endpoint.flush();
+        loop {
+            let busy = endpoint.turn(|endpoint, event| drop(chunks.on_event(endpoint, event)));
+            chunks.expire(endpoint);
+            if let Some(done) = chunks.poll(endpoint) {
+                assert_eq!(done.op, op, "one at a time");
+                return done.result;
+            }
+            if !busy {
+                endpoint.wait(Nanos::from_millis(1));
+            }
+        }
+    }
+
+    fn link_stats(&self) -> Option<LinkStats> {
+        self.endpoint.stats(self.chunks.rpc().link())
+    }
+}
+
 #[test]
 fn reads_and_writes_go_on_through_black_holes_of_either_way() {
     // What is swallowed of what the client sends, and of what the server does. Whoever is at no
@@ -98,19 +148,25 @@ fn reads_and_writes_go_on_through_black_holes_of_either_way() {
         let device = nic(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), 1, &to_server);
         let of_endpoint = EndpointConfig::new().app_protocol(PROTOCOL).links_max(1).paths(paths);
         let endpoint = Endpoint::new(device, of_endpoint).expect("an endpoint");
-        let config = ClientConfig::new().timeout(Nanos::from_secs(60));
-        let mut client = BlockingClient::over(endpoint, server.addr, config).expect("it listens");
+        let mut client = Client::connect(endpoint, server.addr);
         let chunk = ChunkId(7);
-        client.create(chunk, None).expect("a fresh name");
+        let op = client.chunks.start_create(&mut client.endpoint, chunk, None);
+        client.wait(op).expect("a fresh name");
         for (round, (of_client, of_server)) in rounds.into_iter().enumerate() {
             to_server.set_transmit(hole(of_client.clone()));
             to_client.set_transmit(hole(of_server.clone()));
             for index in 0..WRITES {
                 let seed = round as u64 * WRITES + index;
                 let (offset, data) = (index * WRITE_BYTES as u64, pattern(WRITE_BYTES, seed));
-                client.write_once(chunk, offset, &data).expect("there is another way");
-                let read = client.read_once(chunk, offset, WRITE_BYTES);
-                assert!(read.expect("there is another way").to_vec() == data, "{paths} paths");
+                let Client { endpoint, chunks } = &mut client;
+                let op = chunks.start_write_copy(endpoint, chunk, offset, &data);
+                client.wait(op).expect("there is another way");
+                let Client { endpoint, chunks } = &mut client;
+                let op = chunks.start_read(endpoint, chunk, offset, WRITE_BYTES);
+                let read = client.wait(op).expect("there is another way");
+                let Output::Read(read) = read else { panic!("a read gave {read:?}") };
+                assert!(read.to_vec() == data, "{paths} paths");
+                read.release(&mut client.endpoint);
             }
         }
         let stats = client.link_stats().expect("it is up");
@@ -118,7 +174,7 @@ fn reads_and_writes_go_on_through_black_holes_of_either_way() {
         for (end, faults) in [("client", &to_server), ("server", &to_client)] {
             assert!(faults.counters().lost() > 0, "{paths} paths: the {end} lost nothing");
         }
-        client.close();
+        drop(client);
         server.stop();
     }
 }

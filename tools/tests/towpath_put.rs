@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_common::{Bench, Daemon, Process, fails, json, pattern, succeeds, towpath};
-use towpath_fastpath::{BlockingClient, ClientConfig};
+use towpath_fastpath::{Client, ClientConfig};
 
 const NAME: &str = "000102030405060708090a0b0c0d0e0f";
 
@@ -193,7 +193,7 @@ fn a_server_that_is_full_is_told_from_one_that_is_not_there() {
     let daemon = Daemon::with(config);
     bench.server = daemon.addr.to_string();
     // As many clients as the test's server takes.
-    let connect = |_| BlockingClient::connect(daemon.addr, ClientConfig::default());
+    let connect = |_| Client::connect(daemon.addr, ClientConfig::default());
     let clients: Vec<_> = (0..4).map(connect).collect::<Result<_, _>>().expect("room for four");
     fails(&mut bench.run(&["ls"]), 5, &["server full", "--links-max"]);
     drop(clients);

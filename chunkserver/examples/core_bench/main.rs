@@ -13,6 +13,8 @@
 
 #[path = "../../disk/examples/arguments/mod.rs"]
 mod arguments;
+#[path = "../link/mod.rs"]
+mod link;
 mod network;
 #[path = "../without_store/mod.rs"]
 mod without_store;

@@ -11,7 +11,8 @@ use towpath_chunkserver::daemon::{self, DaemonConfig, DriveDisk, StopFlag};
 use towpath_chunkserver::store::SLICE_BYTES;
 
 use super::arguments::Arguments;
-use super::without_store::{Outcome, connect, serve_nothing};
+use super::link::connect;
+use super::without_store::{Outcome, serve_nothing};
 use super::{CHUNK, Case, slices};
 
 /// What serves the requests.

@@ -1,18 +1,17 @@
-//! What examples share that measure a chunk server: a server without a store, and a client's link.
+//! A server without a store, for examples that measure a chunk server.
 
 use std::error::Error;
-use std::net::{Ipv4Addr, SocketAddr};
 
 use towpath_chunkserver::daemon::{self, DaemonConfig};
 use towpath_chunkserver::store::writer_crcs;
+use towpath_fastpath::ErrorReply;
 use towpath_fastpath::server::{
     StorageRequest, changed_reply, parse_request, read_reply, respond_built, respond_error,
     verify_write,
 };
-use towpath_fastpath::wire::{PROTOCOL, ReadHeader, ReadReplyHeader};
-use towpath_fastpath::{ChunkClient, ErrorReply};
+use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader};
 use towpath_rpc::{Incoming, Request as RpcRequest, RpcServer, ServerConfig};
-use towpath_transport::{Device, Endpoint, EndpointConfig, Event, Region, RoceUdp, UdpConfig};
+use towpath_transport::{Device, Endpoint, Region};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -66,24 +65,4 @@ fn read<D: Device<Memory = Region>>(
     let (chunk_bytes, chunk_version) = (u64::MAX, 1);
     let header = ReadReplyHeader { chunk, offset, length, chunk_bytes, chunk_version };
     read_reply(endpoint, &header, &crcs, data)
-}
-
-/// A link to a server, with a channel.
-pub(crate) fn connect(addr: SocketAddr) -> Outcome<(Endpoint<RoceUdp>, ChunkClient)> {
-    let udp = UdpConfig::new(Ipv4Addr::LOCALHOST.into());
-    let mut endpoint = Endpoint::udp(udp, EndpointConfig::new().app_protocol(PROTOCOL))?;
-    endpoint.connect(addr)?;
-    let mut found = None;
-    while found.is_none() {
-        endpoint.turn(|endpoint, event| match event {
-            Event::Connected { link, .. } => {
-                found = endpoint.open_channel(link, false).err().map(|_| None);
-            }
-            Event::ChannelOpened { link, channel, .. } => found = Some(Some((link, channel))),
-            Event::ConnectFailed { .. } => found = Some(None),
-            _ => {}
-        });
-    }
-    let (link, channel) = found.flatten().ok_or("no channel to the server")?;
-    Ok((endpoint, ChunkClient::new(link, channel)))
 }

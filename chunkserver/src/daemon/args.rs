@@ -10,7 +10,6 @@ use super::check::{self, StoreCheck};
 use super::config::DaemonConfig;
 use super::dump::{self, StoreDump};
 use super::error::DaemonError;
-use super::gone::{GONE, Gone};
 use super::keys::KEYS;
 
 const AFTER_HELP: &str = "\
@@ -74,9 +73,6 @@ pub fn command() -> Command {
             .help(format!("{} [default: {}]", key.doc, (key.show)(&defaults)))
             .help_heading("Settings, each also a key of the config file (with _ for -)")
     });
-    // Known, so that it can be said what became of them.
-    let gone =
-        GONE.iter().map(|gone| Arg::new(gone.flag).long(gone.flag).num_args(0..=1).hide(true));
     Command::new("towpath-chunkserver")
         .about("Keeps chunks of data for Towpath clients, durably and with checksums")
         .version(env!("CARGO_PKG_VERSION"))
@@ -100,7 +96,6 @@ pub fn command() -> Command {
              the store of a data directory is gone; the log says what is destroyed. For one start",
         ))
         .args(settings)
-        .args(gone)
         .subcommand(check::command())
         .subcommand(dump::command())
         .args_conflicts_with_subcommands(true)
@@ -137,11 +132,6 @@ impl Invocation {
 }
 
 fn apply_flags(config: &mut DaemonConfig, matches: &ArgMatches) -> Result<(), DaemonError> {
-    for Gone { flag, instead, .. } in GONE {
-        if matches.contains_id(flag) {
-            return Err(DaemonError::GoneFlag { flag, instead });
-        }
-    }
     for key in KEYS {
         if let Some(text) = matches.get_one::<String>(key.name) {
             (key.set)(config, text)
@@ -199,10 +189,5 @@ mod tests {
         let said = parse(&["--config", "/no/such/file.toml"]).expect_err("no file").to_string();
         assert!(said.contains("/no/such/file.toml"), "{said}");
         assert!(matches!(parse(&["--colour", "red"]), Err(DaemonError::Flags(_))));
-        for old in [&["--segment-bytes", "16MiB"][..], &["--segment-bytes=1"], &["--segment-bytes"]]
-        {
-            let said = parse(old).expect_err("it is gone").to_string();
-            assert!(said.starts_with("--segment-bytes is a setting of older"), "{said}");
-        }
     }
 }

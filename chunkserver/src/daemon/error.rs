@@ -54,14 +54,6 @@ pub enum DaemonError {
         /// The invalid part.
         part: String,
     },
-    /// A flag of an older version.
-    #[error("--{flag} is a setting of older versions: {instead}")]
-    GoneFlag {
-        /// The flag without its dashes.
-        flag: &'static str,
-        /// What to do in place of it.
-        instead: &'static str,
-    },
     /// A size setting of the store is invalid.
     #[error(transparent)]
     Sizes(#[from] SizesError),
@@ -278,7 +270,6 @@ impl DaemonError {
             | Self::Sizes(_)
             | Self::SameDisk(_)
             | Self::DriveInline
-            | Self::GoneFlag { .. }
             | Self::DeviceIp { .. }
             | Self::Guard(_)
             | Self::Tenants(_)

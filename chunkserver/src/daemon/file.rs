@@ -10,7 +10,6 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use super::config::DaemonConfig;
-use super::gone::gone;
 use super::key::{Key, key, nearest};
 use super::keys::KEYS;
 use super::value::ValueError;
@@ -72,14 +71,6 @@ pub enum ConfigFault {
         /// The key that was probably meant.
         nearest: Option<&'static str>,
     },
-    /// A key of older versions.
-    #[error("`{name}` is a setting of older versions: {instead}")]
-    GoneKey {
-        /// The key.
-        name: String,
-        /// What to do in place of it.
-        instead: &'static str,
-    },
     /// A value that the key does not take.
     #[error("`{name}` {error}")]
     Value {
@@ -125,12 +116,9 @@ impl DaemonConfig {
         let mut entries: Vec<_> = table.get_ref().iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
         for (name, value) in entries {
-            let unknown = || match gone(name.get_ref()) {
-                Some(instead) => ConfigFault::GoneKey { name: name.get_ref().to_string(), instead },
-                None => ConfigFault::UnknownKey {
-                    name: shorten(name.get_ref()),
-                    nearest: nearest(name.get_ref()),
-                },
+            let unknown = || ConfigFault::UnknownKey {
+                name: shorten(name.get_ref()),
+                nearest: nearest(name.get_ref()),
             };
             let found =
                 key(name.get_ref()).ok_or_else(|| at(text, Some(name.span()), unknown()))?;
@@ -244,14 +232,6 @@ mod tests {
         assert_eq!((error.line, error.column), (3, 3));
         let said = error.to_string();
         assert_eq!(said, "3:3: there is no key `capacity_byte`; is `capacity_bytes` meant?");
-    }
-
-    #[test]
-    fn a_key_of_older_versions_is_told_with_what_to_do() {
-        let said = fault("store_work = \"auto\"").to_string();
-        assert!(said.starts_with("1:1: `store_work` is a setting of older versions"), "{said}");
-        let said = fault("preallocate_bytes = 5").to_string();
-        assert!(said.contains("`preallocate` takes the room"), "{said}");
     }
 
     #[test]

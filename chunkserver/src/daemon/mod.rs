@@ -3,7 +3,6 @@
 //! | file | contents |
 //! |---|---|
 //! | `config`, `keys`, `value` | the settings, their table, and how values are read |
-//! | `gone` | settings of older versions |
 //! | `file`, `args` | the config file and the command line |
 //! | `run` | [`run`](run()): from settings to a serving server and back |
 //! | `crew` | the workers of a server, and their threads |
@@ -34,7 +33,6 @@ mod disks;
 mod dump;
 mod error;
 mod file;
-mod gone;
 mod key;
 mod keys;
 mod log;

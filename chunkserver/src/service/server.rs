@@ -227,11 +227,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         &self.endpoint
     }
 
-    /// The endpoint, to listen or to join links by hand.
-    pub fn endpoint_mut(&mut self) -> &mut Endpoint<D> {
-        &mut self.endpoint
-    }
-
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> ServerStats {

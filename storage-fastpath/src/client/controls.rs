@@ -62,22 +62,6 @@ impl ChunkClient {
         self.start_control(endpoint, Method::Create, Some(chunk), &body)
     }
 
-    /// As [`start_create`](Self::start_create), of a chunk that is not whole before
-    /// [`start_finish`](Self::start_finish): until then it is not read, and the server removes it
-    /// when nobody writes to it for a while.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_create_unfinished<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        chunk: ChunkId,
-        limit_bytes: Option<u64>,
-    ) -> Result<OpId, ClientError> {
-        let kind = NewChunk { unfinished: true, ..NewChunk::default() };
-        self.start_create_as(endpoint, chunk, limit_bytes, kind)
-    }
-
     /// Says that an unfinished chunk of `byte_len` bytes is whole.
     ///
     /// # Errors

@@ -9,16 +9,21 @@ use std::time::Instant;
 
 use towpath_base::Prng;
 use towpath_rpc::{CallError, Fate};
-use towpath_transport::{Device, Endpoint, Nanos, Region, SubmitError, Time};
+use towpath_transport::{Device, Endpoint, LinkId, Nanos, Region, SubmitError, Time};
 
 use super::repeat::{self, Next};
 use super::request::{Counters, Task};
 use super::seat::{Ended, Failure, News, Seat};
-use crate::blocking::{BLOCK_MAX, say_goodbye};
 use crate::config::{ClientConfig, OnRide};
 use crate::error::{ErrorKind, OpenError};
 use crate::leg::wait;
 use crate::output::Output;
+
+/// The longest that a wait blocks before it looks at deadlines again.
+const BLOCK_MAX: Nanos = Nanos::from_millis(1);
+
+/// How long a goodbye may take.
+const GOODBYE_WAIT: Nanos = Nanos::from_secs(1);
 
 /// Whether what is under way gives back what is missing.
 fn is_shortage(kind: &ErrorKind) -> bool {
@@ -397,5 +402,17 @@ impl<D: Device<Memory = Region>> Worker<D> {
             self.endpoint.wait(due.min(most));
         }
         self.is_asleep.store(false, SeqCst);
+    }
+}
+
+/// Leaves on all links in order, and waits for a moment until their peers know.
+fn say_goodbye<D: Device<Memory = Region>>(endpoint: &mut Endpoint<D>) {
+    let links: Vec<LinkId> = endpoint.links().collect();
+    links.into_iter().for_each(|link| endpoint.close(link));
+    let until = endpoint.now() + GOODBYE_WAIT;
+    while endpoint.links().next().is_some() && endpoint.now() < until {
+        if !endpoint.turn(|_, _| {}) {
+            endpoint.wait(BLOCK_MAX);
+        }
     }
 }

@@ -2,6 +2,11 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+mod direct;
+
+#[allow(unused_imports, reason = "each test file uses its part")]
+pub use direct::Direct;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

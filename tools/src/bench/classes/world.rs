@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use towpath_base::Prng;
 use towpath_fastpath::{
-    BlockingClient, ChunkId, ClientConfig, ClientError, OpenError, SLICE_BYTES,
+    ChunkId, Client, ClientConfig, ClientError, NewChunk, OpenError, SLICE_BYTES,
 };
 use towpath_lab::studies::{Runner, StudyError};
 use towpath_transport::Class;
@@ -139,8 +139,8 @@ impl Plan {
         ];
         let mut server = Spawned::start("server", &words)?;
         let Ready { listening } = server.next(PATIENCE)?;
-        let mut looks = BlockingClient::connect(listening, ClientConfig::new())?;
-        self.fill(&mut looks)?;
+        let looks = Client::connect(listening, ClientConfig::new())?;
+        self.fill(&looks)?;
         let mut classes = Vec::new();
         for class in [Class::Gold, Class::Silver, Class::Copper] {
             if let Some(words) = self.words(class, system, listening) {
@@ -158,7 +158,7 @@ impl Plan {
             return Ok(None);
         }
         let mut seen = Seen::default();
-        if let Some(found) = looks.info()?.interference {
+        if let Some(found) = looks.info().wait()?.interference {
             seen.server_us = [found.seen_mean_ns, found.seen_p99_ns].map(|ns| ns as f64 / 1e3);
             seen.cuts = found.cuts;
         }
@@ -206,14 +206,14 @@ impl Plan {
         Some(words)
     }
 
-    fn fill(&self, client: &mut BlockingClient) -> Result<(), WorldError> {
+    fn fill(&self, client: &Client) -> Result<(), WorldError> {
         let mut prng = Prng::new(self.seed);
         let mut bytes = vec![0; 32 * SLICE_BYTES];
         for chunk in [SOURCE, target(Class::Gold), target(Class::Copper)] {
-            client.create(chunk, None)?;
+            client.create(chunk, None, NewChunk::default()).wait()?;
             for part in 0..SLICES / 32 {
                 prng.fill(&mut bytes);
-                client.write_once(chunk, part * bytes.len() as u64, &bytes)?;
+                client.write(chunk, part * bytes.len() as u64, &bytes[..]).wait()?;
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 use towpath_base::Prng;
 use towpath_fastpath::{
-    BlockingClient, ChunkId, ClientConfig, ClientError, NewChunk, OpenError, SLICE_BYTES,
+    ChunkId, Client, ClientConfig, ClientError, NewChunk, OpenError, SLICE_BYTES,
 };
 use towpath_lab::cluster::Samples;
 use towpath_lab::studies::{Runner, StudyError};
@@ -117,8 +117,8 @@ impl Plan {
         let dir = tempfile::Builder::new().prefix("towpath-bench-").tempdir()?;
         let mut server = self.start_server(&dir, system)?;
         let Ready { listening } = server.next(PATIENCE)?;
-        let mut looks = BlockingClient::connect(listening, ClientConfig::new())?;
-        self.fill(&mut looks)?;
+        let looks = Client::connect(listening, ClientConfig::new())?;
+        self.fill(&looks)?;
         // The engine of a tenant runs at one client.
         let is_one_each = self.is_one_sided && system != System::Bare;
         let mut tenants = Vec::new();
@@ -147,7 +147,7 @@ impl Plan {
         }
         let periods = match system {
             System::Bare => self.sleep_through(runner).then(Vec::new),
-            System::Reserved { .. } => self.watch(&mut looks, runner)?,
+            System::Reserved { .. } => self.watch(&looks, runner)?,
         };
         let Some(periods) = periods else { return Ok(None) };
         let mut did = Vec::new();
@@ -176,7 +176,7 @@ impl Plan {
     /// What the server tells of each period; none when somebody asked to stop.
     fn watch(
         &self,
-        looks: &mut BlockingClient,
+        looks: &Client,
         runner: &Runner<'_>,
     ) -> Result<Option<Vec<[u64; 3]>>, WorldError> {
         let mut periods: Vec<[u64; 3]> = Vec::new();
@@ -185,7 +185,7 @@ impl Plan {
             if runner.is_stopped() {
                 return Ok(None);
             }
-            let reply = looks.qos()?;
+            let reply = looks.qos().wait()?;
             if last.is_some_and(|last| reply.periods > last + 1) {
                 return Err(WorldError::Overlooked);
             }
@@ -237,15 +237,15 @@ impl Plan {
         Ok(Spawned::start("server", &words)?)
     }
 
-    fn fill(&self, client: &mut BlockingClient) -> Result<(), WorldError> {
+    fn fill(&self, client: &Client) -> Result<(), WorldError> {
         let kind = NewChunk { resident: self.is_one_sided, ..NewChunk::default() };
-        client.create_as(CHUNK, None, kind)?;
+        client.create(CHUNK, None, kind).wait()?;
         let mut prng = Prng::new(self.seed);
         // As much as one request takes.
         let mut bytes = vec![0; 32 * SLICE_BYTES];
         for part in 0..SLICES / 32 {
             prng.fill(&mut bytes);
-            client.write_once(CHUNK, part * bytes.len() as u64, &bytes)?;
+            client.write(CHUNK, part * bytes.len() as u64, &bytes[..]).wait()?;
         }
         Ok(())
     }
