@@ -33,6 +33,7 @@ const SLEEP: Nanos = Nanos::from_secs(3600);
 
 const CORE: CoreConfig = CoreConfig {
     log_pages: 256,
+    log_pages_max: 0,
     chunks_max: 10,
     store_id: 1,
     log_nonce: 2,

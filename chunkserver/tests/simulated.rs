@@ -26,6 +26,7 @@ fn start(medium: &Medium, is_inline: bool) -> OverStore {
     let open_core = move || {
         let config = CoreConfig {
             log_pages: 256,
+            log_pages_max: 0,
             chunks_max: 10,
             store_id: 1,
             log_nonce: 2,

@@ -63,6 +63,7 @@ const FILL_BYTES: usize = 1 << 20;
 fn opened(folder: &Path, page_count: u64) -> io::Result<StoreCore<Vec<u8>>> {
     let config = CoreConfig {
         log_pages: 8192,
+        log_pages_max: 0,
         chunks_max: 16,
         store_id: 1,
         log_nonce: 2,

@@ -7,7 +7,9 @@ use towpath_status::limits::STATUS_NAME;
 use towpath_transport::{CarrierRule, Class, DeviceChoice, Fallback, Mtu};
 
 use crate::service::{AllowedPeers, cores_to_spare};
-use crate::store::limits::{CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, UNFINISHED_KEEP_DEFAULT};
+use crate::store::limits::{
+    CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, LOG_BYTES_MAX_DEFAULT, UNFINISHED_KEEP_DEFAULT,
+};
 
 /// Most clients of each worker on the userspace NIC unless set: an idle one costs 100 KB of memory.
 const LINKS_MAX_USERSPACE: u32 = 4096;
@@ -59,9 +61,10 @@ pub struct DaemonConfig {
     /// The disk file of a new store takes the room of `capacity_bytes` at once; otherwise that of
     /// what is written.
     pub preallocate: bool,
-    /// Size of each of the two copies of the write-ahead log in bytes, fixed when the store is
-    /// made.
+    /// Size of each of the two copies of the write-ahead log of a new store in bytes, as it begins.
     pub log_bytes: u64,
+    /// Size that each of them grows to under load.
+    pub log_bytes_max: u64,
     /// Most chunks of each disk.
     pub chunks_max: u64,
     /// Which thread drives a disk.
@@ -202,6 +205,7 @@ impl Default for DaemonConfig {
             resident_bytes: 0,
             preallocate: false,
             log_bytes: LOG_BYTES_DEFAULT,
+            log_bytes_max: LOG_BYTES_MAX_DEFAULT,
             chunks_max: CHUNKS_MAX_DEFAULT,
             drive_disk: DriveDisk::Auto,
             store_queue_max: 256,

@@ -290,8 +290,13 @@ pub const KEYS: &[Key] = &[
     size!(
         log_bytes,
         512 << 10,
-        "size of each of the two copies of the write-ahead log in bytes, fixed when the store is \
-         made"
+        "size of each of the two copies of the write-ahead log of a new store in bytes, as it begins"
+    ),
+    size!(
+        log_bytes_max,
+        512 << 10,
+        "size that each copy of the log grows to under load, at most a thirty-second part of the \
+         disk; a preallocated store keeps `log_bytes`; fixed when the store is made"
     ),
     number!(
         chunks_max,

@@ -233,6 +233,7 @@ mod tests {
 
     const CONFIG: CoreConfig = CoreConfig {
         log_pages: 128,
+        log_pages_max: 0,
         chunks_max: 10,
         store_id: 1,
         log_nonce: 2,

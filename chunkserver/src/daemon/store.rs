@@ -38,6 +38,9 @@ pub enum SizesError {
     /// The log is too small or too large.
     #[error("log_bytes is {0}: from {LOG_BYTES_MIN} to {LOG_BYTES_MAX} is needed")]
     Log(u64),
+    /// The log is to grow to more than it can be.
+    #[error("log_bytes_max is {0}: at most {LOG_BYTES_MAX} is possible")]
+    LogMax(u64),
     /// It is not said how much room is to be taken.
     #[error("preallocate needs capacity_bytes: how much room the disk file takes at once")]
     Preallocate,
@@ -48,6 +51,9 @@ pub(super) fn check_sizes(config: &DaemonConfig) -> Result<(), SizesError> {
     let capacity = config.capacity_bytes;
     if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&config.log_bytes) {
         return Err(SizesError::Log(config.log_bytes));
+    }
+    if config.log_bytes_max > LOG_BYTES_MAX {
+        return Err(SizesError::LogMax(config.log_bytes_max));
     }
     match capacity {
         u64::MAX if config.preallocate => Err(SizesError::Preallocate),
@@ -60,6 +66,11 @@ pub(super) fn check_sizes(config: &DaemonConfig) -> Result<(), SizesError> {
 pub(super) fn core_config(config: &DaemonConfig) -> CoreConfig {
     CoreConfig {
         log_pages: config.log_bytes / PAGE_BYTES as u64,
+        log_pages_max: if config.preallocate {
+            0
+        } else {
+            config.log_bytes_max / PAGE_BYTES as u64
+        },
         chunks_max: config.chunks_max,
         store_id: random(),
         log_nonce: random(),

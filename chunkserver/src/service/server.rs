@@ -20,8 +20,8 @@ use super::control::InterferenceControl;
 use super::drive::Drive;
 use super::entries::Entries;
 use super::limits::{
-    CLIENTS_LOGGED, CONTROL_LOOK, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, DISK_SPIN, SPIN_REQUESTS_MAX,
-    STORE_WAIT,
+    CLIENTS_LOGGED, CONTROL_LOOK, DISK_SPIN, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES,
+    SPIN_REQUESTS_MAX, STORE_WAIT,
 };
 use super::locate::Grants;
 use super::onward::{Onward, Passed};

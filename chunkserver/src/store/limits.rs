@@ -29,6 +29,10 @@ pub const LOGGED_SLICES_MAX: u32 = (LOGGED_BYTES_MAX / SLICE_BYTES as u64) as u3
 /// replay of well under a second. An empty store, with two copies of it, takes less than 64 MiB.
 pub const LOG_BYTES_DEFAULT: u64 = 28 << 20;
 
+/// Size that a log grows to unless configured: a disk takes a second to write it, and an opening
+/// some to read three quarters of it.
+pub const LOG_BYTES_MAX_DEFAULT: u64 = 256 << 20;
+
 /// A store that was full has room again when this many pages are free, or a part in
 /// [`ROOM_AGAIN_SHARE`] of all where that is less.
 pub const ROOM_AGAIN_PAGES: u64 = 4096;

@@ -101,6 +101,7 @@ pub fn gated_store(dir: &Path, gate: &Gate, queue_max: usize) -> StoreThread<Pie
         let (disk, _) = towpath_disk::open(&path, &options).map_err(io::Error::other)?;
         let config = CoreConfig {
             log_pages: 256,
+            log_pages_max: 0,
             chunks_max: 100,
             store_id: 1,
             log_nonce: 2,

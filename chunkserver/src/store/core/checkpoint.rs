@@ -6,6 +6,7 @@ use towpath_disk::{DiskError, Op};
 use super::directory::{ENTRIES, Entry, encode};
 use super::io::Purpose;
 use super::page::{PAGE_BYTES, PageHead};
+use super::ring::Ring;
 use super::state::StoreCore;
 use super::superblock::{LogPoint, Superblock, encode_page};
 use crate::store::error::CommitStep;
@@ -56,6 +57,8 @@ enum Step {
 pub(super) struct Checkpoint {
     generation: u64,
     start: LogPoint,
+    /// How the log lies once this is published.
+    ring: Ring,
     map_pages_used: u32,
     under_way: usize,
     step: Step,
@@ -77,6 +80,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             if self.map.has_steps() {
                 return;
             }
+            self.lengthen_log();
             self.begin_checkpoint();
         }
         while let Some(checkpoint) = self.checkpoint.take() {
@@ -100,6 +104,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.checkpoint = Some(Checkpoint {
             generation: self.published.next_generation,
             start: self.log.applied,
+            ring: self.next_ring(),
             map_pages_used: used,
             under_way: 0,
             step: Step::Pages,
@@ -216,10 +221,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Writes the page of the new superblock, and when that is durable the page of the one before:
     /// each has copies of both, so damage of one page takes neither.
     fn write_superblock(&mut self, checkpoint: &mut Checkpoint) -> std::io::Result<()> {
-        let &mut Checkpoint { generation, start, map_pages_used, .. } = checkpoint;
+        let &mut Checkpoint { generation, start, ring, map_pages_used, .. } = checkpoint;
         let new = *checkpoint
             .superblock
-            .get_or_insert_with(|| self.superblock(generation, start, map_pages_used));
+            .get_or_insert_with(|| self.superblock(generation, (start, ring), map_pages_used));
         let before = self.published.superblock;
         let (own, other, next) = match checkpoint.step {
             Step::Superblock => (new, before, Step::SuperblockFlush),
@@ -233,7 +238,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         Ok(())
     }
 
-    fn superblock(&self, generation: u64, start: LogPoint, map_pages_used: u32) -> Superblock {
+    fn superblock(
+        &self,
+        generation: u64,
+        (start, ring): (LogPoint, Ring),
+        map_pages_used: u32,
+    ) -> Superblock {
         Superblock {
             store_id: self.store_id,
             generation,
@@ -241,6 +251,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             is_sparse: self.is_sparse,
             log_nonce: self.log_nonce,
             start,
+            ring,
             map_pages_used,
             written_pages: self.written_pages,
         }
@@ -248,9 +259,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// The checkpoint is durable. The log before that of the generation before is free.
     fn publish(&mut self, checkpoint: Checkpoint) {
-        let Checkpoint { generation, start, superblock, .. } = checkpoint;
+        let Checkpoint { generation, start, ring, superblock, .. } = checkpoint;
         self.published.superblock = superblock.unwrap_or(self.published.superblock);
         self.published.next_generation = generation + 1;
+        self.log.ring = ring;
         self.log.on_checkpoint_done(start);
         self.counts.checkpoints += 1;
         self.close_group();

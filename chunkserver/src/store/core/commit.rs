@@ -121,7 +121,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let records = self.memory.frozen(&group.bytes);
         let ops = records.map(|mut pieces| {
             pieces.extend(logged);
-            writes(&self.layout, group.start.page, &pieces, durable_from)
+            let at = (&self.layout, &self.log.ring);
+            writes(at, group.start.page, &pieces, durable_from)
         });
         match ops {
             Ok(ops) => {
@@ -162,7 +163,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             if error.is_final() {
                 return self.fail(CommitStep::LogFlush, error.source.kind());
             }
-            let page = self.layout.ring_page(op.at());
+            let page = self.layout.slot_of(op.at());
             // Records that were written anew may still stand in that copy as they were before.
             if group.is_rewritten || group.bad_pages.contains(&page) {
                 return self.fail(CommitStep::LogAppend, error.source.kind());
@@ -320,6 +321,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             let (record, len) =
                 parse_record(&group.bytes[at..], self.key).expect("it was encoded here");
             at += len;
+            // As much as it may have taken, until the next look.
+            self.room_bytes = self.room_bytes.saturating_sub(member.data_bytes());
             self.forget_member(&member);
             let blocks_left = match &member.failed {
                 None => {

@@ -6,6 +6,7 @@ use super::blocking::Blocking;
 use super::layout::{LOG_COPIES, Layout};
 use super::memory::LONG_PAGES;
 use super::page::PAGE_BYTES;
+use super::ring::Ring;
 use super::superblock::{LogPoint, Superblock, encode_page};
 
 /// Makes an empty store, whose first record has this number; the superblock comes last.
@@ -15,6 +16,7 @@ use super::superblock::{LogPoint, Superblock, encode_page};
 pub(super) fn create(
     disk: &mut Blocking<'_>,
     layout: Layout,
+    ring: Ring,
     (store_id, log_nonce): (u64, u64),
     is_sparse: bool,
     first_sequence: u64,
@@ -22,9 +24,9 @@ pub(super) fn create(
     let zeros = vec![0; 16 * LONG_PAGES * PAGE_BYTES];
     for copy in 0..LOG_COPIES {
         let mut page = 0;
-        while page < layout.log_pages {
-            let count = (layout.log_pages - page).min(16 * LONG_PAGES as u64);
-            disk.write(layout.log_page(copy, page), &zeros[..count as usize * PAGE_BYTES])?;
+        while page < ring.now.pages {
+            let count = (ring.now.pages - page).min(16 * LONG_PAGES as u64);
+            disk.write(layout.log_slot(copy, page), &zeros[..count as usize * PAGE_BYTES])?;
             page += count;
         }
     }
@@ -39,6 +41,7 @@ pub(super) fn create(
         is_sparse,
         log_nonce,
         start,
+        ring,
         map_pages_used: 0,
         written_pages: 0,
     };

@@ -38,7 +38,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// short. Nobody waits for that but who finds no room, so a disk that has enough to do gets none
     /// of it.
     pub(super) fn give_room_back(&mut self) {
-        if self.failed.is_some() || !self.is_short() {
+        if self.failed.is_some() || self.space.stale_pages() == 0 || !self.is_short() {
+            return;
+        }
+        self.measure_room();
+        if !self.is_short() {
             return;
         }
         let is_beside = !self.members.is_empty() || !self.reads.is_empty();

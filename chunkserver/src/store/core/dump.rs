@@ -160,7 +160,7 @@ fn row_of(superblock: &Superblock) -> DumpRow {
         generation,
         store_id,
         page_count: layout.page_count,
-        log_pages: layout.log_pages,
+        log_pages: superblock.ring.now.pages,
         map_pages: layout.map_pages,
         data_pages: layout.data_pages,
         written_pages,
@@ -178,13 +178,14 @@ fn dump_log(
     take: &mut dyn FnMut(DumpRow) -> bool,
 ) -> io::Result<bool> {
     let (layout, start) = (&superblock.layout, superblock.start);
-    let mut tape = Tape::new(layout, LogKey::new(superblock.log_nonce), start.page);
+    let mut tape =
+        Tape::new(layout, superblock.ring, LogKey::new(superblock.log_nonce), start.page);
     let (mut at, mut due, mut group_end) = (0, start.sequence, 0);
     loop {
         tape.read_to(disk, at + RECORD_HEADER_BYTES + RECORD_BODY_BYTES_MAX)?;
         match tape.record(at) {
             Some((record, len)) if record.frame.sequence == due => {
-                let page = layout.log_page(0, start.page + (at / PAGE_BYTES) as u64);
+                let page = tape.place(0, (at / PAGE_BYTES) as u64);
                 let offset = page.byte_offset() + (at % PAGE_BYTES) as u64;
                 if !take(row_of_record(&record, offset)) {
                     return Ok(false);

@@ -38,6 +38,8 @@ pub(super) enum Purpose {
     Ahead(Extent),
     /// Pages of the map and the directory that get their room.
     MapRoom,
+    /// Pages of the log that get their room.
+    LogRoom,
     /// Pages that give their room back.
     Discard { page: u32, count: u32 },
 }

@@ -31,7 +31,7 @@ pub(crate) const LOG_COPIES: u64 = 2;
 pub(crate) struct Layout {
     /// Pages of the disk that are used.
     pub(crate) page_count: u64,
-    /// Pages of one copy of the log.
+    /// Pages of the area of one copy of the log.
     pub(crate) log_pages: u64,
     /// Pages of the map; each has two places.
     pub(crate) map_pages: u32,
@@ -88,11 +88,6 @@ impl Layout {
         self.map_pages.saturating_mul(BLOCKS as u32)
     }
 
-    /// Pages up to the end of the log: they have their room from the beginning.
-    pub(crate) fn log_end(&self) -> u64 {
-        self.log_start(LOG_COPIES)
-    }
-
     /// Pages before the data.
     pub(crate) fn metadata_pages(&self) -> u64 {
         self.data_start()
@@ -107,13 +102,13 @@ impl Layout {
         1 + copy * self.log_pages
     }
 
-    /// A page of the log, counted from the beginning of all time, in one of its copies.
-    pub(crate) fn log_page(&self, copy: u64, page: u64) -> PageNumber {
-        PageNumber(self.log_start(copy) + page % self.log_pages)
+    /// A page of the area of the log, in one of its copies.
+    pub(crate) fn log_slot(&self, copy: u64, slot: u64) -> PageNumber {
+        PageNumber(self.log_start(copy) + slot)
     }
 
-    /// Which page of the ring a page of either copy of the log is.
-    pub(crate) fn ring_page(&self, at: PageNumber) -> u64 {
+    /// Which page of its area a page of either copy of the log is.
+    pub(crate) fn slot_of(&self, at: PageNumber) -> u64 {
         at.0.saturating_sub(self.log_start(0)) % self.log_pages
     }
 
@@ -167,10 +162,10 @@ mod tests {
             let layout = Layout::new(page_count, log_pages).expect("there is room");
             let ends = [
                 layout.superblock(0).0 + 1,
-                layout.log_page(0, 0).0,
-                layout.log_page(0, log_pages - 1).0 + 1,
-                layout.log_page(1, 0).0,
-                layout.log_page(1, log_pages - 1).0 + 1,
+                layout.log_slot(0, 0).0,
+                layout.log_slot(0, log_pages - 1).0 + 1,
+                layout.log_slot(1, 0).0,
+                layout.log_slot(1, log_pages - 1).0 + 1,
                 layout.map_page(0, 0).0,
                 layout.map_page(layout.map_pages - 1, 1).0 + 1,
                 layout.directory_page(0, 0).0,

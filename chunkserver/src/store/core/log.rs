@@ -6,6 +6,7 @@ use towpath_memory::Frozen;
 
 use super::layout::{LOG_COPIES, Layout};
 use super::page::PAGE_BYTES;
+use super::ring::Ring;
 use super::superblock::LogPoint;
 
 /// Part of a copy of the log that one group fills at most: some groups are always on their way.
@@ -21,7 +22,7 @@ const CHECKPOINT_SHARE: u64 = 4;
 /// Where the log ends, and from where on it is needed.
 #[derive(Debug)]
 pub(super) struct Log {
-    pages: u64,
+    pub(super) ring: Ring,
     /// The first page that a restart may need.
     floor: u64,
     /// What the current checkpoint begins with.
@@ -33,23 +34,23 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn new(pages: u64, floor: u64, start: LogPoint, applied: LogPoint) -> Self {
-        Self { pages, floor, start, applied, end: applied }
+    pub(super) fn new(ring: Ring, floor: u64, start: LogPoint, applied: LogPoint) -> Self {
+        Self { ring, floor, start, applied, end: applied }
     }
 
     /// Bytes of records that a group may have.
     pub(super) fn group_bytes_max(&self) -> u64 {
-        (self.pages / GROUP_SHARE * PAGE_BYTES as u64).min(GROUP_BYTES_MAX)
+        (self.ring.now.pages / GROUP_SHARE * PAGE_BYTES as u64).min(GROUP_BYTES_MAX)
     }
 
     /// Whether so many more pages overwrite nothing that is needed.
     pub(super) fn has_room(&self, pages: u64) -> bool {
-        self.end.page + pages <= self.floor + self.pages
+        self.end.page + pages <= self.ring.limit(self.floor)
     }
 
     /// Whether enough is used that a checkpoint is worth its writes.
     pub(super) fn is_checkpoint_due(&self) -> bool {
-        self.end.page - self.start.page >= self.pages / CHECKPOINT_SHARE
+        self.end.page - self.start.page >= self.ring.now.pages / CHECKPOINT_SHARE
     }
 
     /// Bytes used since the current checkpoint.
@@ -67,6 +68,12 @@ impl Log {
         self.floor = self.start.page;
     }
 
+    /// The ring when it has so many pages, from the next checkpoint on; none while what was before it
+    /// grew last is needed.
+    pub(super) fn grown(&self, pages: u64) -> Option<Ring> {
+        self.ring.grown(self.floor, pages)
+    }
+
     /// The checkpoint that begins with `start` is durable; the one before stays as it is until the
     /// next begins.
     pub(super) fn on_checkpoint_done(&mut self, start: LogPoint) {
@@ -77,7 +84,7 @@ impl Log {
 /// The writes that bring pieces of whole pages to both copies, one write a copy unless the ring ends
 /// between them. Those to the copies from `durable_from` on are durable, and come last.
 pub(super) fn writes(
-    layout: &Layout,
+    (layout, ring): (&Layout, &Ring),
     first_page: u64,
     pieces: &[Frozen],
     durable_from: u64,
@@ -90,20 +97,24 @@ pub(super) fn writes(
             let count = (piece.len() / PAGE_BYTES) as u32;
             let mut done = 0;
             while done < count {
-                let before_end = layout.log_pages - page % layout.log_pages;
-                let part = u64::from(count - done).min(before_end) as u32;
+                let together = ring.together(page);
+                let part = u64::from(count - done).min(together) as u32;
                 // They are whole pages that begin at a page.
                 from.extend(WritePages::part(piece.clone(), done..done + part));
                 (page, done) = (page + u64::from(part), done + part);
-                if page % layout.log_pages == 0 || from.len() == OP_BUFFERS_MAX {
+                if u64::from(part) == together || from.len() == OP_BUFFERS_MAX {
                     let from = std::mem::take(&mut from);
-                    ops.push(Op::Write { at: layout.log_page(copy, begin), from, is_durable });
+                    ops.push(Op::Write {
+                        at: layout.log_slot(copy, ring.slot(begin)),
+                        from,
+                        is_durable,
+                    });
                     begin = page;
                 }
             }
         }
         if !from.is_empty() {
-            ops.push(Op::Write { at: layout.log_page(copy, begin), from, is_durable });
+            ops.push(Op::Write { at: layout.log_slot(copy, ring.slot(begin)), from, is_durable });
         }
     }
     ops

@@ -3,14 +3,14 @@
 //! | file | contents |
 //! |---|---|
 //! | `page`, `superblock`, `map_page`, `directory` | the bytes of docs/store-core.md |
-//! | `layout` | where everything lies |
+//! | `layout`, `ring` | where everything lies; where the log does, which grows |
 //! | `map` | which page and checksum each slice has, and where each block of that lies |
 //! | `state`, `io` | [`StoreCore`], its requests and answers; the operations under way |
 //! | `stage`, `write`, `clear`, `merge` | checking a change, and writing its data |
 //! | `lanes`, `join` | classes: what the disk gets next, and which changes a group takes |
 //! | `away` | slices that lie in the log, until they are brought to their pages |
 //! | `ahead` | pages are written once before they are used |
-//! | `grow` | the map gets its room as it grows |
+//! | `grow`, `log_room` | map and log get their room as they grow |
 //! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
 //! | `checkpoint` | the map to the disk, beside all else |
 //! | `steps`, `discard` | what deletes leave is freed, and its room given back |
@@ -50,6 +50,7 @@ mod lanes;
 mod layout;
 mod load;
 mod log;
+mod log_room;
 mod map;
 mod map_page;
 mod memory;
@@ -60,6 +61,7 @@ mod read;
 mod recover;
 mod replay;
 mod resident;
+mod ring;
 mod room;
 mod scrub;
 mod stage;

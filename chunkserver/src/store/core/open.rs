@@ -17,10 +17,12 @@ use super::group::Gathering;
 use super::io::Io;
 use super::layout::Layout;
 use super::log::Log;
+use super::log_room::LogRoom;
 use super::map::Map;
 use super::memory::Memory;
 use super::page::PAGE_BYTES;
 use super::recover::{Opened, read, read_superblocks};
+use super::ring::Ring;
 use super::state::StoreCore;
 use super::superblock::Superblock;
 use crate::store::error::OpenError;
@@ -32,8 +34,11 @@ use crate::store::stats::StoreStats;
 /// How a store is opened, and made where there is none.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreConfig {
-    /// Pages of each copy of the log of a new store.
+    /// Pages of each copy of the log of a new store, as it begins.
     pub log_pages: u64,
+    /// Pages that each may become as it grows, unless the disk is too short for that; no fewer than
+    /// it begins with.
+    pub log_pages_max: u64,
     /// The most chunks.
     pub chunks_max: u64,
     /// The number of a new store, which all its pages carry.
@@ -46,6 +51,9 @@ pub struct CoreConfig {
     /// Pages of data of a new store get their room when they are written.
     pub is_sparse: bool,
 }
+
+/// Part of a disk that the area of each copy of the log takes at most, where it may grow.
+const LOG_AREA_SHARE: u64 = 32;
 
 /// Where a store may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,15 +81,22 @@ impl CoreConfig {
     #[must_use]
     pub fn page_count(&self, data_bytes: u64) -> Option<u64> {
         let data_pages = data_bytes / PAGE_BYTES as u64;
-        Layout::for_data(data_pages, self.log_pages).map(|layout| layout.page_count)
+        let area = self.log_area(data_pages);
+        Layout::for_data(data_pages, area).map(|layout| layout.page_count)
     }
 
     /// How many pages of a new disk must have their room from the beginning, all where the data has
     /// it too; none where the disk is too small for a store.
     #[must_use]
     pub fn room_pages(&self, page_count: u64) -> Option<u64> {
-        let layout = Layout::new(page_count, self.log_pages)?;
-        Some(if self.is_sparse { layout.log_end() } else { page_count })
+        Layout::new(page_count, self.log_area(page_count))?;
+        // The other copy of the log gets its room by the zeros that are written to it.
+        Some(if self.is_sparse { 1 + self.log_pages } else { page_count })
+    }
+
+    /// Pages of the area of each copy of the log, on a disk of so many pages.
+    fn log_area(&self, page_count: u64) -> u64 {
+        self.log_pages.max(self.log_pages_max.min(page_count / LOG_AREA_SHARE))
     }
 }
 
@@ -127,7 +142,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         opened: Opened,
         config: &CoreConfig,
     ) -> Result<Self, OpenError> {
-        let Opened { superblock, next_generation, loaded, replayed, floor, space, away } = opened;
+        let Opened { superblock, ring, next_generation, loaded, replayed, floor, space, away } =
+            opened;
         let Superblock { layout, start, is_sparse, .. } = superblock;
         let clash = |PageClash(page)| OpenError::Page { page };
         let (mut space, written) = match space {
@@ -148,7 +164,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             chunks_max: config.chunks_max,
             map: loaded.map,
             space,
-            log: Log::new(layout.log_pages, floor, start, replayed.end),
+            log: Log::new(ring, floor, start, replayed.end),
+            log_room: LogRoom::default(),
             members: Slab::new(),
             gathering: Gathering::default(),
             closed: VecDeque::new(),
@@ -214,10 +231,12 @@ fn make(
     if new == NewStore::Never {
         return Err(OpenError::NoStore);
     }
-    let layout = Layout::new(page_count, config.log_pages);
+    let layout = Layout::new(page_count, config.log_area(page_count));
     let layout = layout.ok_or(OpenError::TooSmall { pages: page_count })?;
     let ids = (config.store_id, config.log_nonce);
-    create(disk, layout, ids, config.is_sparse, first_sequence).map_err(io_error(MediaOp::Create))
+    let ring = Ring::new(config.log_pages);
+    create(disk, layout, ring, ids, config.is_sparse, first_sequence)
+        .map_err(io_error(MediaOp::Create))
 }
 
 /// The pages that no slice has.

@@ -15,6 +15,7 @@ use super::log::Log;
 use super::open::{io_error, space_of};
 use super::page::{Kind, PAGE_BYTES, PageBytes, PageError, open as open_page};
 use super::replay::{Replay, ReplayError, Replayed};
+use super::ring::Ring;
 use super::superblock::{Superblock, decode_copies, encode_page};
 use super::tape::Tape;
 use crate::store::damage::{Damage, DamageKind};
@@ -110,6 +111,8 @@ pub(super) fn read_superblocks(disk: &mut Blocking<'_>) -> Result<Superblocks, O
 /// What has been read of a store.
 pub(super) struct Opened {
     pub(super) superblock: Superblock,
+    /// How the log lies, as the newest superblock has it.
+    pub(super) ring: Ring,
     /// The number of the next generation.
     pub(super) next_generation: u64,
     pub(super) loaded: Loaded,
@@ -176,7 +179,17 @@ pub(super) fn read(
         next_generation(disk, superblock, newest, is_newest).map_err(io_error(MediaOp::Read))?;
     let before = found.iter().find(|found| found.generation < superblock.generation);
     let floor = before.map_or(superblock.start.page, |before| before.start.page);
-    Ok(Opened { superblock: *superblock, next_generation, loaded, replayed, floor, space, away })
+    let ring = newest.ring;
+    Ok(Opened {
+        superblock: *superblock,
+        ring,
+        next_generation,
+        loaded,
+        replayed,
+        floor,
+        space,
+        away,
+    })
 }
 
 /// The slices whose bytes the log has. One whose bytes are damaged there may be at home already.
@@ -238,13 +251,15 @@ fn choose<'a>(
     // Whatever came before the start of any generation was durable.
     let proven = found.iter().map(|found| found.start.sequence - 1).max().unwrap_or(0);
     let mut odd: Option<(&Superblock, u64, String)> = None;
+    // No page of the log was written that the newest superblock knows nothing of.
+    let ring = found.first().map_or(Ring::new(1), |newest| newest.ring);
     for superblock in found {
         let loaded = load(disk, superblock).map_err(io_error(MediaOp::Read))?;
         damage.extend(loaded.damage.iter().cloned());
         if !loaded.damage.is_empty() {
             continue;
         }
-        match replay(disk, superblock, loaded, proven, false) {
+        match replay(disk, (superblock, ring), loaded, proven, false) {
             Err(ReplayError::Io(error)) => return Err(io_error(MediaOp::Read)(error)),
             Err(ReplayError::Apply { offset, source }) => {
                 let generation = superblock.generation;
@@ -254,7 +269,7 @@ fn choose<'a>(
             // Of an older one the log may be gone.
             Ok(other) if odd.is_some() && other.loaded.map.is_lossy => {}
             Ok(whole) => {
-                let log = superblock.layout.log_page(0, superblock.start.page);
+                let log = superblock.layout.log_slot(0, ring.slot(superblock.start.page));
                 damage.extend(odd.map(|(.., why)| map_damage(log, &why)));
                 return Ok(whole);
             }
@@ -271,7 +286,7 @@ fn choose<'a>(
         // Which chunks had their slices in what is lost, nothing tells.
         None => loaded.map.suspect_all(),
     }
-    replay(disk, superblock, loaded, proven, is_lenient).map_err(|error| match error {
+    replay(disk, (superblock, ring), loaded, proven, is_lenient).map_err(|error| match error {
         ReplayError::Io(error) => io_error(MediaOp::Read)(error),
         ReplayError::Apply { offset, source } => {
             OpenError::Apply { file: super::DISK_NAME.into(), offset, source }
@@ -282,14 +297,14 @@ fn choose<'a>(
 /// Applies what the log says since a generation to its map.
 fn replay<'a>(
     disk: &mut Blocking<'_>,
-    superblock: &'a Superblock,
+    (superblock, ring): (&'a Superblock, Ring),
     mut loaded: Loaded,
     proven: u64,
     is_lenient: bool,
 ) -> Result<Generation<'a>, ReplayError> {
     let Superblock { layout, start, log_nonce, .. } = superblock;
-    let tape = Tape::new(layout, LogKey::new(*log_nonce), start.page);
-    let log = Log::new(layout.log_pages, 0, *start, *start);
+    let tape = Tape::new(layout, ring, LogKey::new(*log_nonce), start.page);
+    let log = Log::new(ring, 0, *start, *start);
     let group_bytes_max = log.group_bytes_max() as usize + (1 + LOGGED_PAGES_MAX) * PAGE_BYTES;
     let mut replay =
         Replay { layout, tape, disk, group_bytes_max, start: *start, proven, is_lenient };

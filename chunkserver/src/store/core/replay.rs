@@ -144,8 +144,8 @@ impl Replay<'_, '_, '_> {
     }
 
     fn byte_offset(&self, offset: usize) -> u64 {
-        let page = self.start.page + (offset / PAGE_BYTES) as u64;
-        self.layout.log_page(0, page).byte_offset() + (offset % PAGE_BYTES) as u64
+        let page = self.tape.place(0, (offset / PAGE_BYTES) as u64);
+        page.byte_offset() + (offset % PAGE_BYTES) as u64
     }
 
     /// Finds all records that follow each other, and where some are missing that were durable.

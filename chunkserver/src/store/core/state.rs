@@ -19,6 +19,7 @@ use super::grow::MapRoom;
 use super::io::{Ended, Io, Purpose};
 use super::layout::Layout;
 use super::log::Log;
+use super::log_room::LogRoom;
 use super::map::Map;
 use super::memory::Memory;
 use super::page::PAGE_BYTES;
@@ -102,6 +103,7 @@ pub struct StoreCore<W> {
     pub(super) written_pages: u32,
     pub(super) is_writing_ahead: bool,
     pub(super) map_room: MapRoom,
+    pub(super) log_room: LogRoom,
     /// A change was refused for want of room, and not much has become free since.
     pub(super) is_full: bool,
     pub(super) discarding: Discarding,
@@ -238,6 +240,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Purpose::Checkpoint => self.on_checkpoint(outcome),
             Purpose::Ahead(extent) => self.on_ahead(extent),
             Purpose::MapRoom => self.on_map_room(outcome.is_ok()),
+            Purpose::LogRoom => self.on_log_room(outcome.is_ok()),
             Purpose::Discard { page, count } => self.on_discard(page, count),
         }
     }

@@ -3,6 +3,7 @@
 
 use super::layout::Layout;
 use super::page::{HEAD_BYTES, Kind, PAGE_BYTES, PageBytes, PageError, PageHead, open, put, seal};
+use super::ring::{Ring, Stretch};
 use crate::store::bytes::{u32_at, u64_at};
 
 /// A place in the log between two groups.
@@ -28,6 +29,8 @@ pub(crate) struct Superblock {
     pub(crate) log_nonce: u64,
     /// Where the log goes on from what the map says.
     pub(crate) start: LogPoint,
+    /// How the log lies in its area.
+    pub(crate) ring: Ring,
     /// Pages of the map that may hold a block: the others are not in the directory.
     pub(crate) map_pages_used: u32,
     /// Pages of data, from the first on, that were written once; more may have been.
@@ -46,6 +49,8 @@ mod field {
     pub(super) const MAP_PAGES_USED: usize = HEAD_BYTES + 44;
     pub(super) const FLAGS: usize = HEAD_BYTES + 48;
     pub(super) const WRITTEN_PAGES: usize = HEAD_BYTES + 52;
+    pub(super) const RING_BEFORE: usize = HEAD_BYTES + 56;
+    pub(super) const RING: usize = HEAD_BYTES + 80;
 }
 
 const SPARSE: u32 = 1;
@@ -113,6 +118,13 @@ impl Superblock {
         put(&mut page[..], field::MAP_PAGES_USED, &self.map_pages_used.to_le_bytes());
         put(&mut page[..], field::FLAGS, &flags.to_le_bytes());
         put(&mut page[..], field::WRITTEN_PAGES, &self.written_pages.to_le_bytes());
+        for (at, stretch) in [(field::RING_BEFORE, self.ring.before), (field::RING, self.ring.now)]
+        {
+            let Stretch { from, slot, pages } = stretch;
+            for (number, value) in [from, slot, pages].into_iter().enumerate() {
+                put(&mut page[..], at + 8 * number, &value.to_le_bytes());
+            }
+        }
         let Self { store_id, generation, .. } = *self;
         seal(&mut page, Kind::Superblock, PageHead { store_id, generation, index: 0 });
         page
@@ -131,8 +143,20 @@ impl Superblock {
         };
         let (map_pages_used, flags) =
             (u32_at(page, field::MAP_PAGES_USED), u32_at(page, field::FLAGS));
+        let stretch = |at: usize| {
+            let [from, slot, pages] = [0, 8, 16].map(|field| u64_at(page, at + field));
+            Stretch { from, slot, pages }
+        };
+        // Format version 4 had no ring that grows, and zeros here.
+        let ring = match stretch(field::RING) {
+            Stretch { pages: 0, .. } => Ring::new(log_pages),
+            now => Ring { before: stretch(field::RING_BEFORE), now },
+        };
         // What is counted on from here stays far below the end of all numbers.
-        let is_far = start.page.max(start.sequence).max(generation) > u64::MAX / 4;
+        let is_far = start.page.max(start.sequence).max(generation) > u64::MAX / 4
+            || ring.now.from > u64::MAX / 4
+            || !ring.is_sound(log_pages)
+            || start.page < ring.before.from;
         if map_pages_used > layout.map_pages
             || flags & !SPARSE != 0
             || is_far
@@ -147,6 +171,7 @@ impl Superblock {
             is_sparse: flags & SPARSE != 0,
             log_nonce: u64_at(page, field::NONCE),
             start,
+            ring,
             map_pages_used,
             written_pages: u32_at(page, field::WRITTEN_PAGES),
         })
@@ -168,6 +193,7 @@ mod tests {
             is_sparse: false,
             log_nonce: 3,
             start: LogPoint { page: 4, sequence: 5, crc: 6 },
+            ring: Ring::new(128),
             map_pages_used: 7,
             written_pages: 8,
         };
@@ -200,6 +226,7 @@ mod tests {
             is_sparse: true,
             log_nonce: 3,
             start: LogPoint { page: 4, sequence: 5, crc: 6 },
+            ring: Ring::new(128),
             map_pages_used: 7,
             written_pages: 8,
         };

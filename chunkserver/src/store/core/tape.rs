@@ -7,8 +7,10 @@ use super::blocking::{Blocking, Wanted};
 use super::layout::{LOG_COPIES, Layout};
 use super::memory::LONG_PAGES;
 use super::page::{PAGE_BYTES, PageBytes};
+use super::ring::Ring;
 use crate::store::record::{LogKey, RECORD_ALIGN, Record, parse_header, parse_record};
 use crate::store::slice::ChunkId;
+use towpath_disk::PageNumber;
 
 /// Pages of each copy that are read at once.
 const STEP_PAGES: usize = 16 * LONG_PAGES;
@@ -16,6 +18,7 @@ const STEP_PAGES: usize = 16 * LONG_PAGES;
 /// Bytes of both copies of the log from `first_page` on.
 pub(super) struct Tape<'a> {
     layout: &'a Layout,
+    ring: Ring,
     key: LogKey,
     /// Counted from the beginning of all time.
     pub(super) first_page: u64,
@@ -34,19 +37,20 @@ pub(super) struct Sign {
 }
 
 impl<'a> Tape<'a> {
-    pub(super) fn new(layout: &'a Layout, key: LogKey, first_page: u64) -> Self {
-        Self { layout, key, first_page, copies: Default::default(), mended: BTreeSet::new() }
+    pub(super) fn new(layout: &'a Layout, ring: Ring, key: LogKey, first_page: u64) -> Self {
+        Self { layout, ring, key, first_page, copies: Default::default(), mended: BTreeSet::new() }
     }
 
     /// Reads on until there are `byte_len` bytes, or the whole ring.
     pub(super) fn read_to(&mut self, disk: &mut Blocking<'_>, byte_len: usize) -> io::Result<()> {
-        let whole = self.layout.log_pages as usize * PAGE_BYTES;
+        // Never more than from the first page that is needed to the last one that may be written.
+        let whole = (self.ring.limit(self.first_page) - self.first_page) as usize * PAGE_BYTES;
         while self.copies[0].len() < byte_len.min(whole) {
             let from = self.copies[0].len() / PAGE_BYTES;
             let to = (from + STEP_PAGES).min(whole / PAGE_BYTES);
             for (copy, bytes) in self.copies.iter_mut().enumerate() {
                 bytes.resize(to * PAGE_BYTES, 0);
-                let runs = runs(self.layout, copy as u64, self.first_page, from..to);
+                let runs = runs((self.layout, &self.ring), copy as u64, self.first_page, from..to);
                 disk.each(runs, |first, place, page: Option<&PageBytes>| {
                     let at = (first as usize + place) * PAGE_BYTES;
                     // What cannot be read is no record.
@@ -56,6 +60,11 @@ impl<'a> Tape<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Where a page of the tape lies, in one of the copies.
+    pub(super) fn place(&self, copy: u64, page: u64) -> PageNumber {
+        self.layout.log_slot(copy, self.ring.slot(self.first_page + page))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -144,7 +153,7 @@ impl<'a> Tape<'a> {
     pub(super) fn write_back(&mut self, disk: &mut Blocking<'_>) -> io::Result<()> {
         let mut bad = BTreeSet::new();
         for (copy, page) in std::mem::take(&mut self.mended) {
-            let at = self.layout.log_page(copy as u64, self.first_page + page as u64);
+            let at = self.place(copy as u64, page as u64);
             let bytes = &self.copies[copy][page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
             match disk.write(at, bytes) {
                 Err(error) if bad.insert(page) => {
@@ -182,7 +191,7 @@ impl<'a> Tape<'a> {
 
 /// Runs of pages of a copy that lie together on the disk, numbered by their place on the tape.
 fn runs(
-    layout: &Layout,
+    (layout, ring): (&Layout, &Ring),
     copy: u64,
     first_page: u64,
     places: std::ops::Range<usize>,
@@ -190,9 +199,10 @@ fn runs(
     let (mut runs, mut place) = (Vec::new(), places.start);
     while place < places.end {
         let page = first_page + place as u64;
-        let before_end = layout.log_pages - page % layout.log_pages;
-        let count = (places.end - place).min(LONG_PAGES).min(before_end as usize);
-        runs.push(Wanted { number: place as u64, at: layout.log_page(copy, page), count });
+        let together = usize::try_from(ring.together(page)).unwrap_or(LONG_PAGES);
+        let count = (places.end - place).min(LONG_PAGES).min(together);
+        let at = layout.log_slot(copy, ring.slot(page));
+        runs.push(Wanted { number: place as u64, at, count });
         place += count;
     }
     runs

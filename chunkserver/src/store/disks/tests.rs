@@ -18,6 +18,7 @@ type Hold = Disks<Vec<u8>>;
 
 const CONFIG: CoreConfig = CoreConfig {
     log_pages: 128,
+    log_pages_max: 0,
     chunks_max: 300,
     store_id: 7,
     log_nonce: 8,

@@ -138,6 +138,7 @@ impl Ground<'_> {
         let open = move || {
             let config = CoreConfig {
                 log_pages: LOG_PAGES,
+                log_pages_max: 0,
                 chunks_max: u64::MAX,
                 store_id: seed,
                 log_nonce: seed,

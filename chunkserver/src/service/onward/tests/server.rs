@@ -89,6 +89,7 @@ impl Life {
         let open = move || {
             let config = CoreConfig {
                 log_pages: LOG_PAGES,
+                log_pages_max: 0,
                 chunks_max: 10,
                 store_id: 1,
                 log_nonce: seed,

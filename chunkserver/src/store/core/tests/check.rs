@@ -61,7 +61,11 @@ fn after_a_repair_the_store_takes_changes_and_serves_nothing_wrong() {
     for seed in 0..6 {
         let (medium, model) = workload(seed);
         let layout = open(&medium).expect("it is whole").layout;
-        let log = |page| (0..2).map(move |copy| layout.log_page(copy, page)).collect::<Vec<_>>();
+        let log = |page| {
+            (0..2)
+                .map(move |copy| layout.log_slot(copy, page % layout.log_pages))
+                .collect::<Vec<_>>()
+        };
         let map = (0..2).map(|place| layout.map_page(0, place)).collect();
         for (turn, bad) in (0..44).map(log).chain([map]).enumerate() {
             println!("seed {seed}, turn {turn}");

@@ -154,13 +154,22 @@ fn check(medium: &Medium, left: &Left) -> Result<Model, String> {
 /// Cuts of one workload, each `stride`th, with every kind of loss; the first thing that goes
 /// wrong.
 fn cut_everywhere(seed: u64, batches: u32, stride: usize, bug: Option<Bug>) -> Result<u64, String> {
-    let whole = any_medium(seed);
+    cut_everywhere_of(any_medium, (seed, batches), stride, bug)
+}
+
+fn cut_everywhere_of(
+    medium: fn(u64) -> Medium,
+    (seed, batches): (u64, u32),
+    stride: usize,
+    bug: Option<Bug>,
+) -> Result<u64, String> {
+    let whole = medium(seed);
     drop(open(&whole).expect("a new store"));
     let made = whole.events();
     go_on(&whole, Model::default(), seed, batches, bug);
     let events = whole.events();
     for cut in (made + 1 + seed % stride as u64..=events).step_by(stride) {
-        let medium = any_medium(seed);
+        let medium = medium(seed);
         drop(open(&medium).expect("a new store"));
         medium.cut_power_at(cut);
         let left = go_on(&medium, Model::default(), seed, batches, bug);
@@ -182,6 +191,21 @@ fn no_power_cut_loses_an_acknowledged_byte_or_shows_a_torn_one() {
         events += cut_everywhere(seed, 12, 7, None).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
     assert!(events > 24 * 60, "there are only {events} boundaries");
+}
+
+#[test]
+fn no_power_cut_while_the_log_grows_loses_an_acknowledged_byte() {
+    let mut grew = 0;
+    for seed in 0..10 {
+        println!("seed {seed}");
+        let cut = cut_everywhere_of(large_medium, (seed, 60), 41, None);
+        cut.unwrap_or_else(|wrong| panic!("{wrong}"));
+        let medium = large_medium(seed);
+        go_on(&medium, Model::default(), seed, 60, None);
+        let core = open(&medium).expect("it was left whole");
+        grew += u64::from(core.log.ring.now.pages > CONFIG.log_pages);
+    }
+    assert!(grew > 3, "it grew in {grew} of 10");
 }
 
 #[test]

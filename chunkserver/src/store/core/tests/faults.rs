@@ -128,7 +128,7 @@ fn the_same_bad_place_in_both_copies_of_the_log_is_said_and_nothing_wrong_is_ser
         for page in 0..40 {
             println!("seed {seed}, page {page}");
             let medium = medium.fork(seed);
-            (0..2).for_each(|copy| medium.spoil(layout.log_page(copy, page)));
+            (0..2).for_each(|copy| medium.spoil(layout.log_slot(copy, page % layout.log_pages)));
             let mut core = open(&medium).expect("it opens whatever is lost");
             match serves_right(&mut core, &model) {
                 Ok(true) => {}
@@ -391,7 +391,7 @@ fn a_page_whose_write_failed_is_not_used_again() {
 #[test]
 fn one_page_of_the_log_that_cannot_be_written_stops_nothing() {
     for copy in 0..2 {
-        let (medium, mut core) = with_bad_page(41, |core| core.layout.log_page(copy, 50));
+        let (medium, mut core) = with_bad_page(41, |core| core.layout.log_slot(copy, 50));
         for at in 0..300u64 {
             write(&mut core, ChunkId(1), at % 8 * 4096, &[at as u8; 4096]);
         }
@@ -414,8 +414,8 @@ fn one_page_of_the_log_that_cannot_be_written_stops_nothing() {
 
 #[test]
 fn a_page_that_neither_copy_of_the_log_takes_stops_all_changes() {
-    let (medium, mut core) = with_bad_page(42, |core| core.layout.log_page(0, 50));
-    medium.fail(What::Write, core.layout.log_page(1, 50), u32::MAX);
+    let (medium, mut core) = with_bad_page(42, |core| core.layout.log_slot(0, 50));
+    medium.fail(What::Write, core.layout.log_slot(1, 50), u32::MAX);
     let is_refused = |core: &mut Core| {
         let reply = ask(core, write_request(ChunkId(1), 0, &[1; 4096]));
         matches!(reply, Reply::Write { result: Err(WriteError::Refused(_)), .. })

@@ -62,6 +62,7 @@ pub(super) const PAGES: u64 = 400;
 
 pub(super) const CONFIG: CoreConfig = CoreConfig {
     log_pages: 128,
+    log_pages_max: 512,
     chunks_max: 40,
     store_id: 7,
     log_nonce: 0x1234_5678_9abc_def0,
@@ -73,9 +74,17 @@ pub(super) fn medium(seed: u64) -> Medium {
     Medium::new(seed, PAGES)
 }
 
+/// The same, so large that the log may grow.
+pub(super) fn large_medium(seed: u64) -> Medium {
+    with_durable_writes(Medium::new(seed, 50 * PAGES), seed)
+}
+
 /// The same, with durable writes of each kind, and with none.
 pub(super) fn any_medium(seed: u64) -> Medium {
-    let medium = medium(seed);
+    with_durable_writes(medium(seed), seed)
+}
+
+fn with_durable_writes(medium: Medium, seed: u64) -> Medium {
     medium.set_durable_writes(match seed % 3 {
         0 => DurableWrites::None,
         1 => DurableWrites::Own,

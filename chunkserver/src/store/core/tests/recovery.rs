@@ -7,6 +7,7 @@ use crate::store::core::blocking::Blocking;
 use crate::store::core::layout::Layout;
 use crate::store::core::memory::Memory;
 use crate::store::core::page::{PAGE_BYTES, PageBytes};
+use crate::store::core::ring::Ring;
 use crate::store::core::superblock::{LogPoint, Superblock};
 use crate::store::core::{NewStore, check_core, repair_core};
 use crate::store::damage::DamageKind;
@@ -391,6 +392,7 @@ fn the_page_count_of_a_superblock_is_held_against_the_disk_before_memory_is_aske
             is_sparse: true,
             log_nonce: 1,
             start: LogPoint { page: 0, sequence: 1, crc: 0 },
+            ring: Ring::new(128),
             map_pages_used: layout.map_pages,
             written_pages: 0,
         };

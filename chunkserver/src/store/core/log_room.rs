@@ -1,0 +1,80 @@
+//! The log gets longer as it is used, up to its area: the more it holds, the more slices are
+//! overwritten before they are brought home, and the fewer checkpoints there are.
+
+use towpath_disk::Op;
+
+use super::io::Purpose;
+use super::layout::LOG_COPIES;
+use super::memory::LONG_PAGES;
+use super::page::PAGE_BYTES;
+use super::ring::Ring;
+use super::state::StoreCore;
+
+/// Pages that get their room at a time, 256 KiB: some 100 us of a disk.
+const STEP_PAGES: u64 = LONG_PAGES as u64;
+
+/// How much of the area of the log is getting its room.
+#[derive(Debug, Default)]
+pub(super) struct LogRoom {
+    /// Pages that the ring is to have.
+    wanted: u64,
+    /// Of them, those that have their room, from the first on.
+    ready: u64,
+    /// Writes under way.
+    under_way: u64,
+    /// There was no room: the log stays as long as it is.
+    has_failed: bool,
+}
+
+impl<W: AsRef<[u8]>> StoreCore<W> {
+    /// The log is used up: it is to be twice as long. It is told with the next checkpoint but one,
+    /// when there is room for it.
+    pub(super) fn lengthen_log(&mut self) {
+        let now = self.log.ring.now.pages;
+        let wanted = (2 * now).min(self.layout.log_pages);
+        let bytes = LOG_COPIES * (wanted - now) * PAGE_BYTES as u64;
+        let is_wanted = self.log.is_checkpoint_due() && !self.log_room.has_failed;
+        if is_wanted && wanted > now && self.log_room.wanted < wanted && self.is_room_for(bytes) {
+            (self.log_room.wanted, self.log_room.ready) = (wanted, now);
+            self.go_on_with_log_room();
+        }
+    }
+
+    /// How the log is to lie once a checkpoint is published that begins now.
+    pub(super) fn next_ring(&self) -> Ring {
+        let LogRoom { wanted, ready, .. } = self.log_room;
+        let grown = if ready >= wanted { self.log.grown(ready) } else { None };
+        grown.unwrap_or(self.log.ring)
+    }
+
+    /// Writes zeros to both copies, a little at a time.
+    fn go_on_with_log_room(&mut self) {
+        let LogRoom { wanted, ready, .. } = self.log_room;
+        let count = (wanted - ready).min(STEP_PAGES);
+        if count == 0 {
+            return;
+        }
+        for copy in 0..LOG_COPIES {
+            let Ok(zeros) = self.memory.filled(count as usize, |buf| buf.fill(0)) else {
+                self.log_room.has_failed = true;
+                return;
+            };
+            self.log_room.under_way += 1;
+            let at = self.layout.log_slot(copy, ready);
+            self.io.submit(Purpose::LogRoom, Op::write(at, zeros));
+        }
+    }
+
+    /// Pages have their room, or found none.
+    pub(super) fn on_log_room(&mut self, is_done: bool) {
+        self.log_room.under_way -= 1;
+        self.log_room.has_failed |= !is_done;
+        if self.log_room.has_failed {
+            self.log_room.wanted = 0;
+        } else if self.log_room.under_way == 0 {
+            let LogRoom { wanted, ready, .. } = self.log_room;
+            self.log_room.ready = wanted.min(ready + STEP_PAGES);
+            self.go_on_with_log_room();
+        }
+    }
+}
