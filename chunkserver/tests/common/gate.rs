@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use towpath_chunkserver::service::{ServerStats, ServiceConfig};
 use towpath_chunkserver::store::core::{CoreConfig, DriverConfig, StoreCore, StoreThread};
-use towpath_disk::{Disk, Done, Limits, NewFile, Op, Options, Refusal, Refused, What};
+use towpath_disk::{
+    Disk, Done, DurableWrites, Limits, NewFile, Op, Options, Refusal, Refused, What,
+};
 use towpath_rpc::Piece;
 
 use super::OverStore;
@@ -57,7 +59,8 @@ struct GatedDisk {
 
 impl Disk for GatedDisk {
     fn limits(&self) -> Limits {
-        self.disk.limits()
+        // Flushes are what it holds back.
+        Limits { durable_writes: DurableWrites::None, ..self.disk.limits() }
     }
 
     fn submit(&mut self, tag: u64, op: Op) -> Result<(), Refused> {

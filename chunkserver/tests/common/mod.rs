@@ -53,6 +53,7 @@ pub fn config(dir: &Path) -> DaemonConfig {
         data_dir: dir.into(),
         capacity_bytes: 128 << 20,
         log_bytes: 1 << 20,
+        log_bytes_max: 1 << 20,
         links_max: 8,
         stop_wait_ms: 60_000,
         log: "warn".into(),
@@ -361,20 +362,29 @@ pub fn refusal<T: std::fmt::Debug>(result: Result<T, ErrorKind>) -> ErrorReply {
     }
 }
 
-/// Flips a bit where these bytes are the beginning of a page of a disk file. Others may have it
+/// Flips a bit wherever these bytes are the beginning of a page of a disk file. Others may have it
 /// open.
 pub fn flip_where(disk: &Path, bytes: &[u8]) {
     let file = File::options().read(true).write(true).open(disk).expect("it is there");
     let byte_len = file.metadata().expect("it is there").len();
     let mut page = [0; 4096];
-    for offset in (0..byte_len).step_by(page.len()) {
-        file.read_exact_at(&mut page, offset).expect("it is so long");
-        if page.starts_with(bytes) {
-            file.write_all_at(&[page[10] ^ 0x20], offset + 10).expect("it is written");
-            return;
-        }
+    let mut places = || {
+        let is_place = |offset: &u64| {
+            file.read_exact_at(&mut page, *offset).expect("it is so long");
+            page.starts_with(bytes)
+        };
+        (0..byte_len).step_by(4096).filter(is_place).collect::<Vec<_>>()
+    };
+    // Those of a small write are in both copies of the log first, and at their place a little later.
+    let mut found = places();
+    while found.len() == 2 {
+        std::thread::sleep(Duration::from_millis(50));
+        found = places();
     }
-    panic!("they are not there");
+    assert!(!found.is_empty(), "they are not there");
+    for offset in found {
+        file.write_all_at(&[bytes[10] ^ 0x20], offset + 10).expect("it is written");
+    }
 }
 
 /// Bytes that tell where they belong.

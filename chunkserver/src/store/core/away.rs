@@ -4,7 +4,7 @@
 //! slices have their pages from the beginning, but those are written later: many together, in the
 //! order of their place, and none at all where the slice was overwritten meanwhile. Until then
 //! readers are served from here. The log keeps the bytes until a checkpoint has made their pages
-//! durable (docs/store.md sections 6 and 7).
+//! durable (docs/store-core.md sections 6 and 7).
 
 use std::collections::BTreeMap;
 

@@ -67,8 +67,7 @@ pub(super) struct Io {
     /// What the disk did not take at all.
     refused: Vec<Ended>,
     done: Vec<Done>,
-    flush_began: Option<Instant>,
-    /// How long the last flush of a group took.
+    /// How long what made the last group durable took: a flush, or a durable write.
     pub(super) flush_ns: u64,
 }
 
@@ -76,6 +75,8 @@ struct UnderWay {
     purpose: Purpose,
     /// Whose it is, and its bytes; none of what the store does for itself.
     lane: Option<(Class, u64)>,
+    /// When it began, of what makes a group durable.
+    began: Option<Instant>,
 }
 
 impl Io {
@@ -90,7 +91,6 @@ impl Io {
             flushes: VecDeque::new(),
             refused: Vec::new(),
             done: Vec::new(),
-            flush_began: None,
             flush_ns: 0,
         }
     }
@@ -187,10 +187,9 @@ impl Io {
         op: Op,
         lane: Option<(Class, u64)>,
     ) -> Option<(Purpose, Op)> {
-        if matches!(purpose, Purpose::Flush { .. }) {
-            self.flush_began = Some(Instant::now());
-        }
-        let tag = self.under_way.insert(UnderWay { purpose, lane });
+        let makes_last = matches!(purpose, Purpose::Flush { .. }) || op.is_durable_write();
+        let began = makes_last.then(Instant::now);
+        let tag = self.under_way.insert(UnderWay { purpose, lane, began });
         let Err(refused) = self.disk.submit(tag as u64, op) else {
             lane.iter().for_each(|(class, bytes)| self.lanes.started(*class, *bytes));
             return None;
@@ -229,7 +228,7 @@ impl Io {
             // The disk gives out what it was given.
             let Some(found) = self.under_way.try_remove(tag as usize) else { continue };
             found.lane.iter().for_each(|(class, bytes)| self.lanes.ended(*class, *bytes));
-            if let (Purpose::Flush { .. }, Some(began)) = (&found.purpose, self.flush_began) {
+            if let Some(began) = found.began {
                 self.flush_ns = began.elapsed().as_nanos() as u64;
             }
             if matches!(op, Op::Flush) {
