@@ -284,7 +284,7 @@ fn store_alone(args: &Args) -> Outcome<f64> {
 /// A chunk server as the program runs it.
 fn serve(args: &Args, drive_disk: DriveDisk) -> Outcome<()> {
     let settings = settings(args, &args.dir.join("store"));
-    let config = DaemonConfig { workers: 1, drive_disk, ..settings };
+    let config = DaemonConfig { workers: Some(1), drive_disk, ..settings };
     let ready = |ready: &daemon::Ready| daemon::print_ready(ready, false);
     daemon::run(&config, &StopFlag::new(), daemon::udp_devices, ready)?;
     Ok(())

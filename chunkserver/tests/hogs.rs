@@ -297,6 +297,7 @@ fn others_are_served(links: usize, asks: &[Ask], then_stops: bool) {
 fn others_are_served_by(keyed: Option<&[Shows]>, links: usize, asks: &[Ask], then_stops: bool) {
     let dir = tempfile::tempdir().expect("room for a directory");
     let mut config = config(&dir.path().join("store"));
+    config.workers = Some(3);
     config.links_max = 200;
     config.stop_wait_ms = 100;
     let has_keys = keyed.is_some();

@@ -87,7 +87,7 @@ fn requests_are_served_with_no_thread_for_the_store() {
 fn one_network_thread_for_each_of_several_disks_or_several_for_one_is_refused() {
     let config = config(&std::env::temp_dir().join("nothing is made here"));
     let several = |workers, more_data_dirs: &[&str]| DaemonConfig {
-        workers,
+        workers: Some(workers),
         more_data_dirs: more_data_dirs.iter().map(Into::into).collect(),
         drive_disk: DriveDisk::Inline,
         ..config.clone()

@@ -25,7 +25,7 @@ fn with_metrics(dir: &Path) -> DaemonConfig {
         // Never missed.
         interference_p99_us: 60_000_000,
         tenants_file: Some(tenants),
-        workers: 2,
+        workers: Some(2),
         ..config(&dir.join("store"))
     }
 }

@@ -135,7 +135,7 @@ fn an_unfinished_chunk_is_not_located_and_a_finished_one_is() {
 #[test]
 fn a_client_in_the_place_of_one_that_left_is_granted_the_memory_for_itself() {
     let dir = tempfile::tempdir().expect("room for a directory");
-    let server = Running::start(&DaemonConfig { workers: 1, ..with_memory(dir.path(), 16) });
+    let server = Running::start(&DaemonConfig { workers: Some(1), ..with_memory(dir.path(), 16) });
     let mut client = Client::connect(server.addr);
     create(&mut client, CHUNK).expect("room");
     client.write(CHUNK, 0, &[4; 5000]).expect("room");
@@ -319,7 +319,7 @@ fn every_slice_that_is_read_is_one_that_was_committed_however_it_is_rewritten_me
     println!("seed {seed}");
     let dir = tempfile::tempdir().expect("room for a directory");
     let config = with_memory(dir.path(), CHUNKS * SLICES);
-    let config = DaemonConfig { workers: 2, place_by: PlaceBy::Links, ..config };
+    let config = DaemonConfig { workers: Some(2), place_by: PlaceBy::Links, ..config };
     let server = Running::start(&config);
     let mut first = Client::connect(server.addr);
     for chunk in 0..CHUNKS {

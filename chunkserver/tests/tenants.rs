@@ -235,7 +235,8 @@ fn a_client_that_stalls_over_the_end_of_a_period_goes_on_in_the_next() {
 fn clients_of_every_worker_hear_of_periods() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let text = "[tenant.gold]\nreserve = 50\n[tenant.copper]\nreserve = 50\n";
-    let server = Running::start(&with_tenants(dir.path(), PLENTY, text));
+    let config = with_tenants(dir.path(), PLENTY, text);
+    let server = Running::start(&DaemonConfig { workers: Some(3), ..config });
     let mut client = Client::connect(server.addr);
     client.create(CHUNK, None).expect("a fresh name");
     client.write(CHUNK, 0, &pattern(4096, 1)).expect("there is room");

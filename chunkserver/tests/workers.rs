@@ -11,7 +11,7 @@ use towpath_transport::{Class, RoceUdp};
 const WRITE_BYTES: usize = 20_000;
 
 fn with_workers(dir: &std::path::Path, workers: u32) -> DaemonConfig {
-    DaemonConfig { workers, place_by: PlaceBy::Links, ..config(dir) }
+    DaemonConfig { workers: Some(workers), place_by: PlaceBy::Links, ..config(dir) }
 }
 
 /// A directory in memory, where the system has one.
@@ -86,7 +86,8 @@ fn a_link_at_one_worker_fences_the_older_link_of_its_session_at_another() {
 #[test]
 fn each_class_is_served_by_a_worker_of_its_own_unless_told_otherwise() {
     let dir = tempfile::tempdir().expect("room for a directory");
-    let server = Running::start(&config(&dir.path().join("store")));
+    let three = DaemonConfig { workers: Some(3), ..config(&dir.path().join("store")) };
+    let server = Running::start(&three);
     let classes = [Class::Copper, Class::Silver, Class::Gold, Class::Silver];
     let mut clients: Vec<_> =
         classes.into_iter().map(|class| Client::connect_as(server.addr, class)).collect();

@@ -42,7 +42,7 @@ impl Serves {
 
 fn config(folder: &Path, drive_disk: DriveDisk) -> DaemonConfig {
     DaemonConfig {
-        workers: 1,
+        workers: Some(1),
         drive_disk,
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         data_dir: folder.into(),

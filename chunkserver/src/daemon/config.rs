@@ -38,9 +38,9 @@ pub struct DaemonConfig {
     pub device_ip: Option<IpAddr>,
     /// UDP port of the userspace NIC; 0 is any free one.
     pub device_port: u16,
-    /// Network threads, each with clients, buffers and a queue of its own. By default one for each
-    /// class.
-    pub workers: u32,
+    /// Network threads, each with clients, buffers and a queue of its own; as many as fit the
+    /// machine when none ([`effective_workers`](Self::effective_workers)).
+    pub workers: Option<u32>,
     /// Which worker a client goes to.
     pub place_by: PlaceBy,
     /// Path MTU to ask for; the largest that the interface and the way to a client carry when
@@ -195,7 +195,7 @@ impl Default for DaemonConfig {
             device: DeviceChoice::default(),
             device_ip: None,
             device_port: 0,
-            workers: Class::COUNT as u32,
+            workers: None,
             place_by: PlaceBy::Class,
             mtu_bytes: None,
             data_dir: PathBuf::from("towpath-data"),
@@ -262,9 +262,21 @@ impl DaemonConfig {
         }
     }
 
+    /// Network threads: what is set, or one for each class. A single thread has all classes where
+    /// it is to drive the disk, and where no core is to spare for more: further threads would only
+    /// take cores from it and from the client.
+    #[must_use]
+    pub fn effective_workers(&self) -> u32 {
+        match self.workers {
+            Some(workers) => workers,
+            None if self.drive_disk == DriveDisk::Inline || !cores_to_spare() => 1,
+            None => Class::COUNT as u32,
+        }
+    }
+
     /// Whether there are one disk and one worker, whose thread can drive it.
     pub(super) fn can_drive_inline(&self) -> bool {
-        self.workers == 1 && self.more_data_dirs.is_empty()
+        self.effective_workers() == 1 && self.more_data_dirs.is_empty()
     }
 
     /// Whether the network thread drives the disk.
@@ -288,6 +300,35 @@ impl DaemonConfig {
             StatusPlace::DataDir => Some(self.data_dir.join(STATUS_NAME)),
             StatusPlace::Nowhere => None,
             StatusPlace::At(path) => Some(path.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_worker_serves_all_classes_where_more_would_take_its_cores() {
+        let of = |workers, drive_disk| DaemonConfig { workers, drive_disk, ..Default::default() };
+        let fits = if cores_to_spare() { 3 } else { 1 };
+        for drive_disk in [DriveDisk::Auto, DriveDisk::Thread] {
+            assert_eq!(of(None, drive_disk).effective_workers(), fits);
+        }
+        assert_eq!(of(None, DriveDisk::Auto).drives_inline(), !cores_to_spare());
+        let inline = of(None, DriveDisk::Inline);
+        assert!(inline.effective_workers() == 1 && inline.can_drive_inline());
+        let asked = of(Some(2), DriveDisk::Auto);
+        assert!(asked.effective_workers() == 2 && !asked.drives_inline());
+    }
+
+    #[test]
+    fn a_number_of_workers_is_read_with_quotes_and_without() {
+        let mut config = DaemonConfig::default();
+        let texts = [("workers = 5", Some(5)), ("workers = \"2\"", Some(2))];
+        for (text, workers) in texts.into_iter().chain([("workers = \"auto\"", None)]) {
+            config.read_text(text).expect("a number, or the word");
+            assert_eq!(config.workers, workers, "{text}");
         }
     }
 }

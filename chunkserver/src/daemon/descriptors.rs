@@ -16,7 +16,7 @@ pub(super) fn raise(config: &DaemonConfig) {
         }
         Ok(hard)
     });
-    let clients = u64::from(config.effective_links_max()) * u64::from(config.workers);
+    let clients = u64::from(config.effective_links_max()) * u64::from(config.effective_workers());
     match limits {
         Ok(limit) if limit >= clients + BESIDE_CLIENTS => {}
         Ok(limit) => tracing::warn!(

@@ -97,8 +97,8 @@ pub enum DaemonError {
     SameDisk(PathBuf),
     /// A network thread is to drive a disk, and there are several of either.
     #[error(
-        "drive_disk is \"inline\", which needs workers = 1 and no more_data_dirs: several network \
-         threads cannot drive one disk, nor one several disks"
+        "drive_disk is \"inline\", which needs workers = 1 (or \"auto\") and no more_data_dirs: \
+         several network threads cannot drive one disk, nor one several disks"
     )]
     DriveInline,
     /// A disk cannot be opened, and all are needed, or none can.

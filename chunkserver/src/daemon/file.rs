@@ -245,6 +245,7 @@ mod tests {
         assert!(said("log_bytes = \"1 MX\"").contains("MiB"));
         assert!(said("log_bytes = 7").contains("at least 524288 bytes"));
         assert!(said("mtu_bytes = 1500").contains("1024"));
+        assert!(said("workers = 0").contains("from 1 to "));
     }
 
     #[test]

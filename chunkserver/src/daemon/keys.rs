@@ -161,12 +161,22 @@ pub const KEYS: &[Key] = &[
         show: |config| config.device_ip.map_or_else(|| "listen".into(), |ip| ip.to_string()),
     },
     number!(device_port, 0, u16::MAX, "UDP port of the userspace NIC; 0 is any free one"),
-    number!(
-        workers,
-        1,
-        SHARES_MAX as u32,
-        "network threads: each has clients, buffers and a device of its own, on one port"
-    ),
+    Key {
+        name: "workers",
+        kind: "N",
+        doc: "network threads: each has clients, buffers and a device of its own, on one port; \
+              \"auto\" is one for each class, or a single one for all classes where drive_disk is \
+              \"inline\" or no core is to spare for more",
+        quoted: true,
+        set: |config, text| {
+            config.workers = match text {
+                "auto" => None,
+                _ => Some(value::number(text, 1, SHARES_MAX as u32)?),
+            };
+            Ok(())
+        },
+        show: |config| config.workers.map_or_else(|| "auto".into(), |count| count.to_string()),
+    },
     Key {
         name: "place_by",
         kind: "WORD",

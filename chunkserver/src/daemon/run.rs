@@ -66,9 +66,9 @@ pub fn devices(
 ) -> Result<Vec<Either<RoceUdp, VerbsDevice>>, EndpointError> {
     match config.device.target() {
         None => Ok(udp_devices(config, endpoint)?.into_iter().map(Either::Left).collect()),
-        Some(target) => {
-            (0..config.workers).map(|_| Ok(Either::Right(VerbsDevice::open(&target)?))).collect()
-        }
+        Some(target) => (0..config.effective_workers())
+            .map(|_| Ok(Either::Right(VerbsDevice::open(&target)?)))
+            .collect(),
     }
 }
 
@@ -80,7 +80,7 @@ pub fn udp_devices(
     config: &DaemonConfig,
     endpoint: &EndpointConfig,
 ) -> Result<Vec<RoceUdp>, EndpointError> {
-    roce_udp_group(udp_config(config), endpoint, config.workers as usize)
+    roce_udp_group(udp_config(config), endpoint, config.effective_workers() as usize)
 }
 
 /// How the sockets of the device are set up, for callers that put a link of their own around them.

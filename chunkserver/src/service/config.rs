@@ -1,5 +1,6 @@
 //! How a service is set up.
 
+use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 use towpath_fastpath::HealthConfig;
@@ -74,7 +75,10 @@ impl ServiceConfig {
     }
 }
 
-/// Whether there are cores beyond those that a client, the network and the store keep busy.
+/// Whether there are cores beyond those that a client, the network and the store keep busy. The
+/// answer stays the same for the life of the process, because the number of workers and the thread
+/// of the disk both follow from it.
 pub(crate) fn cores_to_spare() -> bool {
-    available_parallelism().is_ok_and(|cores| cores.get() > BUSY_CORES)
+    static TO_SPARE: OnceLock<bool> = OnceLock::new();
+    *TO_SPARE.get_or_init(|| available_parallelism().is_ok_and(|cores| cores.get() > BUSY_CORES))
 }

@@ -64,7 +64,7 @@ pub fn config(dir: &Path) -> DaemonConfig {
 
 /// The same settings for a server whose only network thread drives the disk.
 pub fn inline(config: DaemonConfig) -> DaemonConfig {
-    DaemonConfig { workers: 1, drive_disk: DriveDisk::Inline, ..config }
+    DaemonConfig { workers: Some(1), drive_disk: DriveDisk::Inline, ..config }
 }
 
 /// A server on a thread of this process.

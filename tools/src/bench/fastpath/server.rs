@@ -53,7 +53,7 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), LoadError> {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         data_dir: args.dir.clone(),
         links_max: 4,
-        workers: 1,
+        workers: Some(1),
         capacity_bytes: CAPACITY_BYTES,
         busy_poll_us: args.spin_us,
         ..DaemonConfig::default()

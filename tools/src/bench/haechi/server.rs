@@ -46,7 +46,7 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), DaemonError> {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         data_dir: args.dir.clone(),
         links_max: LINKS_MAX,
-        workers: args.workers,
+        workers: Some(args.workers),
         interference_mean_us: args.interference_mean_us,
         interference_p99_us: args.interference_p99_us,
         capacity_bytes: CAPACITY_BYTES,
