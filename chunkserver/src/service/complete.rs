@@ -6,7 +6,7 @@ use towpath_fastpath::digest::DigestReply;
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, VERSION};
 use towpath_rpc::limits::MESSAGE_BYTES_MAX_DEFAULT;
 use towpath_rpc::{Fate, Piece};
-use towpath_transport::{Buf, Device, LinkId, Region};
+use towpath_transport::{Buf, Device, LinkId, Region, Time};
 
 use super::answer::{Answer, chunk_info};
 use super::ask::Ask;
@@ -73,10 +73,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         None
     }
 
-    pub(super) fn on_completion(&mut self, completion: Completion<Piece, Buf>) {
+    pub(super) fn on_completion(&mut self, now: Time, completion: Completion<Piece, Buf>) {
         let Completion { token, reply, flush_ns, blocks_left } = completion;
         let Some((job, reply)) = self.job_of(token, reply) else { return };
-        let now = self.endpoint.now();
         self.under_way.sub(&job);
         if let (Some(control), Ask::Read(_)) = (&mut self.control, &job.ask) {
             control.read(job.class, now.since(job.arrived));

@@ -270,13 +270,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Whether there were any.
     pub(super) fn take_completions(&mut self) -> bool {
-        let mut any = false;
+        let (mut any, now) = (false, self.endpoint.now());
         while let Some(completion) = self.store.try_next() {
             any = true;
-            self.on_completion(completion);
+            self.on_completion(now, completion);
         }
         // Before requests that wait ask for leave: some of it may be what has ended.
-        self.tenants.settle(self.endpoint.now());
+        self.tenants.settle(now);
         any
     }
 
@@ -300,8 +300,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         answers.sort_by_key(|answer| answer.token);
         let any = !answers.is_empty();
-        answers.into_iter().for_each(|answer| self.on_completion(answer));
-        self.tenants.settle(self.endpoint.now());
+        let now = self.endpoint.now();
+        answers.into_iter().for_each(|answer| self.on_completion(now, answer));
+        self.tenants.settle(now);
         any
     }
 
@@ -480,11 +481,15 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Sends the answers that there are buffers for: of each link in their order, until it holds
     /// its share of the buffers. Those that nobody waits for any more give their buffers back.
     pub(super) fn send_answers(&mut self) {
+        if self.answers.links() == 0 {
+            return;
+        }
+        let now = self.endpoint.now();
         for _ in 0..self.answers.links() {
             let mut next = self.answers.pop(|_| true);
             while let Some(answered) = next {
                 let link = answered.responder.link();
-                if let Err(answered) = self.send_answer(answered) {
+                if let Err(answered) = self.send_answer(now, answered) {
                     self.answers.put_back(link, answered);
                     break;
                 }
@@ -495,8 +500,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Sends one answer; gives it back where there is no buffer for it.
     #[expect(clippy::result_large_err, reason = "the answer comes back in it")]
-    fn send_answer(&mut self, mut answered: Answered) -> Result<(), Answered> {
-        let now = self.endpoint.now();
+    fn send_answer(&mut self, now: Time, mut answered: Answered) -> Result<(), Answered> {
         let late = now >= answered.deadline;
         let fate = answered.answer.fate();
         if late || !self.rpc.is_wanted(&answered.responder) {

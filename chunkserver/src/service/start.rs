@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use towpath_fastpath::ErrorReply;
 use towpath_rpc::Fate;
-use towpath_transport::{Buf, Class, Device, LinkId, Region, SendBuffers as _};
+use towpath_transport::{Buf, Class, Device, LinkId, Region, SendBuffers as _, Time};
 
 use super::answer::{Answer, read_head_bytes, sketch_bytes};
 use super::ask::Ask;
@@ -28,20 +28,20 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.waits_for_tokens = false;
         self.waits_for_control = false;
         self.waiting.list_into(&mut order);
-        let (mut next, mut is_sorted) = (0, false);
+        let (mut next, mut is_sorted, now) = (0, false, self.endpoint.now());
         while next < order.len() && self.store.has_room() {
             if !std::mem::replace(&mut is_sorted, true) {
-                self.tenants.order(self.endpoint.now(), &mut order[next..]);
+                self.tenants.order(now, &mut order[next..]);
             }
-            match self.start_one_of(order[next]) {
+            match self.start_one_of(now, order[next]) {
                 // Who was served may not be the first any more.
                 true => is_sorted = false,
                 false => next += 1,
             }
         }
-        self.tenants.settle(self.endpoint.now());
+        self.tenants.settle(now);
         if next < order.len() {
-            self.tenants.note_full(self.endpoint.now());
+            self.tenants.note_full(now);
         }
         self.order = order;
         self.stats.waiting_max = self.stats.waiting_max.max(self.waiting.len() as u64);
@@ -49,9 +49,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Hands one request of a tenant to the store, of the highest class that it can; false when
     /// none of them can go now. Each class has room of its own there, so none waits for good.
-    fn start_one_of(&mut self, tenant: TenantId) -> bool {
+    fn start_one_of(&mut self, now: Time, tenant: TenantId) -> bool {
         for class in Class::ALL {
-            match self.start_one_of_class((tenant, class)) {
+            match self.start_one_of_class(now, (tenant, class)) {
                 Ok(true) => return true,
                 Ok(false) => {}
                 // It was for tokens, which are the tenant's.
@@ -62,7 +62,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     /// The same of one class; an error where what the first one lacks is not for other classes.
-    fn start_one_of_class(&mut self, of: Of) -> Result<bool, Lack> {
+    fn start_one_of_class(&mut self, now: Time, of: Of) -> Result<bool, Lack> {
         for _ in 0..self.waiting.links(of) {
             // What waits for a disk that is slow keeps nothing from another one.
             let (store, under_way, control) = (&self.store, &self.under_way, &self.control);
@@ -82,7 +82,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             let found = self.waiting.pop(of, |job| goes(job) && may(job));
             self.waits_for_control |= waits.get();
             let Some(job) = found else { continue };
-            let Err((job, lack)) = self.start(job) else { return Ok(true) };
+            let Err((job, lack)) = self.start(now, job) else { return Ok(true) };
             let link = job.responder.link();
             self.waiting.put_back(of, link, job);
             if lack == Lack::Tokens {
@@ -97,8 +97,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Hands one request to the store; gives it back when it has to wait.
     #[expect(clippy::result_large_err, reason = "the request comes back in it")]
-    fn start(&mut self, mut job: Job) -> Result<(), (Job, Lack)> {
-        let now = self.endpoint.now();
+    fn start(&mut self, now: Time, mut job: Job) -> Result<(), (Job, Lack)> {
         if job.may_be_given_up() && (now >= job.deadline || !self.rpc.is_wanted(&job.responder)) {
             self.stats.expired += 1;
             self.withdraw(&job);

@@ -1,5 +1,6 @@
 //! Which class's operation a disk gets next, and how many bytes of each class it has at a time.
 
+use smallvec::SmallVec;
 use towpath_transport::Class;
 
 /// What a class may have under way at the disk.
@@ -55,7 +56,7 @@ impl Lanes {
         let may = |class: &Class| {
             waiting[class.index()].is_some_and(|bytes| self.may_start(*class, bytes))
         };
-        let able: Vec<_> = Class::ALL.into_iter().filter(may).collect();
+        let able: SmallVec<[_; Class::COUNT]> = Class::ALL.into_iter().filter(may).collect();
         let is_owed = |class: &&Class| {
             let at = class.index();
             waiting[at].is_some_and(|bytes| self.owed[at] >= bytes.saturating_mul(LANES[at].share))

@@ -24,7 +24,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// How much room is left.
     #[must_use]
     pub fn room(&self) -> Room {
-        let StoreStats { free_bytes, capacity_bytes, .. } = self.stats();
+        self.room_by(&self.stats())
+    }
+
+    /// The same by its own counters.
+    pub(super) fn room_by(&self, stats: &StoreStats) -> Room {
+        let &StoreStats { free_bytes, capacity_bytes, .. } = stats;
         match (self.is_full, free_bytes < capacity_bytes / NEARLY_FULL_SHARE) {
             (true, _) => Room::None,
             (false, true) => Room::NearlyNone,

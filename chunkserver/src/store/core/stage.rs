@@ -243,13 +243,15 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// closes. Only then is it said that there is another version or chain version, or that the
     /// change was made before: that is durable then.
     pub(super) fn check_terms(&self, chunk: ChunkId, terms: Terms) -> Result<(), Stop<Refused>> {
-        let Some(Head { version, stamp, chain, .. }) = self.head(chunk) else { return Ok(()) };
+        let pending = self.pending.get(&chunk);
+        let head = pending.map_or_else(|| self.committed_head(chunk), |pending| pending.head);
+        let Some(Head { version, stamp, chain, .. }) = head else { return Ok(()) };
         #[cfg(test)]
         let terms = self.mistaken(terms, chain);
         let is_known = terms.stamp != 0 && terms.stamp == stamp;
         let is_other = terms.version.is_some_and(|expected| expected != version);
         let is_other_chain = terms.chain != chain;
-        let is_pending = self.pending.contains_key(&chunk);
+        let is_pending = pending.is_some();
         let waits = is_pending && terms.version.is_some();
         match is_known || is_other || is_other_chain || waits {
             false => Ok(()),

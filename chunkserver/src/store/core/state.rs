@@ -208,20 +208,22 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     /// Takes what the disk has done, and goes on with what that allows. Where there is a `timeout`
-    /// it waits for the disk so long, if the disk has nothing done.
+    /// it waits for the disk so long, if the disk has nothing done. True where the disk had done
+    /// something.
     ///
     /// # Errors
     /// The system does not speak of the disk any more: nothing further is answered.
-    pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
         let mut ended = std::mem::take(&mut self.ended);
         // What is left to be done waits for nothing.
         self.io.poll(timeout.filter(|_| !self.can_step()), &mut ended)?;
+        let any = !ended.is_empty();
         for ended in ended.drain(..) {
             self.on_ended(ended);
         }
         self.ended = ended;
         self.go_on();
-        Ok(())
+        Ok(any)
     }
 
     fn on_ended(&mut self, ended: Ended) {

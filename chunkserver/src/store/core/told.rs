@@ -40,14 +40,17 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// Says how the store is now.
-    pub(super) fn tell<W: AsRef<[u8]>>(&self, core: &StoreCore<W>) {
+    /// Says how the store is now; gives how much room is left.
+    pub(super) fn tell<W: AsRef<[u8]>>(&self, core: &StoreCore<W>) -> Room {
+        let stats = core.stats();
+        let room = core.room_by(&stats);
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        (told.stats, told.room) = (core.stats(), core.room());
+        (told.stats, told.room) = (stats, room);
         if told.stats.failed && told.reason.is_empty() {
             told.reason = told.stats.read_only.map_or_else(String::new, |why| why.to_string());
             self.state.store(DiskState::ReadOnly as u8, Ordering::Release);
         }
+        room
     }
 
     /// Says that nobody drives it any more, after the last answer was given out.

@@ -45,7 +45,7 @@ struct Wanted<'a, W> {
 /// What is to be written of a write, beside its record.
 enum Data {
     /// To its pages: the position of the first of each run, and the operation.
-    Pages(Vec<(usize, Op)>),
+    Pages(Writes),
     /// Behind its record.
     Log(Logged),
 }
@@ -55,8 +55,14 @@ struct Placed {
     /// All of them, in order.
     extents: Vec<Extent>,
     /// Those that are not on the disk, or on the way there: the position of the first of each run.
-    fresh: Vec<(usize, Extent)>,
+    fresh: Fresh,
 }
+
+/// Runs of slices that are not on the disk: the position of the first, and where they go.
+type Fresh = SmallVec<[(usize, Extent); 1]>;
+
+/// The writes of such runs.
+type Writes = SmallVec<[(usize, Op); 1]>;
 
 /// The fragment of a slice that is written in part, and what the slice held.
 pub(super) struct Fragment {
@@ -105,7 +111,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 match data_of {
                     Ok(data_of) => {
                         let parts = (placed.extents, fragments, data_of);
-                        let data = (data, crcs.clone());
+                        let data = (data, crcs);
                         let of = (chunk, span, head, terms);
                         return self.begin_write(to, of, early, data, parts);
                     }
@@ -183,7 +189,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             return Placed { fresh: fresh.collect(), extents: taken };
         };
         let mut taken = taken.iter().flat_map(|extent| extent.page..extent.page + extent.count);
-        let (mut extents, mut fresh) = (Vec::<Extent>::new(), Vec::<(usize, Extent)>::new());
+        let (mut extents, mut fresh) = (Vec::<Extent>::new(), Fresh::new());
         for (position, slice) in (0..span.count() as usize).zip(span.first()..) {
             let known = self.early.get(key).pages.get(&slice).copied();
             // As many were taken as are not known.
@@ -371,9 +377,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         wanted: &Wanted<'_, W>,
         span: Span,
         fresh: &[(usize, Extent)],
-    ) -> io::Result<Vec<(usize, Op)>> {
+    ) -> io::Result<Writes> {
         let mut data = Gather::new(wanted.data);
-        let mut writes = Vec::with_capacity(fresh.len());
+        let mut writes = Writes::new();
         for &(first, Extent { page, count }) in fresh {
             let (mut position, mut page, end) = (first, page, page + count);
             while page < end {
@@ -425,7 +431,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let head = Some(Head { byte_len: head.byte_len.max(span.end()), ..head });
         let (writes, logged) = match data_of {
             Data::Pages(writes) => (writes, None),
-            Data::Log(logged) => (Vec::new(), Some(logged)),
+            Data::Log(logged) => (Writes::new(), Some(logged)),
         };
         let change = Change::Write { offset: span.start(), byte_len, extents, crcs, logged };
         let member = self.join(to, chunk, Staged { change, terms, head, slots, blocks }, data);
