@@ -226,8 +226,8 @@ fn sleeper(
     tell.send(address).expect("the test waits");
     while !stop.is_stopped() {
         server.turn_or_sleep(SLEEP);
-        // A machine that stands still for a moment may change what is known of a link; until that is
-        // told the server looks.
+        // A machine that stands still for a moment may change what is known of a link; until that
+        // is told the server looks.
         server.log_health();
         turns.fetch_add(1, Ordering::SeqCst);
     }

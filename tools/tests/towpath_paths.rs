@@ -49,7 +49,7 @@ impl Faulty {
             data_dir: dir.into(),
             log_bytes: 4 << 20,
             capacity_bytes: 1 << 30,
-            workers: 1,
+            workers: Some(1),
             paths_max: PATHS_MAX as u32,
             slow_after_ms: 60_000,
             ..DaemonConfig::default()

@@ -186,7 +186,7 @@ fn a_server_that_is_full_is_told_from_one_that_is_not_there() {
     let mut bench = Bench::new();
     let config = DaemonConfig {
         data_dir: bench.store(),
-        workers: 1,
+        workers: Some(1),
         links_max: 4,
         ..DaemonConfig::default()
     };

@@ -51,7 +51,8 @@ pub enum Op {
         at: PageNumber,
         /// What is written.
         from: Buffers<WritePages>,
-        /// It is durable when it is done, without a flush: see [`DurableWrites`](crate::DurableWrites).
+        /// It is durable when it is done, without a flush: see
+        /// [`DurableWrites`](crate::DurableWrites).
         is_durable: bool,
     },
     /// Makes durable what was taken as done before this was submitted.

@@ -300,7 +300,8 @@ pub const KEYS: &[Key] = &[
     size!(
         log_bytes,
         512 << 10,
-        "size of each of the two copies of the write-ahead log of a new store in bytes, as it begins"
+        "size of each of the two copies of the write-ahead log of a new store in bytes, as it \
+         begins"
     ),
     size!(
         log_bytes_max,

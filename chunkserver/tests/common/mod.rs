@@ -375,7 +375,8 @@ pub fn flip_where(disk: &Path, bytes: &[u8]) {
         };
         (0..byte_len).step_by(4096).filter(is_place).collect::<Vec<_>>()
     };
-    // Those of a small write are in both copies of the log first, and at their place a little later.
+    // Those of a small write are in both copies of the log first, and at their place a little
+    // later.
     let mut found = places();
     while found.len() == 2 {
         std::thread::sleep(Duration::from_millis(50));

@@ -340,7 +340,8 @@ impl State {
         if fails { Err(io::Error::other("simulated flush error")) } else { Ok(()) }
     }
 
-    /// Makes durable what a write changed that began with event `begun`: the changes from `first` on.
+    /// Makes durable what a write changed that began with event `begun`: the changes from `first`
+    /// on.
     fn make_last(&mut self, first: usize, begun: u64) -> io::Result<()> {
         let own = self.unflushed.split_off(first);
         if self.durable_writes == DurableWrites::AndAllBefore {

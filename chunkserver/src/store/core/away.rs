@@ -192,6 +192,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             // The bytes are safe in the log. Writes are refused until there is room.
             Err(error) if error.is_full() => {
                 (self.away.is_stuck, self.is_full) = (true, true);
+                self.measure_room();
             }
             Err(error) => self.fail(CommitStep::Home, error.source.kind()),
         }

@@ -1,4 +1,5 @@
-//! The group commit: records beside the data, one flush, and then all of it is there.
+//! The group commit: records and small writes in both copies of the log, data beside them, what
+//! makes them last, and then all of it is there.
 
 use towpath_disk::{DiskError, DurableWrites, Op};
 
@@ -22,14 +23,14 @@ use towpath_memory::Frozen;
 
 /// Groups between two looks at the room that the file system has left: some milliseconds, in which
 /// it loses little beside what writes leave alone.
-const ROOM_AGE_MAX: u32 = 64;
+const ROOM_LOOK_GROUPS: u64 = 64;
 
 /// Groups that are under way together: while one becomes durable, the next ones are written.
 const CLOSED_MAX: usize = 4;
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    /// Makes a group of what gathers: of the changes that may [join](Self::joining) it. Where others
-    /// are under way, only if it is full. Without room in the log it waits for a checkpoint.
+    /// Makes a group of what gathers: of the changes that may [join](Self::joining) it. Where
+    /// others are under way, only if it is full. Without room in the log it waits for a checkpoint.
     pub(super) fn close_group(&mut self) {
         while self.may_close() && self.close_one() {}
     }
@@ -66,16 +67,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             self.gathering.add(key, &self.members[key]);
         }
         self.gathering.passed_over = passed_over;
-        let (number, start) = (self.next_group, self.log.end);
-        self.next_group += 1;
-        self.write_records(Group {
-            number,
-            members,
-            start,
-            is_logged,
-            data_left,
-            ..Group::default()
-        });
+        let start = self.log.end;
+        self.write_records(Group { members, start, is_logged, data_left, ..Group::default() });
         self.may_retry |= !self.held.is_empty();
         true
     }
@@ -127,7 +120,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         match ops {
             Ok(ops) => {
                 group.log_left = ops.len();
-                let group_number = group.number;
+                let group_number = group.number();
                 self.closed.push_back(group);
                 let purpose = || Purpose::Log { group: group_number };
                 ops.into_iter().for_each(|op| self.io.submit(purpose(), op));
@@ -156,7 +149,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// Records are in one copy of the log, or could not be written there. One copy is enough.
     pub(super) fn on_log(&mut self, number: u64, op: &Op, outcome: Result<(), DiskError>) {
-        let group = self.closed.iter_mut().find(|group| group.number == number);
+        let group = self.closed.iter_mut().find(|group| group.number() == number);
         let Some(group) = group else { return };
         group.log_left -= 1;
         if let Err(error) = outcome {
@@ -271,8 +264,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    /// Flushes a group once all of it is written, where it needs a flush; where a member has failed,
-    /// the records are written again first.
+    /// Flushes a group once all of it is written, where it needs a flush; where a member has
+    /// failed, the records are written again first.
     fn flush_when_written(&mut self) {
         let is_written =
             |group: &&mut Group| group.log_left == 0 && group.data_left == 0 && !group.is_settled();
@@ -288,7 +281,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             return self.write_records(group);
         }
         group.is_flushing = true;
-        let number = group.number;
+        let number = group.number();
         #[cfg(test)]
         if self.bug == Some(super::tests::Bug::SkipFlush) {
             return self.on_flush(number, Ok(()));
@@ -300,7 +293,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         if let Err(error) = outcome {
             return self.fail(CommitStep::LogFlush, error.source.kind());
         }
-        let group = self.closed.iter_mut().find(|group| group.number == number);
+        let group = self.closed.iter_mut().find(|group| group.number() == number);
         group.into_iter().for_each(|group| group.is_durable = true);
         self.apply_durable();
     }
@@ -348,8 +341,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.log.applied = group.end;
         self.sealed = if is_seal { self.log.durable_sequence() } else { sealed };
         self.counts.commits += 1;
-        self.room_age += 1;
-        if self.room_age >= ROOM_AGE_MAX || self.is_full || !self.held.is_empty() {
+        let is_due = self.counts.commits.is_multiple_of(ROOM_LOOK_GROUPS);
+        if is_due || self.is_full || !self.held.is_empty() {
             self.measure_room();
         }
         self.look_for_room();
@@ -435,7 +428,6 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     pub(super) fn measure_room(&mut self) {
-        self.room_age = 0;
         if self.is_sparse {
             // What does not tell has no more, as far as anybody can rely on it.
             self.room_bytes = self.io.disk().free_bytes().unwrap_or(0);

@@ -35,8 +35,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     /// Lets free pages give their room back, where they take it from the file system and that runs
-    /// short. Nobody waits for that but who finds no room, so a disk that has enough to do gets none
-    /// of it.
+    /// short. Nobody waits for that but who finds no room, so a disk that has enough to do gets
+    /// none of it.
     pub(super) fn give_room_back(&mut self) {
         if self.failed.is_some() || self.space.stale_pages() == 0 || !self.is_short() {
             return;

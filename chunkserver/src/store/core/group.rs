@@ -79,8 +79,8 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What its record says. Where the bytes of its slices stand in the log, they begin so many pages
-    /// behind the page where the record begins.
+    /// What its record says. Where the bytes of its slices stand in the log, they begin so many
+    /// pages behind the page where the record begins.
     pub(super) fn op(&self, data_page: u32) -> Op<'_> {
         match self {
             &Self::Create { limit_bytes, kind } => Op::Create { limit_bytes, kind },
@@ -314,6 +314,11 @@ impl<W> Member<W> {
 }
 
 impl Group {
+    /// The number by which its operations name it: that of its first record.
+    pub(super) fn number(&self) -> u64 {
+        self.start.sequence
+    }
+
     /// Whether nothing can change what its records say any more.
     pub(super) fn is_settled(&self) -> bool {
         self.is_logged || self.is_flushing || self.is_durable
@@ -338,7 +343,6 @@ impl Gathering {
 /// A group that is closed, and not applied.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    pub(super) number: u64,
     pub(super) members: Vec<usize>,
     /// Its records, in whole pages.
     pub(super) bytes: Vec<u8>,

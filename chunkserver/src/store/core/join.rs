@@ -12,8 +12,8 @@ use super::state::StoreCore;
 /// change would be written first, and then its record.
 const SILVER_UNDER_WAY_MAX: u64 = 64 << 10;
 
-/// Pages of slices that stand behind the records of a group: a sequential write of them takes a disk
-/// little longer than one of a page.
+/// Pages of slices that stand behind the records of a group: a sequential write of them takes a
+/// disk little longer than one of a page.
 pub(super) const LOGGED_PAGES_MAX: usize = 16;
 
 /// The order in which classes join. The lower ones come twice: a change goes after all of its chunk
@@ -48,8 +48,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Silver's where it is little, and Copper's never.
     ///
     /// A group has changes that bring bytes to pages, or changes whose bytes stand in the log, and
-    /// not both: the latter wait for no flush. The first change of the highest class decides, unless
-    /// the group before passed the other kind over.
+    /// not both: the latter wait for no flush. The first change of the highest class decides,
+    /// unless the group before passed the other kind over.
     pub(super) fn joining(&self) -> Joining {
         let turn = self.gathering.passed_over;
         let first = self.joining_of(turn);

@@ -68,8 +68,8 @@ impl Log {
         self.floor = self.start.page;
     }
 
-    /// The ring when it has so many pages, from the next checkpoint on; none while what was before it
-    /// grew last is needed.
+    /// The ring when it has so many pages, from the next checkpoint on; none while what was before
+    /// it grew last is needed.
     pub(super) fn grown(&self, pages: u64) -> Option<Ring> {
         self.ring.grown(self.floor, pages)
     }
@@ -81,8 +81,8 @@ impl Log {
     }
 }
 
-/// The writes that bring pieces of whole pages to both copies, one write a copy unless the ring ends
-/// between them. Those to the copies from `durable_from` on are durable, and come last.
+/// The writes that bring pieces of whole pages to both copies, one write a copy unless the ring
+/// ends between them. Those to the copies from `durable_from` on are durable, and come last.
 pub(super) fn writes(
     (layout, ring): (&Layout, &Ring),
     first_page: u64,

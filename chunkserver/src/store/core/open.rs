@@ -169,7 +169,6 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             members: Slab::new(),
             gathering: Gathering::default(),
             closed: VecDeque::new(),
-            next_group: 0,
             away,
             pending: HashMap::new(),
             early: Earlies::default(),
@@ -186,12 +185,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             checkpoint: None,
             // What is damaged is written anew.
             wants_checkpoint: !loaded.damage.is_empty(),
-            sealed: match replayed.is_sealed {
-                true => replayed.end.sequence - 1,
-                false => replayed.proven,
-            },
+            sealed: if replayed.is_sealed { replayed.end.sequence - 1 } else { replayed.proven },
             room_bytes: 0,
-            room_age: 0,
             written_pages: written,
             is_writing_ahead: false,
             map_room: Default::default(),

@@ -1,4 +1,5 @@
-//! Where pages of the log lie in its area, as the ring of them grows (docs/store-core.md section 4).
+//! Where pages of the log lie in its area, as the ring of them grows (docs/store-core.md section
+//! 4).
 //!
 //! The area of the log is as long as the ring may become. The ring begins with a part of it, and
 //! when that is used up fast it is made longer, from some page on. Pages before that lie where they

@@ -68,8 +68,6 @@ pub struct StoreCore<W> {
     pub(super) gathering: Gathering,
     /// Groups that are closed and not applied, in the order of their records.
     pub(super) closed: VecDeque<Group>,
-    /// The number of the next group.
-    pub(super) next_group: u64,
     /// Slices that are in the log and not at their pages yet.
     pub(super) away: Away,
     pub(super) pending: HashMap<ChunkId, Pending>,
@@ -97,8 +95,6 @@ pub struct StoreCore<W> {
     pub(super) sealed: u64,
     /// Bytes that the file system can still give, where the pages take theirs from it.
     pub(super) room_bytes: u64,
-    /// Groups since it was looked at.
-    pub(super) room_age: u32,
     /// Pages of data, from the first on, that were written once.
     pub(super) written_pages: u32,
     pub(super) is_writing_ahead: bool,

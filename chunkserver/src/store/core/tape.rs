@@ -134,8 +134,8 @@ impl<'a> Tape<'a> {
         was_bad
     }
 
-    /// Has the pages from one offset to the end of the log written again, with zeros behind the last
-    /// record in its page, and one page of zeros behind: nothing follows there.
+    /// Has the pages from one offset to the end of the log written again, with zeros behind the
+    /// last record in its page, and one page of zeros behind: nothing follows there.
     pub(super) fn end_at(&mut self, from: usize, records_end: usize, end: usize) {
         let last = end.next_multiple_of(PAGE_BYTES);
         for (number, copy) in self.copies.iter_mut().enumerate() {

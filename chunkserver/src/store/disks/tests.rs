@@ -88,7 +88,7 @@ impl Rig {
         println!("seed {seed}");
         let media = pages.iter().zip(seed..).map(|(pages, at)| {
             let medium = Medium::new(at, *pages);
-            if seed % 2 == 0 {
+            if seed.is_multiple_of(2) {
                 medium.set_durable_writes(DurableWrites::None);
             }
             medium

@@ -1,7 +1,7 @@
 //! What a medium does wrong: bad sectors, failed flushes, lost, torn and misdirected writes.
 
 use super::*;
-use crate::store::error::{CommitStep, FinishError, FlushFailed, ReadOnly, WriteError};
+use crate::store::error::{CommitStep, FinishError, FlushFailed, ReadOnly, Refused, WriteError};
 use towpath_disk::sim::{Loss, Mischief};
 use towpath_disk::{PageNumber, What};
 
@@ -423,4 +423,46 @@ fn a_page_that_neither_copy_of_the_log_takes_stops_all_changes() {
     assert!((0..200).any(|_| is_refused(&mut core)));
     let failed = core.failure().expect("it has stopped");
     assert_eq!(failed.step, CommitStep::LogAppend);
+}
+
+#[test]
+fn a_slice_that_does_not_get_home_is_read_from_memory_and_after_a_restart_from_the_log() {
+    let medium = medium(44);
+    let mut core = open(&medium).expect("a new store");
+    create(&mut core, ChunkId(1));
+    write(&mut core, ChunkId(1), 0, &[5; 4096]);
+    let at = core.layout.data_page(core.map.chunks[&ChunkId(1)].slice(0).page);
+    medium.fail(What::Write, at, u32::MAX);
+    core.rest();
+    settle(&mut core);
+    let failed = core.failure().expect("it takes no change any more");
+    assert_eq!(failed.step, CommitStep::Home);
+    assert_eq!(read(&mut core, ChunkId(1), 0, 4096).expect("it is in memory"), [5; 4096]);
+    drop(core);
+    let mut core = open(&medium).expect("the log has it");
+    assert_eq!((core.damage(), core.failure()), (&[][..], None));
+    assert_eq!(read(&mut core, ChunkId(1), 0, 4096).expect("it is away again"), [5; 4096]);
+}
+
+#[test]
+fn a_slice_that_finds_no_room_at_home_stays_away_until_there_is_some() {
+    let medium = medium(45);
+    let mut core = open_as(&medium, &CoreConfig { is_sparse: true, ..CONFIG }).expect("a new one");
+    medium.limit_room(u64::MAX);
+    core.measure_room();
+    create(&mut core, ChunkId(1));
+    write(&mut core, ChunkId(1), 0, &[5; 4096]);
+    medium.limit_room(0);
+    core.rest();
+    settle(&mut core);
+    assert_eq!((core.failure(), core.away.is_empty()), (None, false));
+    assert_eq!(read(&mut core, ChunkId(1), 0, 4096).expect("it is in memory"), [5; 4096]);
+    let reply = ask(&mut core, write_request(ChunkId(1), 4096, &[6; 4096]));
+    let Reply::Write { result, .. } = reply else { panic!("another answer") };
+    assert!(matches!(result, Err(WriteError::Refused(Refused::NoSpace))), "{result:?}");
+    medium.limit_room(u64::MAX);
+    core.notice_room();
+    bring_home(&mut core);
+    write(&mut core, ChunkId(1), 4096, &[6; 4096]);
+    assert_eq!(read(&mut core, ChunkId(1), 0, 4096).expect("it is at home"), [5; 4096]);
 }
