@@ -81,7 +81,8 @@ fn a_slice_that_is_damaged_on_the_disk_stops_the_demo() {
     let (args, interrupt) = (args(&[]), Interrupt::default());
     let mut ground = ground(&args, &interrupt);
     let mut session = ground.start().expect("a server");
-    let pipeline = Pipeline { depth: 4, op_bytes: 16 << 10 };
+    // Smaller writes would be in memory, and in the log.
+    let pipeline = Pipeline { depth: 4, op_bytes: 64 << 10 };
     let mut journey = Journey::new(&source, pipeline, Prng::new(1));
     journey.put(&mut session).expect("stored");
     let mut slice = vec![0; 4096];
