@@ -45,16 +45,12 @@ impl Cache {
 
 impl fmt::Display for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}",
-            match self {
-                Self::Unknown => "a device whose cache is not known",
-                Self::None => "a device without a cache that power cuts empty",
-                Self::PassedBy => "a device whose cache writes pass by",
-                Self::Flushed => "a device whose cache is flushed",
-            }
-        )
+        f.write_str(match self {
+            Self::Unknown => "a device whose cache is not known",
+            Self::None => "a device without a cache that power cuts empty",
+            Self::PassedBy => "a device whose cache writes pass by",
+            Self::Flushed => "a device whose cache is flushed",
+        })
     }
 }
 

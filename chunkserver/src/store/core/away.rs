@@ -51,10 +51,12 @@ pub(super) struct Away {
     next: u32,
     /// Writes home under way.
     moves: usize,
-    /// All are wanted home: there is nothing else to do.
+    /// The store rests: all go home.
     is_resting: bool,
-    /// A page found no room at home: nothing is tried before there may be some.
+    /// A page found no room at home: none goes before there may be some.
     is_stuck: bool,
+    /// All that are to go are on their way: a look at each would find none.
+    is_all_moving: bool,
 }
 
 impl Away {
@@ -87,6 +89,8 @@ impl Away {
         let before = self.pages.insert(page, logged);
         debug_assert!(before.is_none(), "a page is given out once");
         self.is_resting = false;
+        // While old ones go, a new one does not.
+        self.is_all_moving &= self.has_old();
     }
 
     /// Nobody wants the bytes of a page any more.
@@ -95,12 +99,14 @@ impl Away {
             && logged.era < self.era
         {
             self.old_count -= 1;
+            self.is_all_moving &= self.has_old();
         }
     }
 
     /// A checkpoint begins: it covers what is away now, once that is home.
     pub(super) fn begin_era(&mut self) {
         self.era += 1;
+        self.is_all_moving = false;
         self.old_count = self.pages.len();
     }
 
@@ -117,14 +123,18 @@ impl Away {
     /// The first page of the next run that goes home, and the bytes of its pages.
     fn take_run(&mut self) -> Option<(u32, Buffers<WritePages>)> {
         let only_old = self.has_old();
-        if !only_old && self.pages.len() <= AWAY_LOW && !self.is_resting {
+        let is_due = only_old || self.pages.len() > AWAY_LOW || self.is_resting;
+        if !is_due || self.is_all_moving {
             return None;
         }
         let era = self.era;
         let goes = |logged: &Logged| !logged.is_moving && (!only_old || logged.era < era);
         let after = self.pages.range(self.next..).find(|(_, logged)| goes(logged));
         let found = after.or_else(|| self.pages.iter().find(|(_, logged)| goes(logged)));
-        let first = *found?.0;
+        let Some((&first, _)) = found else {
+            self.is_all_moving = true;
+            return None;
+        };
         let mut from = Buffers::new();
         let run = (first..).zip(self.pages.range_mut(first..));
         for (due, (page, logged)) in run.take(MOVE_PAGES) {
@@ -143,6 +153,7 @@ impl Away {
     /// A write home has ended, of `count` pages from `page` on.
     fn end_run(&mut self, page: u32, count: u32, is_home: bool) {
         self.moves -= 1;
+        self.is_all_moving &= is_home;
         for page in page..page + count {
             match self.pages.get_mut(&page) {
                 Some(logged) if logged.is_moving && is_home => self.remove(page),
@@ -163,8 +174,8 @@ pub(super) struct Move {
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    /// Brings home what is due: what the checkpoint under way waits for, what is more than may be
-    /// away in comfort, or all where there is nothing else to do.
+    /// Brings home the slices that the checkpoint under way waits for; where it waits for none, those
+    /// of more than [`AWAY_LOW`], or all while the store rests.
     pub(super) fn go_home(&mut self) {
         while self.away.moves < MOVES_MAX && !self.away.is_stuck && self.failed.is_none() {
             let Some((page, from)) = self.away.take_run() else { return };
@@ -175,7 +186,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    /// Brings all home while nothing else is to be done.
+    /// Brings all slices home, until the next write: the store has nothing else to do.
     pub fn rest(&mut self) {
         self.away.is_resting = !self.away.is_empty();
         self.away.try_again();

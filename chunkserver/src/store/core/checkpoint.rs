@@ -97,7 +97,6 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.wants_checkpoint = false;
         self.map.freeze();
         self.away.begin_era();
-        self.go_home();
         self.log.on_checkpoint_begun();
         let used = self.map.pages_used().max(self.published.entries.len() as u32);
         self.published.entries.resize(used as usize, Entry::default());

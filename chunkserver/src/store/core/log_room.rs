@@ -27,8 +27,8 @@ pub(super) struct LogRoom {
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    /// The log is used up: it is to be twice as long. It is told with the next checkpoint but one,
-    /// when there is room for it.
+    /// Begins to make the log twice as long, where a quarter of it was used up. The first checkpoint
+    /// that begins when all of that has its room says so.
     pub(super) fn lengthen_log(&mut self) {
         let now = self.log.ring.now.pages;
         let wanted = (2 * now).min(self.layout.log_pages);
@@ -40,7 +40,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    /// How the log is to lie once a checkpoint is published that begins now.
+    /// How the log lies from the checkpoint on that begins now.
     pub(super) fn next_ring(&self) -> Ring {
         let LogRoom { wanted, ready, .. } = self.log_room;
         let grown = if ready >= wanted { self.log.grown(ready) } else { None };

@@ -463,10 +463,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Whether the file system has room for so many bytes more, where the data takes its room from
     /// it.
     pub(super) fn check_room(&mut self, byte_len: u64) -> Result<(), Stop<Refused>> {
-        if !self.is_room_for(byte_len) {
-            // Some may have come since the last look.
-            self.measure_room();
+        if self.is_room_for(byte_len) {
+            return Ok(());
         }
+        // Some may have come since the last look.
+        self.measure_room();
         match self.is_room_for(byte_len) {
             true => Ok(()),
             false => Err(self.no_room(self.may_get_pages())),

@@ -253,8 +253,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             self.close_group();
         }
         self.go_on_with_steps();
-        self.go_home();
         self.go_on_with_checkpoint();
+        self.go_home();
         self.give_room_back();
     }
 

@@ -104,7 +104,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let wanted = Wanted { chunk, offset, data: &data, crcs: &crcs, is_verified, early, terms };
         let result = match self.stage_write(&wanted) {
             Ok((span, head, fragments, placed)) => {
-                let data_of = match self.is_to_be_logged(&wanted) {
+                let data_of = match self.is_to_be_logged(&wanted, span) {
                     true => self.logged(&wanted, span).map(Data::Log),
                     false => self.copies(&wanted, span, &placed.fresh).map(Data::Pages),
                 };
@@ -351,8 +351,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// Whether the bytes of a write stand in the log: they are few, and the log makes them last by
     /// itself.
-    fn is_to_be_logged(&self, wanted: &Wanted<'_, W>) -> bool {
-        let byte_len: u64 = wanted.data.iter().map(|piece| piece.as_ref().len() as u64).sum();
+    fn is_to_be_logged(&self, wanted: &Wanted<'_, W>, span: Span) -> bool {
+        let byte_len = span.end() - span.start();
         wanted.early.is_none() && byte_len <= LOGGED_BYTES_MAX && self.io.writes_durably()
     }
 
