@@ -242,6 +242,21 @@ fn object(amount: Amount, figures: &[Figure]) -> Value {
     json!({ "rounds": amount.rounds, "seconds": amount.seconds, "figures": figures })
 }
 
+/// The cases whose names begin so, all where none are named.
+fn chosen<C: Clone>(
+    all: &[C],
+    name_of: impl Fn(&C) -> &str,
+    names: &[String],
+) -> Result<Vec<C>, Failure> {
+    let begins = |case: &C, name: &String| name_of(case).starts_with(name.as_str());
+    if let Some(name) = names.iter().find(|name| !all.iter().any(|case| begins(case, name))) {
+        let known = all.iter().map(name_of).collect::<Vec<_>>().join(" ");
+        return Err(Failure::NoSuchCase { name: name.clone(), known });
+    }
+    let is_asked = |case: &&C| names.is_empty() || names.iter().any(|name| begins(case, name));
+    Ok(all.iter().filter(is_asked).cloned().collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -115,54 +115,34 @@ pub(super) struct Case {
 }
 
 const ALL: [Case; 9] = [
-    Case {
-        name: "durable-4k-1",
-        title: "durable 4 KiB writes, 1 deep; fio: sequential, O_DSYNC",
-        place: Place::Disk,
-        measure: Measure::Load(Load::of("randwrite", "4k", 1).beside_a_log()),
-    },
-    Case {
-        name: "write-4k-32",
-        title: "durable 4 KiB writes, 32 deep; fio: without flush",
-        place: Place::Disk,
-        measure: Measure::Load(Load::of("randwrite", "4k", 32)),
-    },
-    Case {
-        name: "read-4k-1",
-        title: "4 KiB reads, 1 deep",
-        place: Place::Disk,
-        measure: Measure::Load(Load::of("randread", "4k", 1)),
-    },
-    Case {
-        name: "read-4k-32",
-        title: "4 KiB reads, 32 deep",
-        place: Place::Disk,
-        measure: Measure::Load(Load::of("randread", "4k", 32)),
-    },
-    Case {
-        name: "write-64k-16",
-        title: "durable 64 KiB writes, 16 deep; fio: without flush",
-        place: Place::Disk,
-        measure: Measure::Load(Load::of("randwrite", "64k", 16)),
-    },
-    Case {
-        name: "read-1m-4",
-        title: "1 MiB reads, 4 deep",
-        place: Place::Disk,
-        measure: Measure::Load(Load::of("randread", "1m", 4)),
-    },
-    Case {
-        name: "memory-4k-32",
-        title: "4 KiB writes in memory, 32 deep",
-        place: Place::Memory,
-        measure: Measure::Load(Load::of("randwrite", "4k", 32)),
-    },
-    Case {
-        name: "memory-64k-16",
-        title: "64 KiB writes in memory, 16 deep",
-        place: Place::Memory,
-        measure: Measure::Load(Load::of("randwrite", "64k", 16)),
-    },
+    Case::on_disk(
+        "durable-4k-1",
+        "durable 4 KiB writes, 1 deep; fio: sequential, O_DSYNC",
+        Load::of("randwrite", "4k", 1).beside_a_log(),
+    ),
+    Case::on_disk(
+        "write-4k-32",
+        "durable 4 KiB writes, 32 deep; fio: without flush",
+        Load::of("randwrite", "4k", 32),
+    ),
+    Case::on_disk("read-4k-1", "4 KiB reads, 1 deep", Load::of("randread", "4k", 1)),
+    Case::on_disk("read-4k-32", "4 KiB reads, 32 deep", Load::of("randread", "4k", 32)),
+    Case::on_disk(
+        "write-64k-16",
+        "durable 64 KiB writes, 16 deep; fio: without flush",
+        Load::of("randwrite", "64k", 16),
+    ),
+    Case::on_disk("read-1m-4", "1 MiB reads, 4 deep", Load::of("randread", "1m", 4)),
+    Case::in_memory(
+        "memory-4k-32",
+        "4 KiB writes in memory, 32 deep",
+        Load::of("randwrite", "4k", 32),
+    ),
+    Case::in_memory(
+        "memory-64k-16",
+        "64 KiB writes in memory, 16 deep",
+        Load::of("randwrite", "64k", 16),
+    ),
     Case {
         name: "idle",
         title: "an empty server without a client",
@@ -175,6 +155,14 @@ const ALL: [Case; 9] = [
 pub(super) const COLD_READ: &str = "read-4k-1";
 
 impl Case {
+    const fn on_disk(name: &'static str, title: &'static str, load: Load) -> Self {
+        Self { name, title, place: Place::Disk, measure: Measure::Load(load) }
+    }
+
+    const fn in_memory(name: &'static str, title: &'static str, load: Load) -> Self {
+        Self { place: Place::Memory, ..Self::on_disk(name, title, load) }
+    }
+
     /// Who takes turns in it.
     pub(super) fn sides(&self, has: Has) -> Vec<Side> {
         if self.measure == Measure::Idle {
@@ -204,16 +192,7 @@ impl Case {
 
 /// The cases whose names begin so, all where none are named.
 pub(super) fn chosen(names: &[String]) -> Result<Vec<Case>, Failure> {
-    let known = || ALL.iter().map(|case| case.name).collect::<Vec<_>>().join(" ");
-    for name in names {
-        if ALL.iter().all(|case| !case.name.starts_with(name)) {
-            return Err(Failure::NoSuchCase { name: name.clone(), known: known() });
-        }
-    }
-    let asked = |case: &&Case| {
-        names.is_empty() || names.iter().any(|name| case.name.starts_with(name.as_str()))
-    };
-    Ok(ALL.iter().filter(asked).copied().collect())
+    crate::bench::chosen(&ALL, |case| case.name, names)
 }
 
 #[cfg(test)]

@@ -80,17 +80,7 @@ fn usual_tcp() -> String {
 }
 
 fn chosen(names: &[String]) -> Result<Vec<Case>, Failure> {
-    let all = cases::all();
-    let known = || all.iter().map(|case| case.name.as_str()).collect::<Vec<_>>().join(" ");
-    for name in names {
-        if all.iter().all(|case| !case.name.starts_with(name)) {
-            return Err(Failure::NoSuchCase { name: name.clone(), known: known() });
-        }
-    }
-    let asked = |case: &Case| {
-        names.is_empty() || names.iter().any(|name| case.name.starts_with(name.as_str()))
-    };
-    Ok(all.iter().filter(|case| asked(case)).cloned().collect())
+    super::chosen(&cases::all(), |case| &case.name, names)
 }
 
 fn shown(values: &Values, tcp: Option<f64>) -> String {
