@@ -85,16 +85,16 @@ impl Memory {
         parts.map(copy).collect()
     }
 
+    /// The same for one write.
+    pub(crate) fn copies(&self, bytes: &[u8]) -> io::Result<towpath_disk::Buffers<WritePages>> {
+        let to_write = |pages: Frozen| {
+            WritePages::new(pages).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))
+        };
+        self.frozen(bytes)?.into_iter().map(to_write).collect()
+    }
+
     /// One page to be written.
     pub(crate) fn page(&self, bytes: &PageBytes) -> io::Result<WritePages> {
         self.filled(1, |page| page.copy_from_slice(bytes))
-    }
-
-    /// As many buffers as these bytes take, which are whole pages.
-    pub(crate) fn copies(&self, bytes: &[u8]) -> io::Result<towpath_disk::Buffers<WritePages>> {
-        let parts = bytes.chunks(LONG_PAGES * PAGE_BYTES);
-        let copy =
-            |part: &[u8]| self.filled(part.len() / PAGE_BYTES, |buf| buf.copy_from_slice(part));
-        parts.map(copy).collect()
     }
 }
