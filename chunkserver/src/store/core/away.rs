@@ -174,8 +174,8 @@ pub(super) struct Move {
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    /// Brings home the slices that the checkpoint under way waits for; where it waits for none, those
-    /// of more than [`AWAY_LOW`], or all while the store rests.
+    /// Brings home the slices that the checkpoint under way waits for; where it waits for none,
+    /// those of more than [`AWAY_LOW`], or all while the store rests.
     pub(super) fn go_home(&mut self) {
         while self.away.moves < MOVES_MAX && !self.away.is_stuck && self.failed.is_none() {
             let Some((page, from)) = self.away.take_run() else { return };

@@ -27,8 +27,8 @@ pub(super) struct LogRoom {
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    /// Begins to make the log twice as long, where a quarter of it was used up. The first checkpoint
-    /// that begins when all of that has its room says so.
+    /// Begins to make the log twice as long, where a quarter of it was used up. The first
+    /// checkpoint that begins when all of that has its room says so.
     pub(super) fn lengthen_log(&mut self) {
         let now = self.log.ring.now.pages;
         let wanted = (2 * now).min(self.layout.log_pages);
