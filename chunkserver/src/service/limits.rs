@@ -90,13 +90,9 @@ pub(super) const READ_BYTES_SIZES: [usize; 6] =
 /// more.
 pub(super) const LIST_PAGE_MAX: usize = LIST_MAX - 1;
 
-/// Requests under way with which a network thread that drives the store polls before it sleeps: a
-/// sleep is a seventh of the time of one read, and with 32 under way a fifth more are done a second
-/// when it sleeps, since they come together then.
-pub(super) const SPIN_REQUESTS_MAX: usize = 4;
-
-/// How long a network thread polls for a disk that has few requests: most disks have done a small
-/// write or a read by then.
+/// How long a network thread polls for the disk that it drives: most disks have done a small write
+/// or a read by then. To sleep and be woken takes as long as half a read: with 32 under way a fourth
+/// more are done a second by a thread that polls.
 pub(super) const DISK_SPIN: Nanos = Nanos::from_micros(300);
 
 /// Cores that one busy client on the same machine, the network thread and the store's thread take.

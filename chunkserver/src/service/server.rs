@@ -21,7 +21,7 @@ use super::drive::Drive;
 use super::entries::Entries;
 use super::limits::{
     CLIENTS_LOGGED, CONTROL_LOOK, DISK_SPIN, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES,
-    SPIN_REQUESTS_MAX, STORE_WAIT,
+    STORE_WAIT,
 };
 use super::locate::Grants;
 use super::onward::{Onward, Passed};
@@ -321,15 +321,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         let now = self.endpoint.now();
         let since = *self.idle_since.get_or_insert(now);
-        // With more under way the store's thread may want this very core; and where this thread is
-        // the one that drives the store, more comes together while it sleeps.
-        let few = if self.drives_store() { SPIN_REQUESTS_MAX } else { 0 };
-        let spins = self.staged.len() <= few || self.cores_to_spare;
-        let spin = match (spins, self.drives_store() && !self.staged.is_empty()) {
-            (false, _) => Nanos::ZERO,
-            (true, false) => self.config.busy_poll,
+        let spin = match (self.drives_store(), self.staged.is_empty() || self.cores_to_spare) {
             // The disk has done with them by then, and a sleep would add a half.
-            (true, true) => self.config.busy_poll.max(DISK_SPIN),
+            (true, _) if !self.staged.is_empty() => self.config.busy_poll.max(DISK_SPIN),
+            // The store's thread may want this very core.
+            (false, false) => Nanos::ZERO,
+            _ => self.config.busy_poll,
         };
         if now.since(since) < spin {
             // Not a yield: it would give the core away for a whole time slice.
