@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use common::{Client, LONG, Running, config, inline, loopback_udp, pattern};
-use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, DriveDisk, StopFlag};
+use towpath_chunkserver::daemon::{DriveDisk, StopFlag};
 use towpath_chunkserver::service::{ChunkServer, ServiceConfig};
 use towpath_chunkserver::store::core::{
     CoreConfig, DriverConfig, StoreCore, StoreDriver, StoreThread,
@@ -81,22 +81,6 @@ fn requests_are_served_with_no_thread_for_the_store() {
     let mut client = Client::connect(server.addr);
     assert!(client.read(CHUNK, 50, bytes.len()).expect("it was kept") == bytes);
     server.stop();
-}
-
-#[test]
-fn one_network_thread_for_each_of_several_disks_or_several_for_one_is_refused() {
-    let config = config(&std::env::temp_dir().join("nothing is made here"));
-    let several = |workers, more_data_dirs: &[&str]| DaemonConfig {
-        workers: Some(workers),
-        more_data_dirs: more_data_dirs.iter().map(Into::into).collect(),
-        drive_disk: DriveDisk::Inline,
-        ..config.clone()
-    };
-    for config in [several(2, &[]), several(1, &["/another"])] {
-        let refused = daemon::run(&config, &StopFlag::new(), daemon::udp_devices, |_| Ok(()));
-        assert!(matches!(refused, Err(DaemonError::DriveInline)), "{refused:?}");
-    }
-    assert!(daemon::check(&several(1, &[])).is_ok());
 }
 
 /// A disk whose operations end when the test says so, after its owner has begun to wait for them.

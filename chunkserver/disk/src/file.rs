@@ -54,6 +54,8 @@ pub(crate) struct DiskFile {
     pub(crate) durable_writes: DurableWrites,
     pub(crate) cache: Cache,
     path: PathBuf,
+    /// Disks that share the room of its file system.
+    sharers: u32,
     /// When the path was looked at last.
     looked_at: Mutex<Option<Instant>>,
 }
@@ -135,6 +137,7 @@ impl DiskFile {
             cache: Cache::Unknown,
             path: path_buf,
             looked_at,
+            sharers: options.sharers,
         };
         disk.measure(path, options.create)?;
         if is_direct {
@@ -273,13 +276,13 @@ impl DiskFile {
         !self.is_device && kind.is_ok_and(|kind| [TMPFS, RAMFS].contains(&kind))
     }
 
-    /// Bytes that the file system can still give to files.
+    /// Bytes that the file system can still give to this file: its part of what is free.
     pub(crate) fn free_bytes(&self) -> io::Result<u64> {
         if self.is_device {
             return Ok(0);
         }
         let found = fstatvfs(&self.file)?;
-        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+        Ok(found.f_bavail.saturating_mul(found.f_frsize) / u64::from(self.sharers.max(1)))
     }
 }
 

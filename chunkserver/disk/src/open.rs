@@ -31,12 +31,21 @@ pub struct Options {
     pub is_uring: bool,
     /// Threads, where they do the work, 1 to [`THREADS_MAX`]: as many operations go on at once.
     pub thread_count: usize,
+    /// Disks that take their room from one file system in equal parts, this one among them.
+    pub sharers: u32,
 }
 
 impl Default for Options {
     /// A file that is there.
     fn default() -> Self {
-        Self { depth: 128, create: None, is_direct: true, is_uring: true, thread_count: 32 }
+        Self {
+            depth: 128,
+            create: None,
+            is_direct: true,
+            is_uring: true,
+            thread_count: 32,
+            sharers: 1,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::config::DaemonConfig;
 use super::error::DaemonError;
 use super::metrics::{Metrics, bind};
 use super::scrub::{SETTLE, Scrubber};
+use super::shards::StoreDir;
 use super::stop::StopFlag;
 use crate::metrics::Worker;
 use crate::service::ScrubBoard;
@@ -33,9 +34,10 @@ pub(super) struct Beside {
 
 impl Asked {
     /// Binds the address for metrics, if there is to be one.
-    pub(super) fn of(config: &DaemonConfig) -> Result<Self, DaemonError> {
+    pub(super) fn of(config: &DaemonConfig, dirs: &[StoreDir]) -> Result<Self, DaemonError> {
         let rate = config.scrub_bytes_per_s;
-        let boards = config.data_dirs().map(|_| ScrubBoard::new(rate)).collect();
+        let part = |dir: &StoreDir| ScrubBoard::new(rate.div_ceil(dir.shards.into()));
+        let boards = dirs.iter().map(part).collect();
         Ok(Self { listener: bind(config.metrics)?, scrubs: rate > 0, boards })
     }
 
@@ -49,12 +51,12 @@ impl Asked {
     }
 
     /// Gives each a hold on the disks, the last of `holds`.
-    pub(super) fn with(self, holds: &mut Vec<Disks<Piece>>, config: &DaemonConfig) -> Beside {
+    pub(super) fn with(self, holds: &mut Vec<Disks<Piece>>, dirs: &[StoreDir]) -> Beside {
         let Self { listener, scrubs, boards } = self;
         let each = if scrubs { holds.pop() } else { None }.map(Disks::into_each);
-        let each = each.into_iter().flatten().zip(config.data_dirs()).enumerate();
+        let each = each.into_iter().flatten().zip(dirs).enumerate();
         let scrubbers = each.filter_map(|(disk, ((_, store), dir))| {
-            Some(Scrubber::new(store?, Arc::clone(&boards), disk, dir))
+            Some(Scrubber::new(store?, Arc::clone(&boards), disk, &dir.path))
         });
         let scrubbers = scrubbers.collect();
         let metrics = listener.and_then(|(listener, _)| {

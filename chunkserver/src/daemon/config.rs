@@ -50,6 +50,8 @@ pub struct DaemonConfig {
     pub data_dir: PathBuf,
     /// Directories of further disks, each with a store of its own; made if they are not there.
     pub more_data_dirs: Vec<PathBuf>,
+    /// Stores of each disk, each with a network thread that drives it; those that were made stay.
+    pub shards: u32,
     /// The server does not start unless all of its disks can be opened; otherwise one is enough.
     pub require_all_disks: bool,
     /// Most bytes of slices kept on each disk, fixed when its store is made; `u64::MAX` is as many
@@ -155,8 +157,10 @@ pub enum LogFormat {
 /// Which worker of a server a client goes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlaceBy {
-    /// One of those that serve the class of its link, with the fewest clients.
+    /// As `Class`; with several shards, which all classes need, as `Links`.
     #[default]
+    Auto,
+    /// One of those that serve the class of its link, with the fewest clients.
     Class,
     /// The one with the fewest clients, whatever their class.
     Links,
@@ -165,13 +169,13 @@ pub enum PlaceBy {
 /// Which thread drives a disk and its store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DriveDisk {
-    /// The network thread where there are one worker, one disk, and no core to spare beyond those
-    /// of a client, the network and a store; otherwise one for each disk.
+    /// The network threads where there is one disk, and several shards, or one worker and no core
+    /// to spare beyond those of a client, the network and a store; otherwise one for each store.
     #[default]
     Auto,
-    /// One for each disk.
+    /// One for each store.
     Thread,
-    /// The network thread of the only worker, the only disk.
+    /// The network threads, each as many of the stores.
     Inline,
 }
 
@@ -196,10 +200,11 @@ impl Default for DaemonConfig {
             device_ip: None,
             device_port: 0,
             workers: None,
-            place_by: PlaceBy::Class,
+            place_by: PlaceBy::Auto,
             mtu_bytes: None,
             data_dir: PathBuf::from("towpath-data"),
             more_data_dirs: Vec::new(),
+            shards: 1,
             require_all_disks: false,
             capacity_bytes: u64::MAX,
             resident_bytes: 0,
@@ -262,29 +267,29 @@ impl DaemonConfig {
         }
     }
 
-    /// Network threads: what is set, or one for each class. A single thread has all classes where
-    /// it is to drive the disk, and where no core is to spare for more: further threads would only
-    /// take cores from it and from the client.
+    /// Network threads: what is set; or one for each shard, where there are several; or one for
+    /// each class. A single thread has all classes where it is to drive the disk, and where no core
+    /// is to spare for more: further threads would only take cores from it and from the client.
     #[must_use]
     pub fn effective_workers(&self) -> u32 {
         match self.workers {
             Some(workers) => workers,
+            None if self.shards > 1 => self.shards,
             None if self.drive_disk == DriveDisk::Inline || !cores_to_spare() => 1,
             None => Class::COUNT as u32,
         }
     }
 
-    /// Whether there are one disk and one worker, whose thread can drive it.
-    pub(super) fn can_drive_inline(&self) -> bool {
-        self.effective_workers() == 1 && self.more_data_dirs.is_empty()
-    }
-
-    /// Whether the network thread drives the disk.
+    /// Whether network threads drive the stores.
     pub(super) fn drives_inline(&self) -> bool {
         match self.drive_disk {
             DriveDisk::Thread => false,
             DriveDisk::Inline => true,
-            DriveDisk::Auto => self.can_drive_inline() && !cores_to_spare(),
+            // A disk that hangs would keep a thread from the other disks, and from the network.
+            DriveDisk::Auto if !self.more_data_dirs.is_empty() => false,
+            DriveDisk::Auto => {
+                self.shards > 1 || (self.effective_workers() == 1 && !cores_to_spare())
+            }
         }
     }
 
@@ -317,9 +322,11 @@ mod tests {
         }
         assert_eq!(of(None, DriveDisk::Auto).drives_inline(), !cores_to_spare());
         let inline = of(None, DriveDisk::Inline);
-        assert!(inline.effective_workers() == 1 && inline.can_drive_inline());
+        assert!(inline.effective_workers() == 1 && inline.drives_inline());
         let asked = of(Some(2), DriveDisk::Auto);
         assert!(asked.effective_workers() == 2 && !asked.drives_inline());
+        let sharded = DaemonConfig { shards: 4, ..of(None, DriveDisk::Auto) };
+        assert!(sharded.effective_workers() == 4 && sharded.drives_inline());
     }
 
     #[test]

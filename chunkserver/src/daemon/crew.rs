@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::task::Waker;
-use std::thread::{Builder, ScopedJoinHandle, scope};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use towpath_rpc::Piece;
@@ -13,6 +13,7 @@ use towpath_transport::{Device, Endpoint, EndpointConfig, Nanos, Region, SharedM
 
 use super::beside::Beside;
 use super::config::DaemonConfig;
+use super::disks::{Outcome, ToOpen};
 use super::error::DaemonError;
 use super::run::Served;
 use super::stop::StopFlag;
@@ -21,7 +22,18 @@ use crate::guard::Guard;
 use crate::metrics::Worker;
 use crate::qos::Qos;
 use crate::service::{ChunkServer, InterferenceControl, ScrubBoard, ServerStats, ServiceConfig};
+use crate::store::core::StoreDriver;
 use crate::store::disks::{Closed, Disks};
+
+/// A worker's thread, before the worker has its post: it opens the disks that it is to drive.
+pub(super) struct Seat<'s, D> {
+    thread: Thread<'s>,
+    /// What its disks gave; it closes behind the last of them.
+    pub(super) opened: Receiver<Outcome<Piece>>,
+    post: SyncSender<Post<D>>,
+    /// Whether it can take clients.
+    told: Receiver<Result<(), DaemonError>>,
+}
 
 /// What a worker beside the first one starts with.
 pub(super) struct Post<D> {
@@ -33,6 +45,9 @@ pub(super) struct Post<D> {
     pub(super) worker: Worker,
     pub(super) control: Option<InterferenceControl>,
     pub(super) guard: Option<Guard>,
+    /// Where resident chunks of each disk are.
+    pub(super) resident: Vec<Option<SharedMemory>>,
+    pub(super) boards: Arc<[ScrubBoard]>,
 }
 
 /// What all workers have in common.
@@ -43,8 +58,6 @@ pub(super) struct Crew<'a> {
     pub(super) service: &'a ServiceConfig,
     /// Of the file of tenants, from before it was read.
     pub(super) tenants_stamp: Option<Stamp>,
-    /// Where resident chunks of each disk are.
-    pub(super) resident: &'a [Option<SharedMemory>],
 }
 
 /// How one worker ended.
@@ -79,7 +92,7 @@ fn tell_figures<D: Device<Memory = Region>>(
     if is_told { QUIET_WAIT } else { Nanos::ZERO }
 }
 
-impl Crew<'_> {
+impl<'a> Crew<'a> {
     /// Has a worker woken by the wish to stop, and by whoever wants its figures; gives what else
     /// is to wake it.
     fn wakes<D: Device<Memory = Region>>(
@@ -93,33 +106,56 @@ impl Crew<'_> {
         Some(waker)
     }
 
-    /// Runs the first worker on this thread and each of `posts` on one of its own, until the wish
-    /// to stop or the end of one. `on_ready` is called when all can take clients.
-    pub(super) fn serve<D: Device<Memory = Region> + Send>(
+    /// Starts the thread of one of `workers` beside the first one.
+    ///
+    /// # Errors
+    /// [`DaemonError::Thread`].
+    pub(super) fn seat<D: Device<Memory = Region> + Send + 'a>(
         self,
+        scope: &'a Scope<'a, '_>,
+        (number, workers): (usize, usize),
+        disks: ToOpen<'a>,
+    ) -> Result<Seat<'a, D>, DaemonError> {
+        let (tell_opened, opened) = channel();
+        let (post, posted) = sync_channel(1);
+        let (tell, told) = sync_channel(1);
+        let run = move || {
+            // Nobody hears it where another disk has kept the server from starting.
+            let drivers = disks.open_of((number, workers), |outcome| {
+                let _ = tell_opened.send(outcome);
+            });
+            drop(tell_opened);
+            self.work(posted.recv().ok()?, drivers, &tell)
+        };
+        let named = Builder::new().name(format!("worker {number}"));
+        let thread = named.spawn_scoped(scope, run).map_err(DaemonError::Thread)?;
+        Ok(Seat { thread, opened, post, told })
+    }
+
+    /// Runs the first worker on this thread, and gives each of the others its post, until the wish
+    /// to stop or the end of one. `on_ready` is called when all can take clients.
+    pub(super) fn serve<D: Device<Memory = Region> + Send + 'a>(
+        self,
+        scope: &'a Scope<'a, '_>,
         mut server: ChunkServer<D>,
         mut status: Option<StatusSocket>,
         beside: Beside,
-        posts: Vec<Post<D>>,
+        posts: Vec<(Seat<'a, D>, Post<D>)>,
         on_ready: impl FnOnce() -> Result<(), DaemonError>,
     ) -> Result<Served, DaemonError> {
-        let ended = scope(|scope| {
+        let ended = {
             let stop_at_end = StopAtEnd(self.stop);
             let mut threads: Vec<Thread<'_>> = Vec::new();
             let first = Worker { meter: server.meter(), ..Worker::default() };
-            let others = posts.iter().map(|post| post.worker.clone());
+            let others = posts.iter().map(|(_, post)| post.worker.clone());
             let workers: Vec<Worker> = std::iter::once(first.clone()).chain(others).collect();
-            let boards = beside.boards();
-            for (post, number) in posts.into_iter().zip(1..) {
-                let (tell, told) = sync_channel(1);
-                let (name, boards) = (format!("worker {number}"), Arc::clone(&boards));
-                let thread = Builder::new()
-                    .name(name)
-                    .spawn_scoped(scope, move || self.work(post, boards, &tell))
-                    .map_err(DaemonError::Thread)?;
+            for (seat, own) in posts {
+                let Seat { thread, post, told, .. } = seat;
                 threads.push(thread);
-                // No word is a thread that has panicked, which the end finds.
-                told.recv().unwrap_or(Ok(()))?;
+                // Whoever does not take it, or gives no word, has panicked, which the end finds.
+                if post.send(own).is_ok() {
+                    told.recv().unwrap_or(Ok(()))?;
+                }
             }
             let beside = beside.spawn(scope, workers, self.stop)?;
             let waker = self.wakes(&server, &first);
@@ -154,19 +190,20 @@ impl Crew<'_> {
                 let end = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 ended.extend(end);
             }
-            Ok(ended)
-        });
-        ended.and_then(together)
+            ended
+        };
+        together(ended)
     }
 
     /// A worker's thread, from its endpoint to its end. None when it could not begin.
     fn work<D: Device<Memory = Region>>(
         self,
         post: Post<D>,
-        boards: Arc<[ScrubBoard]>,
+        drivers: Vec<StoreDriver<Piece>>,
         tell: &SyncSender<Result<(), DaemonError>>,
     ) -> Option<Ended> {
-        let Post { device, endpoint, store, mut desk, qos, worker, control, guard } = post;
+        let Post { device, endpoint, store, mut desk, qos, worker, control, guard, .. } = post;
+        let (resident, boards) = (post.resident, post.boards);
         let _stop_at_end = StopAtEnd(self.stop);
         // Whoever starts it waits for the word.
         let endpoint = match Endpoint::new(device, endpoint) {
@@ -176,8 +213,8 @@ impl Crew<'_> {
                 return None;
             }
         };
-        let server = ChunkServer::new(endpoint, store, self.service);
-        let server = server.resident_memory(self.resident.to_vec()).qos(qos);
+        let server = ChunkServer::new(endpoint, store, self.service).driving(drivers);
+        let server = server.resident_memory(resident).qos(qos);
         let server = server.interference(control).guard(guard).peers(self.config.peers.clone());
         let waker = self.wakes(&server, &worker);
         waker.into_iter().zip(&desk).for_each(|(waker, desk)| desk.wakes(waker));

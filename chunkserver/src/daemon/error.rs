@@ -95,12 +95,15 @@ pub enum DaemonError {
     /// Two disks are one.
     #[error("{} is the directory of two disks: name each once", .0.display())]
     SameDisk(PathBuf),
-    /// A network thread is to drive a disk, and there are several of either.
+    /// More stores than a server can have.
+    #[error("{0} stores, which all shards of all disks are together: a server has at most 64")]
+    TooManyShards(usize),
+    /// A device has one store.
     #[error(
-        "drive_disk is \"inline\", which needs workers = 1 (or \"auto\") and no more_data_dirs: \
-         several network threads cannot drive one disk, nor one several disks"
+        "{} is a block device, which has one shard: give each shard a partition of it, and name \
+         their folders in more_data_dirs", .0.join("disk").display()
     )]
-    DriveInline,
+    ShardsOfDevice(PathBuf),
     /// A disk cannot be opened, and all are needed, or none can.
     #[error("disk {number} ({}) cannot be opened: {why}", path.display())]
     DiskDown {
@@ -269,7 +272,8 @@ impl DaemonError {
             | Self::LogLevel { .. }
             | Self::Sizes(_)
             | Self::SameDisk(_)
-            | Self::DriveInline
+            | Self::TooManyShards(_)
+            | Self::ShardsOfDevice(_)
             | Self::DeviceIp { .. }
             | Self::Guard(_)
             | Self::Tenants(_)

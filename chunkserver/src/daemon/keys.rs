@@ -165,8 +165,9 @@ pub const KEYS: &[Key] = &[
         name: "workers",
         kind: "N",
         doc: "network threads: each has clients, buffers and a device of its own, on one port; \
-              \"auto\" is one for each class, or a single one for all classes where drive_disk is \
-              \"inline\" or no core is to spare for more",
+              \"auto\" is one for each shard, where there are several; or one for each class; or a \
+              single one for all classes where drive_disk is \"inline\" or no core is to spare for \
+              more",
         quoted: true,
         set: |config, text| {
             config.workers = match text {
@@ -180,18 +181,21 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "place_by",
         kind: "WORD",
-        doc: "which worker a client goes to: \"class\", one of those for the class of its link, or \
-              \"links\", the one with the fewest clients",
+        doc: "which worker a client goes to: \"class\", one of those for the class of its link, \
+              \"links\", the one with the fewest clients, or \"auto\": by links where there are \
+              shards, and otherwise by class",
         quoted: true,
         set: |config, text| {
             config.place_by = match text {
+                "auto" => PlaceBy::Auto,
                 "class" => PlaceBy::Class,
                 "links" => PlaceBy::Links,
-                _ => return Err(ValueError::Needs { needs: "\"class\" or \"links\"" }),
+                _ => return Err(ValueError::Needs { needs: "\"auto\", \"class\" or \"links\"" }),
             };
             Ok(())
         },
         show: |config| match config.place_by {
+            PlaceBy::Auto => "auto".into(),
             PlaceBy::Class => "class".into(),
             PlaceBy::Links => "links".into(),
         },
@@ -233,9 +237,8 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "more_data_dirs",
         kind: "DIR:DIR",
-        doc: "directories of further disks, with colons between them: each has a store and a \
-              thread of its own, and chunks are spread over all; \"none\" is only that of \
-              `data_dir`",
+        doc: "directories of further disks, with colons between them: each has a store of its \
+              own, and chunks are spread over all; \"none\" is only that of `data_dir`",
         quoted: true,
         set: |config, text| {
             config.more_data_dirs = value::dirs(text)?;
@@ -243,6 +246,14 @@ pub const KEYS: &[Key] = &[
         },
         show: |config| value::show_dirs(&config.more_data_dirs),
     },
+    number!(
+        shards,
+        1,
+        64,
+        "stores of each disk, each with a network thread of its own (`workers`), for machines with \
+         cores for them; those that were made are served also where fewer are asked for; a block \
+         device has one"
+    ),
     Key {
         name: "require_all_disks",
         kind: "BOOL",
@@ -318,9 +329,9 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "drive_disk",
         kind: "WORD",
-        doc: "which thread drives a disk: \"thread\", one for each disk, \"inline\", the network \
-              thread (with one disk and one worker), or \"auto\": the network thread where that \
-              can be and no core is to spare for another one",
+        doc: "which thread drives a store: \"thread\", one for each, \"inline\", the network \
+              threads, each as many of them, or \"auto\": the network threads where there is one \
+              disk, and several shards, or one worker and no core to spare for another thread",
         quoted: true,
         set: |config, text| {
             config.drive_disk = match text {

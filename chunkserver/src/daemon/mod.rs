@@ -6,7 +6,8 @@
 //! | `file`, `args` | the config file and the command line |
 //! | `run` | [`run`](run()): from settings to a serving server and back |
 //! | `crew` | the workers of a server, and their threads |
-//! | `store`, `disks` | the disk file of the store, and who drives it; all of them |
+//! | `store`, `disks` | the disk file of a store, and who drives it; all of them |
+//! | `shards` | where the stores of a server are |
 //! | `descriptors` | the limit of file descriptors |
 //! | `log` | what is logged, and in which format |
 //! | `beside` | who asks the store beside the workers |
@@ -41,6 +42,7 @@ mod notify;
 mod peers;
 mod run;
 mod scrub;
+mod shards;
 mod stop;
 mod stopped;
 mod store;

@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
+use std::thread::scope;
 
 use serde::Serialize;
 use towpath_fastpath::HealthConfig;
@@ -15,12 +16,13 @@ use towpath_transport::{
 };
 
 use super::beside::Asked;
-use super::config::{DaemonConfig, DriveDisk, PlaceBy, StatusPlace};
+use super::config::{DaemonConfig, PlaceBy, StatusPlace};
 use super::crew::{Crew, Post};
 use super::descriptors;
-use super::disks::{OpenDisks, check_dirs, open_disks};
+use super::disks::{OpenDisks, ToOpen, open_disks};
 use super::error::DaemonError;
 use super::log::log_filter;
+use super::shards::store_dirs;
 use super::stop::StopFlag;
 use super::store::{check_sizes, random};
 use super::{peers, tenants};
@@ -150,7 +152,68 @@ pub fn run<D: Device<Memory = Region> + Send>(
     let others = devices.split_off(devices.len().min(1));
     let Some(device) = devices.pop() else { return Err(DaemonError::NoDevice) };
     let mut endpoint = Endpoint::new(device, of_worker(0))?;
-    let links_max = endpoint.plan().links_max;
+    say_fewer_links(config, endpoint.plan().links_max);
+    let device = endpoint.device().local_addr();
+    let listening = endpoint.listen(config.listen)?;
+    let dirs = store_dirs(config)?;
+    let beside = Asked::of(config, &dirs)?;
+    let metrics_at = beside.metrics_at();
+    let askers = workers.count() + beside.count();
+    let service = service_config(config);
+    let tenants_stamp = config.tenants_file.as_deref().and_then(tenants::stamp);
+    let mut qos = tenants::start(config, workers.count())?.into_iter();
+    let to_open = ToOpen::new(config, &dirs, askers);
+    let crew = Crew { config, stop, service: &service, tenants_stamp };
+    let served = scope(|scope| {
+        let seat = |number| crew.seat(scope, (number, workers.count()), to_open.clone());
+        let seats = (1..workers.count()).map(seat).collect::<Result<Vec<_>, _>>()?;
+        let opened = seats.iter().flat_map(|seat| &seat.opened);
+        let OpenDisks { holds: mut stores, drivers, resident } =
+            open_disks(&to_open, workers.count(), opened)?;
+        let beside = beside.with(&mut stores, &dirs);
+        let mut stores = stores.into_iter();
+        let Some(store) = stores.next() else { return Err(DaemonError::NoDevice) };
+        let mut status = status_socket(config, workers.count())?;
+        let (first_qos, control) = (qos.next(), interference(config));
+        let guard = guard(config)?;
+        let mut posts = Vec::new();
+        for (((index, device), store), seat) in
+            others.into_iter().enumerate().zip(stores).zip(seats)
+        {
+            let post = Post {
+                device,
+                endpoint: of_worker(index + 1),
+                store,
+                desk: status.as_mut().map(|(_, desks)| desks.remove(0)),
+                qos: qos.next(),
+                worker: Worker::default(),
+                control: control.clone(),
+                guard: guard.clone(),
+                resident: resident.clone(),
+                boards: beside.boards(),
+            };
+            posts.push((seat, post));
+        }
+        let server = ChunkServer::new(endpoint, store, &service).driving(drivers);
+        let server = server.resident_memory(resident).qos(first_qos);
+        let server = server.scrubbing(beside.boards()).interference(control);
+        let server = server.guard(guard.clone()).peers(config.peers.clone());
+        guard.iter().for_each(Guard::wait_for_start);
+        let status = status.map(|(socket, _)| socket);
+        crew.serve(scope, server, status, beside, posts, || {
+            let ready = Ready { listening, device, pid: std::process::id(), metrics: metrics_at };
+            on_ready(&ready).map_err(DaemonError::Ready)?;
+            tracing::info!(%listening, %device, workers = workers.count(), "serving");
+            say_who_may_do_what(config, listening);
+            Ok(())
+        })
+    })?;
+    log_end(&served);
+    Ok(served)
+}
+
+/// Says where the device allows fewer clients than are wanted.
+fn say_fewer_links(config: &DaemonConfig, links_max: usize) {
     let wanted = config.effective_links_max() as usize;
     if links_max < wanted {
         tracing::warn!(
@@ -159,45 +222,6 @@ pub fn run<D: Device<Memory = Region> + Send>(
             "the device's queues hold fewer clients; each takes less of them with fewer `paths_max`"
         );
     }
-    let device = endpoint.device().local_addr();
-    let listening = endpoint.listen(config.listen)?;
-    let beside = Asked::of(config)?;
-    let metrics_at = beside.metrics_at();
-    let askers = workers.count() + beside.count();
-    let OpenDisks { holds: mut stores, driver, resident } = open_disks(config, askers)?;
-    let beside = beside.with(&mut stores, config);
-    let mut stores = stores.into_iter();
-    let service = service_config(config);
-    let tenants_stamp = config.tenants_file.as_deref().and_then(tenants::stamp);
-    let mut qos = tenants::start(config, workers.count())?.into_iter();
-    let Some(store) = stores.next() else { return Err(DaemonError::NoDevice) };
-    let mut status = status_socket(config, workers.count())?;
-    let (first_qos, control) = (qos.next(), interference(config));
-    let guard = guard(config)?;
-    let mut posts = Vec::new();
-    for ((index, device), store) in others.into_iter().enumerate().zip(stores) {
-        let endpoint = of_worker(index + 1);
-        let desk = status.as_mut().map(|(_, desks)| desks.remove(0));
-        let (worker, control) = (Worker::default(), control.clone());
-        let (qos, guard) = (qos.next(), guard.clone());
-        posts.push(Post { device, endpoint, store, desk, qos, worker, control, guard });
-    }
-    let server = ChunkServer::new(endpoint, store, &service).driving(driver);
-    let server = server.resident_memory(resident.clone()).qos(first_qos);
-    let server = server.scrubbing(beside.boards()).interference(control.clone());
-    let server = server.guard(guard.clone()).peers(config.peers.clone());
-    guard.iter().for_each(Guard::wait_for_start);
-    let crew = Crew { config, stop, service: &service, tenants_stamp, resident: &resident };
-    let status = status.map(|(socket, _)| socket);
-    let served = crew.serve(server, status, beside, posts, || {
-        let ready = Ready { listening, device, pid: std::process::id(), metrics: metrics_at };
-        on_ready(&ready).map_err(DaemonError::Ready)?;
-        tracing::info!(%listening, %device, workers = workers.count(), "serving");
-        say_who_may_do_what(config, listening);
-        Ok(())
-    })?;
-    log_end(&served);
-    Ok(served)
 }
 
 /// What requests are checked by, where there are keys.
@@ -241,10 +265,7 @@ pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     }
     log_filter(&config.log)?;
     check_sizes(config)?;
-    check_dirs(config.data_dirs())?;
-    if config.drive_disk == DriveDisk::Inline && !config.can_drive_inline() {
-        return Err(DaemonError::DriveInline);
-    }
+    store_dirs(config)?;
     tenants::start(config, 1)?;
     let ours = |setting: &'static str, ip: IpAddr| {
         let bound = TcpListener::bind((ip, 0)).map(drop);
@@ -329,7 +350,8 @@ fn interference(config: &DaemonConfig) -> Option<InterferenceControl> {
 
 fn placing(config: &DaemonConfig) -> Placing {
     match config.place_by {
-        PlaceBy::Class => Placing::ByClass,
+        PlaceBy::Auto if config.shards > 1 => Placing::LeastLinks,
+        PlaceBy::Auto | PlaceBy::Class => Placing::ByClass,
         PlaceBy::Links => Placing::LeastLinks,
     }
 }

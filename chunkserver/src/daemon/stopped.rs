@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::json;
 
-use super::disks::check_dirs;
 use super::error::DaemonError;
+use super::shards::{check_dirs, folders};
 
 /// A flag.
 pub(super) fn flag(name: &'static str, help: &'static str) -> Arg {
@@ -21,7 +21,7 @@ pub(super) fn dirs_arg() -> Arg {
         .required(true)
         .num_args(1..)
         .value_parser(clap::value_parser!(PathBuf))
-        .help("data directory of the store, or those of several: of each disk of a server")
+        .help("data directory of a disk, whose shards all count, or those of several disks")
 }
 
 /// The directories that were named.
@@ -40,11 +40,12 @@ pub(super) fn each(
     mut say: impl FnMut(&Path, &str) -> io::Result<()>,
 ) -> Result<(), DaemonError> {
     check_dirs(dirs.iter())?;
-    if let [dir] = dirs {
+    let dirs: Vec<_> = dirs.iter().flat_map(|dir| folders(dir, 1)).collect();
+    if let [dir] = &dirs[..] {
         return one(dir);
     }
     let (mut bad, mut code) = (0, 0);
-    for dir in dirs {
+    for dir in &dirs {
         match one(dir) {
             Ok(()) => continue,
             // What is printed is nowhere to be seen.

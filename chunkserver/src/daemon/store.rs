@@ -13,6 +13,7 @@ use towpath_transport::SharedMemory;
 use super::config::DaemonConfig;
 use super::error::DaemonError;
 use super::scrub::STATE_NAME;
+use super::shards::mark_outside;
 use crate::resident::Arena;
 use crate::store::core::{
     CoreConfig, DATA_BYTES_MAX, DISK_NAME, DriverConfig, LOG_BYTES_MAX, LOG_BYTES_MIN, NewStore,
@@ -225,7 +226,9 @@ pub(super) fn open_disk(
         (Some((config, core)), Some(_)) => Some(new_file(path, config, core)?),
         _ => None,
     };
-    towpath_disk::open(&file, &Options { create, ..Options::default() }).map_err(|source| {
+    let sharers = make.map_or(1, |(config, _)| config.shards);
+    let options = Options { create, sharers, ..Options::default() };
+    towpath_disk::open(&file, &options).map_err(|source| {
         let failed = |source| DaemonError::Store { path: path.into(), source };
         match source.source.kind() {
             io::ErrorKind::WouldBlock => failed(OpenError::Locked),
@@ -246,7 +249,7 @@ fn new_file(path: &Path, config: &DaemonConfig, core: &CoreConfig) -> Result<New
                 let (path, source) = (PathBuf::from(path), error.into());
                 DaemonError::DataDir { path, source }
             })?;
-            let byte_len = found.f_blocks.saturating_mul(found.f_frsize);
+            let byte_len = found.f_blocks.saturating_mul(found.f_frsize) / u64::from(config.shards);
             (byte_len / PAGE_BYTES as u64).min(of_data(DATA_BYTES_MAX))
         }
         bytes => of_data(bytes),
@@ -260,15 +263,18 @@ fn new_file(path: &Path, config: &DaemonConfig, core: &CoreConfig) -> Result<New
 
 /// Whether a folder has had a store: it has other files that a server leaves beside one.
 fn had_store(path: &Path) -> bool {
-    [MARK_NAME, STATE_NAME].iter().any(|name| path.join(name).exists())
+    let inside = [MARK_NAME, STATE_NAME].map(|name| path.join(name));
+    inside.into_iter().chain(mark_outside(path)).any(|mark| mark.exists())
 }
 
 /// Notes in a folder that it has a store, so that none is made in its place when its disk is gone.
 fn mark(path: &Path) -> io::Result<()> {
-    let file = path.join(MARK_NAME);
-    fs::write(&file, MARK_TEXT)?;
-    fs::File::open(&file)?.sync_all()?;
-    flush_folder_of(&file)
+    for file in [Some(path.join(MARK_NAME)), mark_outside(path)].into_iter().flatten() {
+        fs::write(&file, MARK_TEXT)?;
+        fs::File::open(&file)?.sync_all()?;
+        flush_folder_of(&file)?;
+    }
+    Ok(())
 }
 
 /// Whether a folder has files of the unreleased older format: logs, maps, segments with a number.

@@ -1,5 +1,7 @@
 //! Bounds of the service, with their reasons.
 
+use std::time::Duration;
+
 use towpath_rpc::limits::PUSH_BODY_BYTES_MAX;
 use towpath_transport::Nanos;
 
@@ -91,9 +93,12 @@ pub(super) const READ_BYTES_SIZES: [usize; 6] =
 pub(super) const LIST_PAGE_MAX: usize = LIST_MAX - 1;
 
 /// How long a network thread polls for the disk that it drives: most disks have done a small write
-/// or a read by then. To sleep and be woken takes as long as half a read: with 32 under way a fourth
-/// more are done a second by a thread that polls.
+/// or a read by then. To sleep and be woken takes as long as half a read: with 32 under way a
+/// fourth more are done a second by a thread that polls.
 pub(super) const DISK_SPIN: Nanos = Nanos::from_micros(300);
 
 /// Cores that one busy client on the same machine, the network thread and the store's thread take.
 pub(super) const BUSY_CORES: usize = 3;
+
+/// How often a thread that stops looks whether anybody still asks the stores that it drives.
+pub(super) const STOP_LOOK: Duration = Duration::from_millis(20);

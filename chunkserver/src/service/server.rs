@@ -20,8 +20,7 @@ use super::control::InterferenceControl;
 use super::drive::Drive;
 use super::entries::Entries;
 use super::limits::{
-    CLIENTS_LOGGED, CONTROL_LOOK, DISK_SPIN, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES,
-    STORE_WAIT,
+    CLIENTS_LOGGED, CONTROL_LOOK, DISK_SPIN, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT,
 };
 use super::locate::Grants;
 use super::onward::{Onward, Passed};
@@ -111,8 +110,8 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) endpoint: Endpoint<D>,
     pub(super) rpc: RpcServer,
     pub(super) store: Disks<Piece>,
-    /// The driver of the store, where this thread is the one.
-    pub(super) drive: Option<Drive>,
+    /// The stores that this thread drives.
+    pub(super) drive: Drive,
     /// Answers of the store end a wait of the endpoint.
     store_wakes: bool,
     pub(super) config: ServiceConfig,
@@ -182,7 +181,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             endpoint,
             rpc: RpcServer::new(rpc),
             store,
-            drive: None,
+            drive: Drive::default(),
             store_wakes,
             config: *config,
             waiting: Queues::default(),
@@ -334,7 +333,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         } else {
             // What an entry waits for another worker may end, which wakes nobody here.
             let entering = self.entries.are_waiting() || self.onward.is_adding();
-            let told = self.store_wakes || self.drives_store();
+            let told = self.store_wakes || self.store.are_all_own();
             let blind = !self.staged.is_empty() && !told;
             let span = match (blind, entering) {
                 (true, _) => STORE_WAIT,
@@ -548,10 +547,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub fn close_within(self, timeout: Nanos) -> (ServerStats, Closed) {
         let (stats, timeout) = (self.stats(), Duration::from_nanos(timeout.0));
         let end = Instant::now() + timeout;
-        let mut closed = self.store.stop_within(timeout);
-        if let Some(drive) = self.drive {
-            closed.sealed = drive.stop_by(end);
-        }
+        // It is good at once for stores that no thread of their own drives.
+        let closed = self.store.stop_within(timeout);
+        let closed = self.drive.stop_by(end, closed);
         (stats, closed)
     }
 }

@@ -103,6 +103,13 @@ impl<W> Drop for StoreDriver<W> {
     }
 }
 
+impl<W> StoreDriver<W> {
+    /// Whether it drives the store that this is a hold on.
+    pub(crate) fn is_of(&self, hold: &StoreThread<W>) -> bool {
+        Arc::ptr_eq(&self.condition, &hold.condition)
+    }
+}
+
 impl<W: AsRef<[u8]>> StoreDriver<W> {
     /// Opens a store by `open`, to be driven by this very thread; gives a hold for each of
     /// `askers`, and what `open` gave beside the store.
@@ -256,12 +263,13 @@ impl<W: AsRef<[u8]>> StoreDriver<W> {
         FlushFailed { step: CommitStep::LogFlush, kind: error.kind() }
     }
 
-    /// Whether anybody can still ask, or something is under way.
+    /// Whether anybody still asks, or something is under way.
     fn has_work(&self) -> bool {
         self.can_be_asked() || !self.core.is_idle()
     }
 
-    fn can_be_asked(&self) -> bool {
+    /// Whether anybody still asks, or something is queued.
+    pub(crate) fn can_be_asked(&self) -> bool {
         self.desks.iter().any(|desk| !desk.incoming.is_empty())
     }
 

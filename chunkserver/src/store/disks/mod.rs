@@ -1,5 +1,5 @@
-//! The disks of a server: each has a store and, but for an only one, a thread of its own, and one
-//! that is bad takes nothing of another's.
+//! The stores of a server, one for each disk or shard of a disk: a thread drives each, and one that
+//! is bad takes nothing of another's.
 //!
 //! | file | contents |
 //! |---|---|
@@ -26,7 +26,7 @@ use towpath_memory::Buf;
 use towpath_transport::Class;
 
 use super::claims::Claims;
-use super::core::StoreThread;
+use super::core::{StoreDriver, StoreThread};
 use super::error::{CommitStep, CreateError, FlushFailed, Refused};
 use super::fence::Fences;
 use super::request::{Completion, Reply, Request};
@@ -76,6 +76,19 @@ pub struct Closed {
     pub sealed: Option<Result<(), FlushFailed>>,
 }
 
+impl Closed {
+    /// The one of two that did worse: one that was not done in time before one that failed, and
+    /// that before one that is sealed.
+    pub(crate) fn or_worse(self, other: Self) -> Self {
+        let rank = |closed: &Self| match closed.sealed {
+            Some(Ok(())) => 0,
+            Some(Err(_)) => 1,
+            None => 2,
+        };
+        if rank(&other) > rank(&self) { other } else { self }
+    }
+}
+
 /// The hold of one who asks on all disks of a server: it asks, and takes the answers. With one disk
 /// it adds nothing to what the disk's [`StoreThread`] does.
 #[derive(Debug)]
@@ -95,6 +108,8 @@ pub struct Disks<W> {
     turn: usize,
     /// Disks whose end was noticed, one bit each.
     ended: u64,
+    /// Disks that the thread of this one drives itself, one bit each.
+    own: u64,
 }
 
 impl<W: AsRef<[u8]> + Send + 'static> From<StoreThread<W>> for Disks<W> {
@@ -109,7 +124,7 @@ impl<W> Disks<W> {
     fn new(shared: Arc<Shared>, asker: usize, threads: Vec<Option<StoreThread<W>>>) -> Self {
         let asked = vec![0; threads.len()];
         let (under_way, ready) = (Vec::new(), VecDeque::new());
-        Self { shared, asker, threads, under_way, asked, ready, turn: 0, ended: 0 }
+        Self { shared, asker, threads, under_way, asked, ready, turn: 0, ended: 0, own: 0 }
     }
 
     fn open_disks(&self) -> impl Iterator<Item = (usize, &StoreThread<W>)> {
@@ -120,15 +135,37 @@ impl<W> Disks<W> {
         self.threads.len() > 1
     }
 
-    /// Has each disk's thread take what is queued for it.
-    pub fn ring(&self) {
-        self.open_disks().for_each(|(_, thread)| thread.ring());
+    fn is_own(&self, disk: usize) -> bool {
+        self.own & (1 << disk) != 0
     }
 
-    /// Whether something is queued that nobody has taken yet.
+    /// The thread that has this hold drives a disk by `driver`: it looks for the disk's answers
+    /// itself, and nothing need wake it for them. Gives the disk's name.
+    pub(crate) fn drive_here(&mut self, driver: &StoreDriver<W>) -> String {
+        let own = self.open_disks().find(|(_, thread)| driver.is_of(thread));
+        let Some((disk, thread)) = own else { return String::new() };
+        thread.wake(None);
+        self.own |= 1 << disk;
+        self.shared.names[disk].clone()
+    }
+
+    /// Whether the thread that has this hold drives all disks.
     #[must_use]
-    pub fn has_queued(&self) -> bool {
-        self.open_disks().any(|(_, thread)| thread.has_queued())
+    pub fn are_all_own(&self) -> bool {
+        self.open_disks().all(|(disk, _)| self.is_own(disk))
+    }
+
+    /// Has each thread that drives a disk take what is queued for it; true where something is
+    /// queued for a disk of this one's own.
+    pub fn ring(&self) -> bool {
+        let mut own_has_queued = false;
+        for (disk, thread) in self.open_disks() {
+            match self.is_own(disk) {
+                true => own_has_queued |= thread.has_queued(),
+                false => thread.ring(),
+            }
+        }
+        own_has_queued
     }
 
     /// Has `waker` woken when there are answers.
@@ -395,14 +432,7 @@ impl<W> Disks<W> {
         for (disk, closing) in closing {
             let ended = FlushFailed { step: CommitStep::LogFlush, kind: ErrorKind::BrokenPipe };
             let sealed = closing.map_or(Some(Err(ended)), |closing| closing.wait(end));
-            let rank = |sealed: &Option<Result<(), FlushFailed>>| match sealed {
-                Some(Ok(())) => 0,
-                Some(Err(_)) => 1,
-                None => 2,
-            };
-            if rank(&sealed) > rank(&worst.sealed) {
-                worst = Closed { disk: self.shared.names[disk].clone(), sealed };
-            }
+            worst = worst.or_worse(Closed { disk: self.shared.names[disk].clone(), sealed });
         }
         worst
     }
