@@ -1,4 +1,4 @@
-//! A server killed at fifty points while clients write over the network: nothing acknowledged is
+//! A server killed at a hundred points while clients write over the network: nothing acknowledged is
 //! lost, and nothing torn is served.
 
 mod common;
@@ -8,13 +8,15 @@ use std::path::Path;
 
 use common::{Client, Process, config, inline, pattern};
 use towpath_base::Prng;
-use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_chunkserver::daemon::{DaemonConfig, DriveDisk};
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::OpId;
 use towpath_transport::RoceUdp;
 
-const KILLS: u64 = 50;
-const CHUNK: ChunkId = ChunkId(50);
+const KILLS: u64 = 100;
+
+/// Chunks that the places are spread over.
+const CHUNKS: usize = 4;
 
 /// Places of a write: as many as are under way at most, so that the order of two writes to one
 /// place is never open.
@@ -28,10 +30,20 @@ struct Place {
     under_way: Option<u64>,
 }
 
-/// Bytes of the write of that number: some whole slices, some odd ends.
+/// The chunk and the offset of a place.
+fn at(place: usize) -> (ChunkId, u64) {
+    (ChunkId((place % CHUNKS) as u128), (place / CHUNKS) as u64 * PLACE_BYTES)
+}
+
+/// Bytes of the write of that number: many that stand in the log, whole slices, some odd ends.
 fn content(number: u64) -> Vec<u8> {
     let mut prng = Prng::new(number);
-    let len = if prng.chance(0.5) { PLACE_BYTES } else { 1 + prng.below(PLACE_BYTES) };
+    let len = match prng.below(4) {
+        0 => PLACE_BYTES,
+        1 => 1 + prng.below(PLACE_BYTES),
+        2 => 4096,
+        _ => 1 + prng.below(16 << 10),
+    };
     pattern(len as usize, number)
 }
 
@@ -51,9 +63,9 @@ impl History {
             return None;
         }
         let place = free[self.prng.below(free.len() as u64) as usize];
-        let offset = place as u64 * PLACE_BYTES;
+        let (chunk, offset) = at(place);
         let data = content(self.next);
-        let op = client.chunks.start_write_copy(&mut client.endpoint, CHUNK, offset, &data);
+        let op = client.chunks.start_write_copy(&mut client.endpoint, chunk, offset, &data);
         self.places[place].under_way = Some(self.next);
         self.next += 1;
         Some((op.expect("room for a few"), place))
@@ -93,13 +105,13 @@ impl History {
 
     /// Whether each place has what was acknowledged last, or what was under way, wholly.
     fn check(&mut self, client: &mut Client<RoceUdp>, point: u64) {
-        let (len, _) = client.stat(CHUNK).expect("it was acknowledged");
         for (index, place) in self.places.iter_mut().enumerate() {
-            let offset = index as u64 * PLACE_BYTES;
+            let (chunk, offset) = at(index);
+            let (len, _) = client.stat(chunk).expect("it was acknowledged");
             let there = len.saturating_sub(offset).min(PLACE_BYTES) as usize;
             let read = match there {
                 0 => Vec::new(),
-                there => client.read(CHUNK, offset, there).expect("sound slices"),
+                there => client.read(chunk, offset, there).expect("sound slices"),
             };
             let has = |number: u64| read.starts_with(&content(number));
             let acknowledged = place.acknowledged.is_none_or(has);
@@ -117,11 +129,12 @@ fn settings(dir: &Path) -> DaemonConfig {
     let mut config = config(dir);
     // A small log, so that kills also meet checkpoints.
     config.log_bytes = 512 << 10;
+    config.shards = 2;
     config
 }
 
 #[test]
-fn fifty_kills_while_clients_write_lose_nothing_that_was_acknowledged() {
+fn a_hundred_kills_while_clients_write_lose_nothing_that_was_acknowledged() {
     let seed = 50;
     println!("seed {seed}");
     let dir = tempfile::tempdir().expect("room for a directory");
@@ -129,12 +142,18 @@ fn fifty_kills_while_clients_write_lose_nothing_that_was_acknowledged() {
     let mut history =
         History { places: vec![Place::default(); PLACES as usize], next: 1, prng: Prng::new(seed) };
     for point in 0..KILLS {
-        // Whichever thread drives the disk.
-        let of_life = if point % 2 == 0 { config.clone() } else { inline(config.clone()) };
+        // Whichever threads drive the shards.
+        let of_life = match point % 3 {
+            0 => DaemonConfig { drive_disk: DriveDisk::Thread, ..config.clone() },
+            1 => inline(config.clone()),
+            _ => config.clone(),
+        };
         let mut server = Process::start(&of_life);
         let mut client = Client::connect(server.addr);
         if point == 0 {
-            client.create(CHUNK, None).expect("a fresh name");
+            for chunk in 0..CHUNKS {
+                client.create(at(chunk).0, None).expect("a fresh name");
+            }
         } else {
             history.check(&mut client, point);
         }
