@@ -5,16 +5,85 @@ use towpath_fastpath::limits::RUNS_MAX;
 use towpath_fastpath::qos::wire::JoinRequest;
 use towpath_fastpath::server::StorageRequest;
 use towpath_fastpath::wire::{ClearHeader, Method, ReadHeader, WriteHeader};
-use towpath_rpc::Piece;
-use towpath_transport::Buf;
+use towpath_rpc::{Piece, RequestKey, Responder};
+use towpath_transport::{Buf, LinkId, Time};
 
+use super::entries::Leave;
 use super::limits::{LIST_PAGE_MAX, SCRUB_BUDGET_DEFAULT, SCRUB_BUDGET_MAX};
+use super::onward::Passed;
 use super::policy::Staged;
+use super::scheduler::Kind;
 use super::scrub::Scrub;
 use super::spare::Spare;
-use super::trace::Place;
+use super::trace::{Place, Trace};
 use crate::store::disks::Target;
 use crate::store::{ChunkId, Clear, NewChunk, Request, SLICE_BYTES, Terms};
+
+/// A request of a client that waits for the store, or that the store has.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) responder: Responder,
+    pub(super) deadline: Time,
+    pub(super) ask: Ask,
+    /// Of a change that the store has.
+    pub(super) leave: Leave,
+    /// Of a write that was passed on: all behind have made it.
+    pub(super) passed: Option<Passed>,
+    pub(super) trace: Trace,
+}
+
+impl Job {
+    /// Whether it need not be done where nobody waits for it any more.
+    pub(super) fn may_be_given_up(&self) -> bool {
+        !self.passed.as_ref().is_some_and(Passed::must_be_made)
+    }
+
+    pub(super) fn is(&self, request: RequestKey) -> bool {
+        self.responder.request_key() == request
+    }
+}
+
+/// What the store is asked.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most are requests, and each has a place once")]
+pub(super) enum Asked {
+    /// A request.
+    Job(Job),
+    /// For this server's part of a range that is made anew: the chunk, the first byte, how many.
+    Own { request: RequestKey, link: LinkId, bytes: (ChunkId, u64, usize) },
+    /// To take slices of a write whose data is still coming, and where they are in the data.
+    Stage { request: RequestKey, offset: usize },
+    /// Whether it would make a write that is passed on.
+    MayWrite { request: RequestKey },
+    /// To forget what it took of a write.
+    Unstage,
+}
+
+impl Asked {
+    /// What the store is asked about; none where it answers without looking, or was asked already.
+    pub(super) fn target(&self) -> Option<Target> {
+        match self {
+            Self::Job(job) => job.ask.target(),
+            Self::Own { bytes: (chunk, ..), .. } => Some(Target::Chunk(*chunk)),
+            Self::Stage { .. } | Self::MayWrite { .. } | Self::Unstage => None,
+        }
+    }
+
+    /// The request to the store, of what waited for it. A read comes with its buffer.
+    pub(super) fn take_request(
+        &mut self,
+        buf: Option<Buf>,
+        spare: &mut Spare,
+    ) -> Option<Request<Piece, Buf>> {
+        match self {
+            Self::Job(job) => job.ask.take_request(buf, spare),
+            &mut Self::Own { bytes: (chunk, offset, byte_len), .. } => {
+                Some(Request::Read { chunk, offset, byte_len, buf: buf?, crcs: spare.take_crcs() })
+            }
+            Self::Stage { .. } | Self::MayWrite { .. } | Self::Unstage => None,
+        }
+    }
+}
 
 /// A request as the service keeps it until its answer is there.
 #[derive(Debug)]
@@ -149,32 +218,31 @@ impl Ask {
         Some(Place { chunk, offset, byte_len })
     }
 
-    /// Whether it changes chunks.
-    pub(super) fn is_change(&self) -> bool {
-        matches!(
-            self,
-            Self::Chain { .. }
-                | Self::Clear(_)
-                | Self::Create(..)
-                | Self::Delete(..)
-                | Self::Finish(..)
-                | Self::Write(..)
-        )
-    }
-
-    /// Bytes that it reads or writes.
-    pub(super) fn bytes(&self) -> u64 {
+    /// What it does at the store, and with how many bytes.
+    pub(super) fn kind(&self) -> (Kind, u64) {
         match self {
-            Self::Read(ReadHeader { length, .. }) | Self::Write(WriteHeader { length, .. }, ..) => {
-                (*length).into()
-            }
-            Self::Sketch(_, range, _) => range.length.into(),
-            _ => 0,
+            Self::Read(header) => (Kind::Read, header.length.into()),
+            Self::Sketch(_, range, _) => (Kind::Sketch, range.length.into()),
+            Self::Write(header, ..) => (Kind::Write, header.length.into()),
+            Self::Chain { .. }
+            | Self::Clear(_)
+            | Self::Create(..)
+            | Self::Delete(..)
+            | Self::Finish(..) => (Kind::Change, 0),
+            Self::Scrub(scrub) => (Kind::Scrub, scrub.step() * SLICE_BYTES as u64),
+            Self::Digest(..)
+            | Self::Info
+            | Self::Join(_)
+            | Self::List(..)
+            | Self::Locate(..)
+            | Self::Revoke(..)
+            | Self::Session(..)
+            | Self::Stat(_) => (Kind::Look, 0),
         }
     }
 
     /// What the store is asked about; none of what is answered without it.
-    pub(super) fn target(&self) -> Option<Target> {
+    fn target(&self) -> Option<Target> {
         Some(match self {
             Self::Create(chunk, ..) => Target::New(*chunk),
             Self::Chain { chunk, .. }
@@ -195,11 +263,7 @@ impl Ask {
     }
 
     /// The request to the store. A read comes with its buffer.
-    pub(super) fn take_request(
-        &mut self,
-        buf: Option<Buf>,
-        spare: &mut Spare,
-    ) -> Option<Request<Piece, Buf>> {
+    fn take_request(&mut self, buf: Option<Buf>, spare: &mut Spare) -> Option<Request<Piece, Buf>> {
         Some(match self {
             &mut Self::Chain { chunk, chain, version, stamp } => {
                 Request::Chain { chunk, chain, version, stamp }

@@ -9,14 +9,16 @@ use towpath_rpc::{Fate, Piece};
 use towpath_transport::{Buf, Device, LinkId, Region, Time};
 
 use super::answer::{Answer, chunk_info};
-use super::ask::Ask;
+use super::ask::{Ask, Asked, Job};
+use super::entries::Leave;
 use super::errors::{
     of_chain, of_create, of_delete, of_finish, of_look, of_read, of_suspect, of_write,
 };
 use super::scrubbing::{ScrubBoard, ScrubProgress};
-use super::server::{Asked, ChunkServer, Job};
+use super::server::ChunkServer;
 use super::sketch::sketched;
 use super::stops::{Matter, StopReason};
+use crate::qos::TenantId;
 use crate::store::core::Told;
 use crate::store::disks::DiskStatus;
 use crate::store::{
@@ -29,62 +31,50 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// known.
     pub(super) fn abandon_staged(&mut self, ended: u64) {
         for token in self.store.lose(ended) {
-            let job = match self.staged.try_remove(token as usize) {
-                Some(Asked::Job(job)) => job,
-                Some(Asked::Stage { request, .. }) => {
-                    self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
-                    continue;
+            match self.sched.take(token as usize) {
+                Some(Asked::Job(job)) => {
+                    self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
                 }
-                Some(Asked::MayWrite { request }) => {
-                    self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
-                    continue;
-                }
-                Some(Asked::Own { request, tokens }) => {
-                    self.tenants.done(tokens);
-                    self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
-                    continue;
-                }
-                Some(Asked::Unstage) | None => continue,
-            };
-            self.under_way.sub(&job);
-            job.pass.iter().for_each(|pass| pass.end());
-            self.tenants.done(job.tokens);
-            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
+                Some(
+                    Asked::Stage { request, .. }
+                    | Asked::MayWrite { request }
+                    | Asked::Own { request, .. },
+                ) => self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed)),
+                Some(Asked::Unstage) | None => {}
+            }
         }
-    }
-
-    /// The job that an answer of the store is for; the answer to anything else is taken in.
-    fn job_of(&mut self, token: u64, reply: Reply<Piece, Buf>) -> Option<(Job, Reply<Piece, Buf>)> {
-        match (self.staged.try_remove(token as usize), reply) {
-            (Some(Asked::Job(job)), reply) => return Some((job, reply)),
-            (Some(Asked::Stage { request, offset }), Reply::Stage { is_staged, data }) => {
-                self.on_stage(request, offset, is_staged, data);
-            }
-            (Some(Asked::MayWrite { request }), Reply::MayWrite(may)) => {
-                self.on_may_write(request, may);
-            }
-            (Some(Asked::Own { request, tokens }), Reply::Read { result, buf, crcs }) => {
-                self.tenants.done(tokens);
-                self.on_own(request, result, (buf, crcs));
-            }
-            (Some(Asked::Unstage), _) => {}
-            _ => debug_assert!(false, "the store answers what it was asked, once"),
-        }
-        None
     }
 
     pub(super) fn on_completion(&mut self, now: Time, completion: Completion<Piece, Buf>) {
         let Completion { token, reply, flush_ns, blocks_left } = completion;
-        let Some((job, reply)) = self.job_of(token, reply) else { return };
-        self.under_way.sub(&job);
-        if let (Some(control), Ask::Read(_)) = (&mut self.control, &job.ask) {
-            control.read(job.class, now.since(job.arrived));
+        let Some((asked, tenant)) = self.sched.done(now, token as usize, blocks_left) else {
+            return debug_assert!(false, "the store answers what it was asked, once");
+        };
+        match (asked, reply) {
+            (Asked::Job(job), reply) => self.on_reply(job, reply, (now, flush_ns), tenant),
+            (Asked::Stage { request, offset }, Reply::Stage { is_staged, data }) => {
+                self.on_stage(request, offset, is_staged, data);
+            }
+            (Asked::MayWrite { request }, Reply::MayWrite(may)) => self.on_may_write(request, may),
+            (Asked::Own { request, .. }, Reply::Read { result, buf, crcs }) => {
+                self.on_own(request, result, (buf, crcs));
+            }
+            (Asked::Unstage, _) => {}
+            _ => debug_assert!(false, "the store answers what it was asked"),
         }
-        let Job { responder, deadline, ask, pass, passed, price, tokens, mut trace, .. } = job;
+    }
+
+    /// The store has answered a request of a client.
+    fn on_reply(
+        &mut self,
+        job: Job,
+        reply: Reply<Piece, Buf>,
+        (now, flush_ns): (Time, u64),
+        tenant: TenantId,
+    ) {
+        let Job { responder, deadline, ask, leave, passed, mut trace } = job;
         trace.answer(now, flush_ns);
-        pass.iter().for_each(|pass| pass.end());
-        self.tenants.done(tokens);
-        self.tenants.left_blocks(now, price, blocks_left);
+        drop(leave);
         let place = ask.place().map(|place| (place.chunk, place.offset, place.byte_len));
         let chunk = place.map(|(chunk, ..)| chunk).unwrap_or_default();
         self.follow_put(responder.link(), chunk, (&reply, &ask));
@@ -110,8 +100,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 scrub.add(&report);
                 if scrub.left() > 0 {
                     // Behind whatever waits: a scrub gives way to all others.
-                    self.take_in(responder, deadline, Ask::Scrub(scrub), trace, None);
-                    return;
+                    let (ask, leave) = (Ask::Scrub(scrub), Leave::default());
+                    return self.take_in(Job { responder, deadline, ask, leave, passed, trace });
                 }
                 Answer::Scrub(scrub.into_reply())
             }
@@ -140,7 +130,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.note_stopped(responder.link(), matter, StopReason::Unmade);
         }
         let answer = answer.of_passed(passed.as_ref());
-        self.answer_traced(responder, deadline, answer, Some((trace, price.tenant)));
+        self.answer_traced(responder, deadline, answer, Some((trace, tenant)));
     }
 
     fn on_read(
@@ -196,7 +186,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 true => self.stats.handlers.info(),
                 false => Vec::new(),
             },
-            interference: self.control.as_ref().map(|control| Box::new(control.report())),
+            interference: self.sched.control().map(|control| Box::new(control.report())),
         }
     }
 

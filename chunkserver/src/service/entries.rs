@@ -22,6 +22,17 @@ pub(super) struct Entries {
     waiting: Vec<Entry>,
 }
 
+/// Leave of the session of a link for one change, until that has ended. A link without a session
+/// needs none.
+#[derive(Debug, Default)]
+pub(super) struct Leave(Option<Arc<Pass>>);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|pass| pass.end());
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     responder: Responder,
@@ -56,13 +67,11 @@ impl Until {
 }
 
 impl Entries {
-    /// Counts in a change of `link` that goes to the store; gives what counts it out again. A link
-    /// without a session has none.
-    pub(super) fn begin(&self, link: LinkId) -> Result<Option<Arc<Pass>>, Fenced> {
-        match self.passes.get(link.index()) {
-            Some(Some(pass)) => pass.begin().map(|()| Some(Arc::clone(pass))),
-            _ => Ok(None),
-        }
+    /// Counts in a change of `link` that goes to the store.
+    pub(super) fn begin(&self, link: LinkId) -> Result<Leave, Fenced> {
+        let pass = self.passes.get(link.index()).and_then(Option::as_ref);
+        pass.map(|pass| pass.begin()).transpose()?;
+        Ok(Leave(pass.cloned()))
     }
 
     /// The epoch with which a link has entered its session; 0 where it has entered none.

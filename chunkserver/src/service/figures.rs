@@ -70,13 +70,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         WorkerFigures {
             stats: self.stats(),
             under_way: self.rpc.under_way() as u64,
-            waiting: self.waiting.len() as u64,
+            waiting: self.sched.waiting() as u64,
             oldest_ns: self.rpc.oldest().map_or(0, |began| now.since(began).0),
             links: self.endpoint.links().count() as u64,
             degraded,
             pools: self.endpoint.pool_reports().collect(),
             most_dropped: self.rpc.most_dropped().map(|(link, count)| (self.peer(link), count)),
-            interference: self.control.as_ref().map(|control| (control.report(), control.taken())),
+            interference: self.sched.control().map(|control| (control.report(), control.taken())),
             qos: self.reservations().map(Qos::report),
             tenants: self.reservations().map(Qos::names).unwrap_or_default(),
         }

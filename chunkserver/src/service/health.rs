@@ -4,10 +4,10 @@ use towpath_fastpath::health::{HealthReply, LinkHealthReply, PoolReply};
 use towpath_fastpath::limits::HEALTH_LINKS_MAX;
 use towpath_fastpath::{HealthEvent, HealthMonitor, HealthState, LinkHealth};
 use towpath_status::ProcessStatus;
-use towpath_transport::{Device, LinkId, PoolReport, Region, Time};
+use towpath_transport::{Device, LinkId, PoolReport, Region};
 
+use super::ask::Asked;
 use super::server::ChunkServer;
-use crate::qos::TenantId;
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// How the links are, and what has become of them: its events are there to be taken.
@@ -17,29 +17,16 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     pub(super) fn look_at_health(&mut self) {
         let now = self.endpoint.now();
-        if self.monitor.is_due(now) {
-            self.excuse_limited(now);
-        }
-        let Self { monitor, endpoint, rpc, .. } = self;
-        monitor.look_when_due(now, endpoint, |now, after, tell| rpc.note_slow(now, after, tell));
-    }
-
-    /// Requests of a tenant that has used all that its limit lets it have wait for the next period:
-    /// that is not slow, it is what was set.
-    fn excuse_limited(&mut self, now: Time) {
-        let Self { waiting, tenants, rpc, order, .. } = self;
-        waiting.list_into(order);
-        // Scrubs are never slow.
-        for &tenant in order.iter().filter(|&&tenant| tenant != TenantId::SCRUB) {
-            let Some(room) = tenants.room_below_limit(now, tenant) else { continue };
-            // One that finds no room holds up those behind it.
-            if waiting.of_tenant(tenant).any(|job| u64::from(job.price.cost) > room) {
-                for job in waiting.of_tenant(tenant) {
+        let Self { monitor, endpoint, rpc, sched, .. } = self;
+        if monitor.is_due(now) {
+            sched.limited(now, |asked| {
+                if let Asked::Job(job) = asked {
                     job.trace.excuse(now);
                     rpc.excuse(&job.responder, now);
                 }
-            }
+            });
         }
+        monitor.look_when_due(now, endpoint, |now, after, tell| rpc.note_slow(now, after, tell));
     }
 
     /// Takes what the monitor has told and logs it. For owners that do not act on it themselves.

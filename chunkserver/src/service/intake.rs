@@ -9,10 +9,12 @@ use towpath_rpc::{Request as RpcRequest, Responder};
 use towpath_transport::{Device, LinkId, Region, Time};
 
 use super::answer::Answer;
-use super::ask::Ask;
+use super::ask::{Ask, Asked, Job};
+use super::entries::Leave;
 use super::handlers::Handler;
 use super::onward::Passed;
-use super::server::{ChunkServer, Job};
+use super::scheduler::Due;
+use super::server::ChunkServer;
 use super::trace::{Came, Trace};
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
@@ -90,41 +92,30 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             trace.excuse(Time::NEVER);
             self.rpc.excuse(&responder, Time::NEVER);
         }
-        self.take_in(responder, deadline, ask, trace, passed);
+        self.take_in(Job { responder, deadline, ask, leave: Leave::default(), passed, trace });
     }
 
     /// A request waits for the store, and for the tokens of its tenant.
-    pub(super) fn take_in(
-        &mut self,
-        responder: Responder,
-        deadline: Time,
-        mut ask: Ask,
-        trace: Trace,
-        passed: Option<Passed>,
-    ) {
-        let now = self.endpoint.now();
-        let mut price = self.tenants.price(responder.link(), &ask);
-        while let Err(limit) = self.tenants.arrived(now, price) {
-            let cost = price.cost;
-            if let Ask::Scrub(scrub) = &mut ask {
-                scrub.shorten(limit.into());
-                price = self.tenants.price(responder.link(), &ask);
-            }
-            if price.cost == cost {
-                let max = price.bytes(limit);
-                let answer = Answer::Error(ErrorReply::TenantLimit { max });
-                let answer = answer.of_passed(passed.as_ref());
-                self.answer(responder, deadline, answer);
+    pub(super) fn take_in(&mut self, mut job: Job) {
+        let (now, link) = (self.endpoint.now(), job.responder.link());
+        loop {
+            let asked = job.ask.kind();
+            let price = self.sched.tenants().price(link, asked);
+            let until = if job.may_be_given_up() { job.deadline } else { Time::NEVER };
+            let of = (link.index(), job.trace.class());
+            let due = Due::new(of, asked, price, (now, until));
+            let Err((limit, Asked::Job(back))) = self.sched.push(due, Asked::Job(job)) else {
                 return;
+            };
+            job = back;
+            if let Ask::Scrub(scrub) = &mut job.ask
+                && scrub.shorten(limit.into())
+            {
+                continue;
             }
+            let answer = price.past_limit(limit).of_passed(job.passed.as_ref());
+            return self.answer(job.responder, job.deadline, answer);
         }
-        self.next_expiry = self.next_expiry.min(deadline);
-        let link = responder.link();
-        let (class, arrived) = (self.class_of(link), now);
-        let (pass, tokens) = (None, None);
-        let job =
-            Job { responder, deadline, class, arrived, ask, pass, passed, price, tokens, trace };
-        self.waiting.push((price.tenant, class), link, job);
     }
 
     /// What is done with a request that has come in, and by which capability: nothing, where it is
@@ -145,7 +136,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let capability = match &self.guard {
             None => None,
             Some(guard) => {
-                let tenant = self.tenants.number(link);
+                let tenant = self.sched.tenants().number(link);
                 guard.check(&shown, &parsed, tenant).map_err(|why| {
                     self.stats.denied[why as usize] += 1;
                     Answer::Error(ErrorReply::Denied { why })

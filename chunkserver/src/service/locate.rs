@@ -60,8 +60,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// The grant of a link for the memory that has a chunk, which is made when it is first wanted.
     fn grant_to(&mut self, link: LinkId, chunk: ChunkId) -> Option<GrantId> {
-        let Self { grants: Grants { memory, links }, endpoint, tenants, store, .. } = self;
-        if !tenants.may_reach_memory(link) {
+        let Self { grants: Grants { memory, links }, endpoint, sched, store, .. } = self;
+        if !sched.tenants().may_reach_memory(link) {
             return None;
         }
         let disk = store.disk_of(chunk);

@@ -11,7 +11,8 @@
 //! | `ask`, `answer` | a request and an answer under way |
 //! | `onward` | writes that go on to other servers |
 //! | `policy` | what is done with a request while its data arrives |
-//! | `queues`, `waiting` | requests that wait for the store, by tenant, class and link |
+//! | `scheduler` | which request goes to the store next: by tenant, class, link and deadline |
+//! | `waiting` | queues of links, served in turn |
 //! | `control` | interference control: slow reads of higher classes bind the writes of lower ones |
 //! | `under_way` | how many bytes of each class the store has |
 //! | `tenants` | whose requests are whose, and the tokens that they need |
@@ -49,7 +50,7 @@ mod onward;
 mod pace;
 mod policy;
 mod puts;
-mod queues;
+mod scheduler;
 mod scrub;
 mod scrubbing;
 mod server;

@@ -30,9 +30,11 @@ impl Scrub {
         self.left.min(self.step_max)
     }
 
-    /// Steps have so many slices at most from now on.
-    pub(super) fn shorten(&mut self, slices: u64) {
+    /// Steps have so many slices at most from now on; whether that makes the next one shorter.
+    pub(super) fn shorten(&mut self, slices: u64) -> bool {
+        let before = self.step();
         self.step_max = self.step_max.min(slices).max(1);
+        self.step() < before
     }
 
     /// Takes in what a step found.

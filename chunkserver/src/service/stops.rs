@@ -177,7 +177,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn note_stopped(&mut self, link: LinkId, matter: Matter, reason: StopReason) {
         self.stats.stopped[reason as usize] += 1;
         let Matter { kind, place: (chunk, offset, byte_len) } = matter;
-        let tenant = self.tenants.name(self.tenants.of(link));
+        let tenants = self.sched.tenants();
+        let tenant = tenants.name(tenants.of(link));
         let stopped = Stopped { kind, reason, chunk, offset, byte_len, tenant };
         self.open.stops.add(self.endpoint.now(), stopped);
     }

@@ -60,6 +60,10 @@ impl Trace {
         }
     }
 
+    pub(super) fn class(&self) -> Class {
+        self.class
+    }
+
     /// Until now it had to wait, or it may take as long as it likes ([`Time::NEVER`]).
     pub(super) fn excuse(&mut self, from: Time) {
         self.slow_from = from;
@@ -149,7 +153,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             request = responder.request_key().serial(),
             link = link.index(),
             peer = self.peer(link),
-            tenant = self.tenants.name(tenant),
+            tenant = self.sched.tenants().name(tenant),
             class = %trace.class,
             method = crate::metrics::method_name(trace.method),
             chunk = place.map(|place| tracing::field::display(place.chunk)),

@@ -14,8 +14,9 @@ use super::peers::PeerId;
 use super::{Ready, is_for_later};
 use crate::service::answer::Answer;
 use crate::service::ask::Ask;
+use crate::service::entries::Leave;
 use crate::service::stops::{Matter, StoppedKind};
-use crate::store::{ChunkId, Claim, Hold, Pass};
+use crate::store::{ChunkId, Claim, Hold};
 
 /// Data that goes on.
 #[derive(Clone, Debug)]
@@ -72,8 +73,7 @@ pub(in crate::service) struct Along {
 #[derive(Debug)]
 struct Held {
     _claim: Claim,
-    /// Leave of the session of its link.
-    pass: Option<Arc<Pass>>,
+    _leave: Leave,
 }
 
 /// A write that is made here and answered, while servers whose copies are not waited for still get
@@ -82,12 +82,6 @@ struct Held {
 pub(in crate::service) struct Trailing {
     pub(in crate::service) along: Box<Along>,
     pub(in crate::service) to: Ready,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.pass.take().iter().for_each(|pass| pass.end());
-    }
 }
 
 /// What a write that all behind have made is told by from others.
@@ -152,7 +146,7 @@ impl Along {
         peers: impl IntoIterator<Item = PeerId>,
         (header, crcs): (&WriteHeader, &[u32]),
         (class, capability): (Class, Option<Capability>),
-        (claim, pass): (Claim, Option<Arc<Pass>>),
+        (claim, leave): (Claim, Leave),
     ) -> Self {
         let next = route.onward().zip(peers).map(|((route, _), peer)| Next {
             route,
@@ -184,7 +178,7 @@ impl Along {
             is_released: false,
             is_waiting: false,
             ask: None,
-            held: Arc::new(Held { _claim: claim, pass }),
+            held: Arc::new(Held { _claim: claim, _leave: leave }),
             route,
         }
     }

@@ -49,10 +49,10 @@ use peers::{News, Peers};
 pub(super) use rebuilding::Rebuilding;
 
 use super::answer::Answer;
-use super::ask::Ask;
+use super::ask::{Ask, Asked};
 use super::errors::{of_unsent, of_write};
 use super::limits::READY_MAX;
-use super::server::{Asked, ChunkServer};
+use super::server::ChunkServer;
 use super::trace::Came;
 use crate::guard::Guard;
 use crate::store::disks::Target;
@@ -80,7 +80,7 @@ pub(super) struct Onward {
     /// Servers that said nothing to a write that does not wait for them, and until when they get no
     /// other such write.
     silent: HashMap<PeerId, Time>,
-    /// Ranges that are made anew and wait for a link, a buffer, tokens or the store.
+    /// Ranges that are made anew and wait for a link or a buffer.
     rebuilds: Vec<RequestKey>,
     /// Bytes of all that are made anew.
     rebuilding_bytes: usize,
@@ -241,7 +241,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let claim = self.store.claims().take(chunk, bytes.start()..bytes.end());
         let claim = claim.ok_or_else(busy)?;
         self.check_price(link, header.length)?;
-        let pass = self.entries.begin(link).map_err(|Fenced| {
+        let leave = self.entries.begin(link).map_err(|Fenced| {
             self.stats.fenced += 1;
             Answer::Error(ErrorReply::Fenced)
         })?;
@@ -252,12 +252,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 Some(peer) => peers.push(peer),
                 None => {
                     peers.into_iter().for_each(|peer| self.onward.peers.release(peer));
-                    pass.iter().for_each(|pass| pass.end());
                     return Err(busy());
                 }
             }
         }
-        let (of, held) = ((class, capability), (claim, pass));
+        let (of, held) = ((class, capability), (claim, leave));
         let mut along = Along::new(route, peers, (header, crcs), of, held);
         along.skip_trailing(|peer| self.onward.silent.get(&peer).is_some_and(|until| now < *until));
         Ok(along)
@@ -289,10 +288,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             if !self.store.has_room_for(class, target, true) {
                 return self.refuse_begun(request, Answer::Error(ErrorReply::Busy));
             }
-            let token = self.staged.insert(Asked::MayWrite { request });
+            let token = self.sched.pass(Asked::MayWrite { request });
             let asked = Request::MayWrite { chunk, offset, byte_len: length.into(), terms };
             if let Err(unsent) = self.store.send(class, token as u64, asked) {
-                self.staged.remove(token);
+                self.sched.take(token);
                 let error = of_unsent(Some(target), unsent);
                 return self.refuse_begun(request, Answer::Error(error));
             }
@@ -392,7 +391,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         let (responder, deadline, began) = parts;
         let (came, passed) = (Came { began, taken: self.endpoint.now() }, along.passed());
-        self.next_expiry = self.next_expiry.min(deadline);
+        self.open.expires(deadline);
         self.open.trailing.insert(request, Trailing { along, to });
         self.end_trailing(request);
         self.take_in_new(responder, deadline, ask, came, Some(passed));

@@ -14,14 +14,15 @@ use towpath_transport::{
 };
 
 use super::asking::Called;
-use super::rebuilding::{Own, Rebuilding};
+use super::rebuilding::Rebuilding;
 use super::{PeerId, Sent, outcome_of};
 use crate::service::answer::Answer;
-use crate::service::errors::{of_read, of_unsent};
+use crate::service::ask::Asked;
+use crate::service::errors::of_read;
 use crate::service::limits::REBUILD_BYTES_MAX;
-use crate::service::server::{Asked, ChunkServer};
-use crate::store::disks::Target;
-use crate::store::{Fenced, ReadDone, ReadError, Request};
+use crate::service::scheduler::{Due, Kind};
+use crate::service::server::ChunkServer;
+use crate::store::{Fenced, ReadDone, ReadError};
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What a range that is made anew has at a server that helps, from its header on.
@@ -47,36 +48,44 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             return Err(Answer::Error(ErrorReply::NoSums));
         }
         let (class, now) = (self.class_of(link), self.endpoint.now());
-        let price = self.tenants.price_of_read(link, length);
-        self.tenants
-            .arrived(now, price)
-            .map_err(|limit| Answer::Error(ErrorReply::TenantLimit { max: price.bytes(limit) }))?;
-        let begun = self.entries.begin(link).map_err(|Fenced| {
+        let leave = self.entries.begin(link).map_err(|Fenced| {
             self.stats.fenced += 1;
-            ErrorReply::Fenced
-        });
-        let held = begun.and_then(|pass| match self.onward.peers.hold((server, class), now) {
-            Some(peer) => Ok((peer, pass)),
-            None => {
-                pass.iter().for_each(|pass| pass.end());
-                Err(ErrorReply::Busy)
-            }
-        });
-        let (peer, pass) = held.map_err(|error| {
-            self.tenants.withdrawn(now, price);
-            Answer::Error(error)
+            Answer::Error(ErrorReply::Fenced)
         })?;
+        let peer = self.onward.peers.hold((server, class), now);
+        let peer = peer.ok_or(Answer::Error(ErrorReply::Busy))?;
         self.onward.rebuilding_bytes += length as usize;
-        let (of, costs) = ((class, capability), (price, pass));
-        Ok(Rebuilding::new(plan, (onward, *helper), peer, of, costs))
+        let of = (class, capability);
+        Ok(Rebuilding::new(plan, (onward, *helper), peer, of, leave))
+    }
+
+    /// A range that is made anew has begun: the store is asked for this server's own part of it, as
+    /// it is asked for whatever is read.
+    pub(in crate::service) fn set_out_rebuilding(&mut self, request: RequestKey) {
+        let Some(link) = self.open.link_of(request) else { return };
+        let Some((rebuilding, deadline)) = self.open.rebuilding(request) else { return };
+        let (class, byte_len) = (rebuilding.class, rebuilding.byte_len());
+        let (chunk, offset) = (rebuilding.helper.chunk, rebuilding.onward.target().offset);
+        let read = (Kind::Sketch, byte_len as u64);
+        let price = self.sched.tenants().price(link, read);
+        let when = (self.endpoint.now(), deadline);
+        let due = Due::new((link.index(), class), read, price, when);
+        let own = Asked::Own { request, link, bytes: (chunk, offset, byte_len) };
+        if let Err((limit, _)) = self.sched.push(due, own) {
+            self.refuse_begun(request, price.past_limit(limit));
+        }
     }
 
     /// It has ended: what it has is free for others, and the next server is left.
-    pub(in crate::service) fn leave_rebuilding(&mut self, rebuilding: &Rebuilding) {
+    pub(in crate::service) fn leave_rebuilding(
+        &mut self,
+        (request, link): (RequestKey, LinkId),
+        rebuilding: &Rebuilding,
+    ) {
         self.onward.rebuilding_bytes -= rebuilding.byte_len();
-        if matches!(rebuilding.own, Own::Wanted) {
-            self.tenants.withdrawn(self.endpoint.now(), rebuilding.price);
-        }
+        let is_own =
+            |asked: &Asked| matches!(asked, Asked::Own { request: other, .. } if *other == request);
+        self.sched.cancel(self.endpoint.now(), link.index(), is_own);
         let peer = rebuilding.peer;
         if let (Some(request), false) = (rebuilding.request, rebuilding.has_ended) {
             self.onward.sent.remove(&(peer, request.number()));
@@ -87,13 +96,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// Goes on with it, as far as what is here allows.
     pub(in crate::service) fn advance_rebuilding(&mut self, request: RequestKey) {
-        let asked = self.ask_own(request);
-        let sent = asked.and_then(|asked| {
-            let sent = self.send_sum(request).map_err(Answer::Error)?;
-            Ok(if asked == Sent::Waits { asked } else { sent })
-        });
-        match sent {
-            Err(answer) => self.refuse_begun(request, answer),
+        match self.send_sum(request) {
+            Err(error) => self.refuse_begun(request, Answer::Error(error)),
             Ok(Sent::All) => {}
             Ok(Sent::Waits) => {
                 let Some((rebuilding, _)) = self.open.rebuilding(request) else { return };
@@ -104,7 +108,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
     }
 
-    /// Those that wait for a link, a buffer, tokens or the store.
+    /// Those that wait for a link or a buffer.
     pub(super) fn advance_rebuilds(&mut self) {
         for request in std::mem::take(&mut self.onward.rebuilds) {
             if let Some((rebuilding, _)) = self.open.rebuilding(request) {
@@ -112,38 +116,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.advance_rebuilding(request);
             }
         }
-    }
-
-    /// Asks the store for this server's own part, where that has not been done.
-    fn ask_own(&mut self, request: RequestKey) -> Result<Sent, Answer> {
-        let Some((rebuilding, _)) = self.open.rebuilding(request) else { return Ok(Sent::All) };
-        if !matches!(rebuilding.own, Own::Wanted) {
-            return Ok(Sent::All);
-        }
-        let (class, price, byte_len) = (rebuilding.class, rebuilding.price, rebuilding.byte_len());
-        let (chunk, offset) = (rebuilding.helper.chunk, rebuilding.onward.target().offset);
-        let target = Target::Chunk(chunk);
-        if !self.store.has_room_for(class, target, false) {
-            return Ok(Sent::Waits);
-        }
-        // Its bytes go on as copies, for which there must be room beside.
-        let Some(link) = self.open.link_of(request) else { return Ok(Sent::All) };
-        let Some(buf) = self.read_buf(link, byte_len, byte_len) else { return Ok(Sent::Waits) };
-        let now = self.endpoint.now();
-        let Ok(tokens) = self.tenants.admit(now, price) else { return Ok(Sent::Waits) };
-        if let Some((rebuilding, _)) = self.open.rebuilding(request) {
-            rebuilding.own = Own::Asked;
-        }
-        let token = self.staged.insert(Asked::Own { request, tokens });
-        let crcs = self.policy.spare.take_crcs();
-        let asked = Request::Read { chunk, offset, byte_len, buf, crcs };
-        if let Err(unsent) = self.store.send(class, token as u64, asked) {
-            if let Asked::Own { tokens, .. } = self.staged.remove(token) {
-                self.tenants.done(tokens);
-            }
-            return Err(Answer::Error(of_unsent(Some(target), unsent)));
-        }
-        Ok(Sent::All)
     }
 
     /// The store has read this server's own part, or has not.
@@ -166,8 +138,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.stats.read_bytes += buf.len() as u64;
                 rebuilding.take_own(&buf);
                 // To read it has cost as much; this is for the sum that is made of it.
-                let byte_len = buf.len() as u32;
-                link.into_iter().for_each(|link| self.tenants.added(now, link, byte_len));
+                let (byte_len, tenants) = (buf.len() as u64, self.sched.tenants());
+                link.into_iter().for_each(|link| tenants.added(now, link, byte_len));
                 drop(buf);
                 return self.advance_rebuilding(request);
             }

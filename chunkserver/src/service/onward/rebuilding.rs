@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 
 use towpath_ec::{Factor, add};
 use towpath_fastpath::cap::Capability;
@@ -12,22 +11,11 @@ use towpath_rpc::{Piece, RequestId};
 use towpath_transport::Class;
 
 use super::peers::PeerId;
-use crate::service::tenants::Price;
-use crate::store::{ChunkId, Pass};
+use crate::service::entries::Leave;
+use crate::store::ChunkId;
 
 /// Bytes of a sum that go on together where they are here together: a piece of a message.
 const SENT_BYTES: usize = 64 << 10;
-
-/// This server's own part.
-#[derive(Debug)]
-pub(super) enum Own {
-    /// The store was not asked for it yet.
-    Wanted,
-    /// It was.
-    Asked,
-    /// It is in the sum.
-    Added,
-}
 
 /// A range that is made anew, at a server that helps.
 #[derive(Debug)]
@@ -42,8 +30,8 @@ pub(in crate::service) struct Rebuilding {
     pub(super) class: Class,
     /// What it was proved with; none where nobody has to prove anything.
     pub(super) capability: Option<Capability>,
-    pub(super) price: Price,
-    pub(super) own: Own,
+    /// This server's own part is in the sum.
+    has_own: bool,
     /// It is looked at in the next turn.
     pub(super) is_waiting: bool,
     /// What came before this server's own part was here.
@@ -55,14 +43,7 @@ pub(in crate::service) struct Rebuilding {
     ready: VecDeque<Range<usize>>,
     /// Bytes that were not given to the link.
     unsent: usize,
-    /// Leave of the session of its link.
-    pass: Option<Arc<Pass>>,
-}
-
-impl Drop for Rebuilding {
-    fn drop(&mut self) {
-        self.pass.take().iter().for_each(|pass| pass.end());
-    }
+    _leave: Leave,
 }
 
 impl Rebuilding {
@@ -71,7 +52,7 @@ impl Rebuilding {
         (onward, helper): (Rebuild, Helper),
         peer: PeerId,
         (class, capability): (Class, Option<Capability>),
-        (price, pass): (Price, Option<Arc<Pass>>),
+        leave: Leave,
     ) -> Self {
         let byte_len = plan.target().length as usize;
         Self {
@@ -82,15 +63,14 @@ impl Rebuilding {
             has_ended: false,
             class,
             capability,
-            price,
-            own: Own::Wanted,
+            has_own: false,
             is_waiting: false,
             held: Vec::new(),
             sum: Vec::new(),
             missing: plan.data_len() as usize,
             ready: VecDeque::new(),
             unsent: byte_len,
-            pass,
+            _leave: leave,
         }
     }
 
@@ -107,9 +87,9 @@ impl Rebuilding {
 
     /// What the server before has sent of the sum is here.
     pub(in crate::service) fn take(&mut self, offset: usize, piece: Piece) {
-        match self.own {
-            Own::Added => self.add(offset, &piece),
-            Own::Wanted | Own::Asked => self.held.push((offset, piece)),
+        match self.has_own {
+            true => self.add(offset, &piece),
+            false => self.held.push((offset, piece)),
         }
     }
 
@@ -119,7 +99,7 @@ impl Rebuilding {
         // Both have the length of the range.
         let multiplied = Factor::new(self.helper.coefficient).multiply(bytes, &mut self.sum);
         debug_assert_eq!(multiplied, Ok(()));
-        self.own = Own::Added;
+        self.has_own = true;
         for (offset, piece) in std::mem::take(&mut self.held) {
             self.add(offset, &piece);
         }

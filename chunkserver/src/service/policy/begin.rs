@@ -63,7 +63,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             let room = self.read_bytes_max;
             let owner = (self.store.asker(), link.index());
             // It asks again, as one does that finds no room for a sum.
-            let adding = match self.tenants.has_paid(self.endpoint.now(), link) {
+            let adding = match self.sched.tenants().has_paid(self.endpoint.now(), link) {
                 true => Adding::new((self.store.sums(), owner), &route, (header, crcs), room),
                 false => Err(Answer::Error(ErrorReply::NoSums)),
             };
@@ -88,7 +88,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) {
         match what {
             Ok(what) => {
-                self.next_expiry = self.next_expiry.min(deadline);
+                self.open.expires(deadline);
                 let (request, began, is_whole) = (responder.request_key(), self.polled, false);
                 let begun = Begun { responder, deadline, began, is_whole, what, number, along };
                 self.open.begun.insert(request, begun);
@@ -116,7 +116,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
         };
         self.note_begun(to, what, None);
-        self.advance_rebuilding(request);
+        self.set_out_rebuilding(request);
     }
 
     /// All data of a request that has begun is here.

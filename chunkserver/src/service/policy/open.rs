@@ -13,11 +13,11 @@ use super::staged::Unwanted;
 use super::store::Writing;
 use super::{Context, Effect, Policy, Staged};
 use crate::service::answer::Answer;
-use crate::service::ask::Ask;
+use crate::service::ask::{Ask, Asked};
 use crate::service::errors::of_unsent;
 use crate::service::handlers::Handler;
 use crate::service::onward::{Adding, Along, PeerId, Ready, Rebuilding, Trailing};
-use crate::service::server::{Asked, ChunkServer};
+use crate::service::server::ChunkServer;
 use crate::service::stops::{Matter, StopReason, StoppedKind, Stops};
 use crate::service::trace::Came;
 use crate::store::disks::{Target, Unsent};
@@ -88,19 +88,27 @@ pub(in crate::service) struct Open {
     waiting: Option<Unwanted>,
     /// Those that stopped half-way.
     pub(in crate::service) stops: Stops,
+    /// When the time of one is over, at the earliest.
+    next_expiry: Time,
 }
 
 impl Default for Open {
     fn default() -> Self {
         let (waiting, stops) = (None, Stops::default());
         let (begun, trailing) = (BTreeMap::new(), BTreeMap::new());
-        Self { begun, trailing, next_stage: 0, unwanted: unbounded(), waiting, stops }
+        let (unwanted, next_expiry) = (unbounded(), Time::NEVER);
+        Self { begun, trailing, next_stage: 0, unwanted, waiting, stops, next_expiry }
     }
 }
 
 impl Open {
+    /// The time of one is over then.
+    pub(in crate::service) fn expires(&mut self, deadline: Time) {
+        self.next_expiry = self.next_expiry.min(deadline);
+    }
+
     /// When the time of one is over, at the earliest.
-    pub(in crate::service) fn next_expiry(&self) -> Time {
+    fn first_deadline(&self) -> Time {
         let begun = self.begun.values().filter(|begun| !begun.must_go_on());
         let trailing = self.trailing.values().map(|trailing| trailing.to.deadline);
         begun.map(|begun| begun.deadline).chain(trailing).min().unwrap_or(Time::NEVER)
@@ -257,12 +265,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         };
         if let Some(adding) = self.open.adding(request) {
             let whole = self.endpoint.whole_bytes_max(link).unwrap_or(0) as usize;
-            let byte_len = piece.len() as u32;
+            let byte_len = piece.len() as u64;
             if let Err(answer) = adding.take(offset, piece, whole) {
                 self.stats.wire_corrupt += 1;
                 return self.refuse_begun(request, answer);
             }
-            return self.tenants.added(self.endpoint.now(), link, byte_len);
+            return self.sched.tenants().added(self.endpoint.now(), link, byte_len);
         }
         if let Some((rebuilding, _)) = self.open.rebuilding(request) {
             rebuilding.take(offset, piece);
@@ -301,11 +309,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let class = writing.staged.class();
         let mut data = self.policy.spare.take_data();
         data.push(piece);
-        let token = self.staged.insert(Asked::Stage { request, offset });
+        let token = self.sched.pass(Asked::Stage { request, offset });
         let asked = Request::Stage { stage, owner, chunk, first_slice, data };
         if let Err(unsent) = self.store.send(class, token as u64, asked) {
             // There was room, so the disk is gone.
-            self.staged.remove(token);
+            self.sched.take(token);
             let error = of_unsent(Some(Target::Chunk(chunk)), unsent);
             self.refuse_begun(request, Answer::Error(error));
         }
@@ -431,7 +439,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let began = self.handler_begins();
         match what {
             What::Write(writing) => self.policy.cleanup(writing),
-            What::Rebuilding(rebuilding) => self.leave_rebuilding(&rebuilding),
+            What::Rebuilding(rebuilding) => {
+                self.leave_rebuilding((request, responder.link()), &rebuilding);
+            }
             What::Other(_) | What::Adding(_) | What::Complete => {}
         }
         along.iter().for_each(|along| self.leave(along));
@@ -475,14 +485,19 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     /// Gives up those whose time is over; says how many they were.
-    pub(in crate::service) fn expire_begun(&mut self, now: Time) -> usize {
+    pub(in crate::service) fn expire_begun(&mut self, now: Time) -> u64 {
+        if now < self.open.next_expiry {
+            return 0;
+        }
         self.expire_trailing(now);
         let begun = self.open.begun.iter();
         let is_over = |begun: &Begun| begun.deadline <= now && !begun.must_go_on();
         let over = begun.filter(|(_, begun)| is_over(begun)).map(|(key, _)| *key);
         let over: Vec<RequestKey> = over.collect();
         let why = StopReason::Deadline;
-        over.iter().filter(|request| self.give_up_begun(**request, why)).count()
+        let given_up = over.iter().filter(|request| self.give_up_begun(**request, why)).count();
+        self.open.next_expiry = self.open.first_deadline();
+        given_up as u64
     }
 
     /// Has the store forget what it staged for writes that were given up.
@@ -490,10 +505,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         while let Some((stage, disk, class)) =
             self.open.waiting.take().or_else(|| self.open.unwanted.1.try_recv().ok())
         {
-            let token = self.staged.insert(Asked::Unstage);
+            let token = self.sched.pass(Asked::Unstage);
             let sent = self.store.send(class, token as u64, Request::Unstage { stage, disk });
             if let Err(unsent) = sent {
-                self.staged.remove(token);
+                self.sched.take(token);
                 if matches!(unsent, Unsent::Full) {
                     self.open.waiting = Some((stage, disk, class));
                     return;
@@ -506,8 +521,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     fn context(&self, link: LinkId, chunk: ChunkId) -> Context {
         let whole_bytes_max = self.endpoint.whole_bytes_max(link).unwrap_or(0) as usize;
         let class = self.class_of(link);
-        let may_write = self.control.as_ref().is_none_or(|control| control.may_write(class));
-        let has_room = may_write && self.store.has_room_for(class, Target::Chunk(chunk), true);
+        let has_room = self.sched.may_write(class)
+            && self.store.has_room_for(class, Target::Chunk(chunk), true);
         Context { whole_bytes_max, has_room, ..Context::default() }
     }
 }

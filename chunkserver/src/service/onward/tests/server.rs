@@ -157,8 +157,8 @@ impl Life {
         is_nothing("unwanted stages", unwanted)?;
         is_nothing("bytes staged", early as usize)?;
         is_nothing("requests at the disk", usize::from(!is_idle))?;
-        is_nothing("requests at the store", server.staged.len())?;
-        is_nothing("waiting requests", server.waiting.len())?;
+        is_nothing("requests at the store", server.sched.at_store())?;
+        is_nothing("waiting requests", server.sched.waiting())?;
         is_nothing("requests under way", server.rpc.under_way())?;
         is_nothing("holds of peers", holders)?;
         is_nothing("requests to peers", asked)?;
