@@ -3,13 +3,14 @@
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::control::{DiskInfo, InfoReply, ListReply};
 use towpath_fastpath::digest::DigestReply;
+use towpath_fastpath::server::StorageRequest;
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, VERSION};
 use towpath_rpc::limits::MESSAGE_BYTES_MAX_DEFAULT;
 use towpath_rpc::{Fate, Piece};
 use towpath_transport::{Buf, Device, LinkId, Region, Time};
 
 use super::answer::{Answer, chunk_info};
-use super::ask::{Ask, Asked, Job};
+use super::ask::{Ask, Asked, Job, With, page_of};
 use super::entries::Leave;
 use super::errors::{
     of_chain, of_create, of_delete, of_finish, of_look, of_read, of_suspect, of_write,
@@ -75,51 +76,55 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let Job { responder, deadline, ask, leave, passed, mut trace } = job;
         trace.answer(now, flush_ns);
         drop(leave);
-        let place = ask.place().map(|place| (place.chunk, place.offset, place.byte_len));
-        let chunk = place.map(|(chunk, ..)| chunk).unwrap_or_default();
-        self.follow_put(responder.link(), chunk, (&reply, &ask));
-        let answer = match (reply, ask) {
-            (Reply::Chain(result), _) => done(result.map_err(|error| of_chain(chunk, error))),
-            (Reply::Create(result), _) => done(result.map_err(|error| of_create(chunk, error))),
-            (Reply::Clear(result), _) => done(result.map_err(|error| of_write(chunk, error))),
-            (Reply::Finish(result), _) => done(result.map_err(|error| of_finish(chunk, error))),
-            (Reply::Delete(result), _) => done(result.map_err(|error| of_delete(chunk, error))),
-            (Reply::Digest(digest), _) => digested(digest),
-            (Reply::List(stats), Ask::List(_, count)) => Answer::List(list(&stats, count)),
-            (Reply::Locate(found), Ask::Locate(chunk, _)) => {
-                self.located(responder.link(), chunk, found)
+        let place = ask.place();
+        let chunk = place.unwrap_or_default().chunk;
+        self.follow_put(responder.link(), (&reply, &ask.op));
+        let Ask { op, with } = ask;
+        let answer = match (reply, op, with) {
+            (Reply::Chain(result), ..) => done(result.map_err(|error| of_chain(chunk, error))),
+            (Reply::Create(result), ..) => done(result.map_err(|error| of_create(chunk, error))),
+            (Reply::Clear(result), ..) => done(result.map_err(|error| of_write(chunk, error))),
+            (Reply::Finish(result), ..) => done(result.map_err(|error| of_finish(chunk, error))),
+            (Reply::Delete(result), ..) => done(result.map_err(|error| of_delete(chunk, error))),
+            (Reply::Digest(digest), ..) => digested(digest),
+            (Reply::List(stats), StorageRequest::List { count_max, .. }, _) => {
+                Answer::List(list(&stats, page_of(count_max)))
             }
-            (Reply::Read { result, buf, crcs }, Ask::Read(header)) => {
+            (Reply::Locate(found), ..) => self.located(responder.link(), chunk, found),
+            (Reply::Read { result, buf, crcs }, StorageRequest::Read(header), _) => {
                 self.on_read(header, result, buf, crcs)
             }
-            (Reply::Read { result, buf, crcs }, Ask::Sketch(chunk, _, seed)) => {
+            (Reply::Read { result, buf, crcs }, StorageRequest::Sketch { seed, .. }, _) => {
                 self.policy.spare.put_crcs(crcs);
                 sketched(chunk, seed, result, &buf)
             }
-            (Reply::Scrub(report), Ask::Scrub(mut scrub)) => {
+            (Reply::Scrub(report), op, With::Found(mut scrub)) => {
                 scrub.add(&report);
                 if scrub.left() > 0 {
                     // Behind whatever waits: a scrub gives way to all others.
-                    let (ask, leave) = (Ask::Scrub(scrub), Leave::default());
+                    let ask = Ask { op, with: With::Found(scrub) };
+                    let leave = Leave::default();
                     return self.take_in(Job { responder, deadline, ask, leave, passed, trace });
                 }
                 Answer::Scrub(scrub.into_reply())
             }
-            (Reply::Stat(stat), Ask::Stat(chunk)) => stated(chunk, stat),
-            (Reply::Stats(stats), _) => Answer::Info(Box::new(self.info(responder.link(), &stats))),
-            (Reply::Write { result, data, .. }, Ask::Write(header, _, _, mut staged)) => {
+            (Reply::Stat(stat), ..) => stated(chunk, stat),
+            (Reply::Stats(stats), ..) => {
+                Answer::Info(Box::new(self.info(responder.link(), &stats)))
+            }
+            (Reply::Write { result, data, .. }, op, With::Data(_, mut staged)) => {
                 if !matches!(result, Err(WriteError::NotStaged)) {
                     staged.end();
                 }
                 // The buffers go back first: their credit leaves with the answer.
                 self.policy.spare.put_data(data);
-                if result.is_ok() {
+                if let (Ok(_), StorageRequest::Write { header, .. }) = (&result, op) {
                     self.stats.write_bytes += u64::from(header.length);
                 }
-                done(result.map_err(|error| of_write(header.chunk, error)))
+                done(result.map_err(|error| of_write(chunk, error)))
             }
-            (reply, ask) => {
-                tracing::error!(?reply, ?ask, "the store answered something else");
+            (reply, op, _) => {
+                tracing::error!(?reply, ?op, "the store answered something else");
                 // What it did instead, nobody knows.
                 Answer::Error(ErrorReply::CommitFailed)
             }

@@ -9,7 +9,7 @@ use towpath_rpc::{Request as RpcRequest, Responder};
 use towpath_transport::{Device, LinkId, Region, Time};
 
 use super::answer::Answer;
-use super::ask::{Ask, Asked, Job};
+use super::ask::{Ask, Asked, Job, With};
 use super::entries::Leave;
 use super::handlers::Handler;
 use super::onward::Passed;
@@ -65,14 +65,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         asked: Result<Ask, Answer>,
         came: Came,
     ) {
-        match asked {
-            Ok(Ask::Join(join)) => self.join(responder, deadline, &join),
-            Ok(Ask::Session(id, epoch)) => self.enter(responder, deadline, id, epoch),
-            Ok(Ask::Revoke(serial, until_ms)) => {
+        let ask = match asked {
+            Ok(ask) => ask,
+            Err(answer) => return self.answer(responder, deadline, answer),
+        };
+        match ask.op {
+            StorageRequest::Join(join) => self.join(responder, deadline, &join),
+            StorageRequest::Session { id, epoch } => self.enter(responder, deadline, id, epoch),
+            StorageRequest::Revoke { serial, until_ms } => {
                 self.revoke(responder, deadline, serial, until_ms);
             }
-            Ok(ask) => self.take_in_new(responder, deadline, ask, came, None),
-            Err(answer) => self.answer(responder, deadline, answer),
+            _ => self.take_in_new(responder, deadline, ask, came, None),
         }
     }
 
@@ -86,8 +89,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         passed: Option<Passed>,
     ) {
         let class = self.class_of(responder.link());
-        let mut trace = Trace::new(came, self.endpoint.now(), class, &ask);
-        if let Ask::Scrub(_) = &ask {
+        let mut trace = Trace::new(came, self.endpoint.now(), class, ask.place());
+        if let With::Found(_) = &ask.with {
             // It reads a whole disk, and gives way to all others.
             trace.excuse(Time::NEVER);
             self.rpc.excuse(&responder, Time::NEVER);
@@ -108,7 +111,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 return;
             };
             job = back;
-            if let Ask::Scrub(scrub) = &mut job.ask
+            if let With::Found(scrub) = &mut job.ask.with
                 && scrub.shorten(limit.into())
             {
                 continue;
@@ -166,7 +169,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 let max = self.sketched_max() as u64;
                 Err(Answer::Error(ErrorReply::TooLong { max }))
             }
-            other => Ask::new(other).ok_or(Answer::Error(ErrorReply::Busy)),
+            op => Ok(Ask::new(op)),
         }
     }
 }

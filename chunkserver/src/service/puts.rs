@@ -3,30 +3,30 @@
 
 use std::collections::HashMap;
 
+use towpath_fastpath::server::StorageRequest;
 use towpath_rpc::Piece;
 use towpath_transport::{Buf, Device, LinkId, Region};
 
-use super::ask::Ask;
 use super::limits::OPEN_PUTS_MAX;
 use super::server::ChunkServer;
-use crate::store::{ChunkId, NewChunk, Reply};
+use crate::store::{ChunkId, Reply};
 
 /// By link.
 pub(super) type OpenPuts = HashMap<LinkId, Vec<ChunkId>>;
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Follows what a change of a link did to an unfinished chunk.
-    pub(super) fn follow_put(
-        &mut self,
-        link: LinkId,
-        chunk: ChunkId,
-        done: (&Reply<Piece, Buf>, &Ask),
-    ) {
+    pub(super) fn follow_put(&mut self, link: LinkId, done: (&Reply<Piece, Buf>, &StorageRequest)) {
         match done {
-            (Reply::Create(Ok(_)), Ask::Create(_, _, NewChunk { unfinished: true, .. }, _)) => {
-                self.begin_put(link, chunk);
+            (Reply::Create(Ok(_)), StorageRequest::Create { chunk, kind, .. })
+                if kind.unfinished =>
+            {
+                self.begin_put(link, *chunk);
             }
-            (Reply::Finish(Ok(_)) | Reply::Delete(Ok(_)), _) => self.end_put(link, chunk),
+            (
+                Reply::Finish(Ok(_)) | Reply::Delete(Ok(_)),
+                StorageRequest::Finish { chunk, .. } | StorageRequest::Delete { chunk, .. },
+            ) => self.end_put(link, *chunk),
             _ => {}
         }
     }

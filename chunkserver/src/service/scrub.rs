@@ -3,7 +3,7 @@
 use towpath_fastpath::control::{DamagedSlice, ScrubReply};
 use towpath_fastpath::limits::SCRUB_NAMED_MAX;
 
-use super::limits::SCRUB_STEP_SLICES;
+use super::limits::{SCRUB_BUDGET_DEFAULT, SCRUB_BUDGET_MAX, SCRUB_STEP_SLICES};
 use crate::store::ScrubReport;
 
 /// A scrub under way.
@@ -15,9 +15,13 @@ pub(super) struct Scrub {
 }
 
 impl Scrub {
-    /// A scrub of so many slices.
+    /// A scrub of so many slices; 0: as the server likes.
     pub(super) fn new(budget_slices: u64) -> Self {
-        Self { left: budget_slices, step_max: SCRUB_STEP_SLICES, found: ScrubReply::default() }
+        let left = match budget_slices {
+            0 => SCRUB_BUDGET_DEFAULT,
+            slices => slices.min(SCRUB_BUDGET_MAX),
+        };
+        Self { left, step_max: SCRUB_STEP_SLICES, found: ScrubReply::default() }
     }
 
     /// Slices still to check.

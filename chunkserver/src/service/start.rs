@@ -1,11 +1,12 @@
 //! Hands waiting requests to the store, where it has room and there are buffers.
 
 use towpath_fastpath::ErrorReply;
+use towpath_fastpath::server::StorageRequest;
 use towpath_rpc::{Fate, RpcServer};
 use towpath_transport::{Buf, Class, Device, Endpoint, LinkId, Region, SendBuffers as _, Time};
 
 use super::answer::{Answer, read_head_bytes, sketch_bytes};
-use super::ask::{Ask, Asked, Job};
+use super::ask::{Asked, Job};
 use super::entries::{Entries, Leave};
 use super::errors::of_unsent;
 use super::scheduler::{Due, Fit, Next};
@@ -116,13 +117,13 @@ fn fit<D: Device<Memory = Region>>(
         true => entries.begin(link),
         false => Ok(Leave::default()),
     };
-    match (leave, &job.ask) {
+    match (leave, &job.ask.op) {
         (Err(Fenced), _) => Fit::Ends(Some(ErrorReply::Fenced)),
-        (Ok(leave), Ask::Read(header)) => {
+        (Ok(leave), StorageRequest::Read(header)) => {
             let room = (header.length as usize, read_head_bytes(header));
             fit_read(endpoint, link, room, leave)
         }
-        (Ok(leave), Ask::Sketch(_, range, _)) => {
+        (Ok(leave), StorageRequest::Sketch { range, .. }) => {
             let room = (range.length as usize, sketch_bytes(*range));
             fit_read(endpoint, link, room, leave)
         }

@@ -9,6 +9,7 @@ use towpath_fastpath::{ErrorReply, RouteKind};
 use towpath_transport::{Device, LinkId, Region, Time};
 
 use super::answer::Answer;
+use super::ask::Place;
 use super::pace::Pace;
 use super::server::ChunkServer;
 use crate::store::ChunkId;
@@ -128,7 +129,7 @@ pub struct Stopped {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Matter {
     pub(super) kind: StoppedKind,
-    pub(super) place: (ChunkId, u64, u64),
+    pub(super) place: Place,
 }
 
 impl Matter {
@@ -176,7 +177,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// made.
     pub(super) fn note_stopped(&mut self, link: LinkId, matter: Matter, reason: StopReason) {
         self.stats.stopped[reason as usize] += 1;
-        let Matter { kind, place: (chunk, offset, byte_len) } = matter;
+        let Matter { kind, place: Place { chunk, offset, byte_len } } = matter;
         let tenants = self.sched.tenants();
         let tenant = tenants.name(tenants.of(link));
         let stopped = Stopped { kind, reason, chunk, offset, byte_len, tenant };

@@ -1,14 +1,14 @@
 //! What becomes of a request, phase by phase: for histograms, and for the log of slow ones.
 
+use towpath_fastpath::proof::PROVED;
 use towpath_rpc::Responder;
 use towpath_transport::{Class, Device, LinkId, Nanos, Region, Time};
 
-use super::ask::Ask;
+use super::ask::Place;
 use super::limits::SLOW_LOG_EVERY;
 use super::server::ChunkServer;
 use crate::metrics::Phase;
 use crate::qos::TenantId;
-use crate::store::ChunkId;
 
 /// When a request got where, and what it is.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,6 @@ pub(super) struct Trace {
     /// When it counts as slow is counted from here, where that is after it came.
     slow_from: Time,
     class: Class,
-    method: u16,
     place: Option<Place>,
 }
 
@@ -37,16 +36,8 @@ pub(super) struct Came {
     pub(super) taken: Time,
 }
 
-/// The bytes that a request is about.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) chunk: ChunkId,
-    pub(super) offset: u64,
-    pub(super) byte_len: u64,
-}
-
 impl Trace {
-    pub(super) fn new(came: Came, checked: Time, class: Class, ask: &Ask) -> Self {
+    pub(super) fn new(came: Came, checked: Time, class: Class, place: Option<Place>) -> Self {
         Self {
             came,
             checked,
@@ -55,8 +46,7 @@ impl Trace {
             flush_ns: 0,
             slow_from: came.began,
             class,
-            method: ask.method() as u16,
-            place: ask.place(),
+            place,
         }
     }
 
@@ -155,7 +145,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             peer = self.peer(link),
             tenant = self.sched.tenants().name(tenant),
             class = %trace.class,
-            method = crate::metrics::method_name(trace.method),
+            method = crate::metrics::method_name(responder.method() & !PROVED),
             chunk = place.map(|place| tracing::field::display(place.chunk)),
             offset = place.map(|place| place.offset),
             byte_len = place.map(|place| place.byte_len),
@@ -178,16 +168,15 @@ mod tests {
 
     #[test]
     fn the_phases_of_a_request_are_together_all_of_its_time() {
-        let ask = Ask::Stat(ChunkId(1));
         let at = |us| Time(us * 1_000_u64);
         let came = Came { began: at(1), taken: at(3) };
-        let mut trace = Trace::new(came, at(6), Class::Gold, &ask);
+        let mut trace = Trace::new(came, at(6), Class::Gold, None);
         trace.started = Some(at(10));
         trace.answer(at(100), 60_000);
         assert_eq!(trace.spans(at(107)), [2_000, 3_000, 4_000, 30_000, 60_000, 7_000]);
         trace.answer(at(100), u64::MAX);
         assert_eq!(trace.spans(at(107))[3..5], [0, 90_000], "no flush is longer than its request");
-        let unasked = Trace::new(came, at(6), Class::Gold, &ask);
+        let unasked = Trace::new(came, at(6), Class::Gold, None);
         assert_eq!(unasked.spans(at(9)), [2_000, 3_000, 0, 0, 0, 3_000]);
     }
 

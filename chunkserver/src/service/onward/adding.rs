@@ -10,13 +10,11 @@ use towpath_transport::{Device, Region, SendBuffers as _};
 
 use super::Passed;
 use crate::service::answer::Answer;
-use crate::service::ask::Ask;
+use crate::service::ask::{Ask, Place};
 use crate::service::policy::{Staged, runs};
 use crate::service::server::ChunkServer;
 use crate::service::trace::Came;
-use crate::store::{
-    ChunkId, Held, Hold, SLICE_BYTES, SumEnd, SumName, SumOwner, Sums, writer_crcs,
-};
+use crate::store::{Held, Hold, SLICE_BYTES, SumEnd, SumName, SumOwner, Sums, writer_crcs};
 
 /// The data part of a stripe while it comes, at a server with a parity part.
 #[derive(Debug)]
@@ -64,8 +62,8 @@ impl Adding {
     }
 
     /// Its chunk, and which bytes.
-    pub(in crate::service) fn place(&self) -> (ChunkId, u64, u64) {
-        (self.header.chunk, self.header.offset, self.header.length.into())
+    pub(in crate::service) fn place(&self) -> Place {
+        Place::of(&self.header)
     }
 
     /// A piece is here: it is checked and added, and its buffer is free again.
@@ -161,7 +159,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let crcs = writer_crcs(header.chunk, header.offset, &bytes);
         debug_assert_eq!(crcs.len(), bytes.len() / SLICE_BYTES);
         let data = vec![Piece::from(copied.freeze())];
-        let ask = Ask::Write(header, data, crcs, Staged::default());
+        let ask = Ask::write(header, crcs, data, Staged::default());
         let came = Came { began, taken: self.endpoint.now() };
         self.take_in_new(responder, deadline, ask, came, Some(passed));
     }

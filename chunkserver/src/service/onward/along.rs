@@ -13,7 +13,7 @@ use towpath_transport::{Class, Frozen, PageCrcs};
 use super::peers::PeerId;
 use super::{Ready, is_for_later};
 use crate::service::answer::Answer;
-use crate::service::ask::Ask;
+use crate::service::ask::{Ask, Place};
 use crate::service::entries::Leave;
 use crate::service::stops::{Matter, StoppedKind};
 use crate::store::{ChunkId, Claim, Hold};
@@ -185,7 +185,8 @@ impl Along {
 
     /// What it is about.
     pub(in crate::service) fn matter(&self) -> Matter {
-        let place = (self.chunk, self.offset, self.byte_len.into());
+        let (chunk, offset) = (self.chunk, self.offset);
+        let place = Place { chunk, offset, byte_len: self.byte_len.into() };
         Matter { kind: Matter::kind_of(self.route.kind()), place }
     }
 

@@ -11,8 +11,8 @@ use towpath_rpc::{Piece, RequestId};
 use towpath_transport::Class;
 
 use super::peers::PeerId;
+use crate::service::ask::Place;
 use crate::service::entries::Leave;
-use crate::store::ChunkId;
 
 /// Bytes of a sum that go on together where they are here together: a piece of a message.
 const SENT_BYTES: usize = 64 << 10;
@@ -75,9 +75,8 @@ impl Rebuilding {
     }
 
     /// The chunk that is made, and which bytes of it.
-    pub(in crate::service) fn place(&self) -> (ChunkId, u64, u64) {
-        let header = self.onward.write_header();
-        (header.chunk, header.offset, header.length.into())
+    pub(in crate::service) fn place(&self) -> Place {
+        Place::of(&self.onward.write_header())
     }
 
     /// Bytes of the range.

@@ -13,7 +13,7 @@ use super::staged::Unwanted;
 use super::store::Writing;
 use super::{Context, Effect, Policy, Staged};
 use crate::service::answer::Answer;
-use crate::service::ask::{Ask, Asked};
+use crate::service::ask::{Ask, Asked, Place};
 use crate::service::errors::of_unsent;
 use crate::service::handlers::Handler;
 use crate::service::onward::{Adding, Along, PeerId, Ready, Rebuilding, Trailing};
@@ -47,7 +47,7 @@ impl Begun {
             (None, What::Write(writing)) => (StoppedKind::Write, writing.place()),
             (None, What::Adding(adding)) => (StoppedKind::Sum, adding.place()),
             (None, What::Rebuilding(rebuilding)) => (StoppedKind::Rebuild, rebuilding.place()),
-            (None, What::Other(_) | What::Complete) => (StoppedKind::Other, Default::default()),
+            (None, What::Other(_) | What::Complete) => (StoppedKind::Other, Place::default()),
         };
         Matter { kind, place }
     }

@@ -8,7 +8,7 @@ use towpath_rpc::Piece;
 
 use super::{Context, Effect, Policy, Staged, runs};
 use crate::service::answer::Answer;
-use crate::service::ask::Ask;
+use crate::service::ask::{Ask, Place};
 use crate::service::limits::STAGE_BYTES_MIN;
 use crate::service::spare::Spare;
 use crate::store::{ChunkId, SLICE_BYTES};
@@ -37,8 +37,8 @@ pub(in crate::service) struct Writing {
 
 impl Writing {
     /// Its chunk, and which bytes.
-    pub(super) fn place(&self) -> (ChunkId, u64, u64) {
-        (self.header.chunk, self.header.offset, self.header.length.into())
+    pub(super) fn place(&self) -> Place {
+        Place::of(&self.header)
     }
 
     pub(super) fn chunk(&self) -> ChunkId {
@@ -132,7 +132,7 @@ impl Policy for StoreWrite {
         let mut data = self.spare.take_data();
         data.extend(held.into_iter().map(|(_, piece)| piece));
         let crcs = std::mem::take(&mut writing.crcs);
-        Ok(Ask::Write(writing.header, data, crcs, std::mem::take(&mut writing.staged)))
+        Ok(Ask::write(writing.header, crcs, data, std::mem::take(&mut writing.staged)))
     }
 
     fn cleanup(&mut self, writing: Writing) {
