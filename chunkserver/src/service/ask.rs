@@ -9,7 +9,7 @@ use towpath_transport::{Buf, LinkId, Time};
 use super::entries::Leave;
 use super::limits::LIST_PAGE_MAX;
 use super::onward::Passed;
-use super::policy::Staged;
+use super::open::Staged;
 use super::scheduler::Kind;
 use super::scrub::Scrub;
 use super::spare::Spare;

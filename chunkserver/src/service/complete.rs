@@ -95,7 +95,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.on_read(header, result, buf, crcs)
             }
             (Reply::Read { result, buf, crcs }, StorageRequest::Sketch { seed, .. }, _) => {
-                self.policy.spare.put_crcs(crcs);
+                self.open.spare().put_crcs(crcs);
                 sketched(chunk, seed, result, &buf)
             }
             (Reply::Scrub(report), op, With::Found(mut scrub)) => {
@@ -117,7 +117,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                     staged.end();
                 }
                 // The buffers go back first: their credit leaves with the answer.
-                self.policy.spare.put_data(data);
+                self.open.spare().put_data(data);
                 if let (Ok(_), StorageRequest::Write { header, .. }) = (&result, op) {
                     self.stats.write_bytes += u64::from(header.length);
                 }
@@ -148,7 +148,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let ReadHeader { chunk, offset, length, .. } = header;
         match result {
             Ok(ReadDone { unfinished: true, .. }) => {
-                self.policy.spare.put_crcs(crcs);
+                self.open.spare().put_crcs(crcs);
                 Answer::Error(ErrorReply::Unfinished { chunk })
             }
             Ok(ReadDone { version: chunk_version, chunk_bytes, .. }) => {
@@ -157,7 +157,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 Answer::Read(header, crcs, Some(buf))
             }
             Err(error) => {
-                self.policy.spare.put_crcs(crcs);
+                self.open.spare().put_crcs(crcs);
                 Answer::Error(of_read(chunk, error))
             }
         }

@@ -10,7 +10,7 @@
 //! | `complete` | turns results of the store into answers to clients |
 //! | `ask`, `answer` | a request and an answer under way |
 //! | `onward` | writes that go on to other servers |
-//! | `policy` | what is done with a request while its data arrives |
+//! | `open` | what is done with a request while its data arrives |
 //! | `scheduler` | which request goes to the store next: by tenant, class, link and deadline |
 //! | `waiting` | queues of links, served in turn |
 //! | `control` | interference control: slow reads of higher classes bind the writes of lower ones |
@@ -47,8 +47,8 @@ mod intake;
 mod limits;
 mod locate;
 mod onward;
+mod open;
 mod pace;
-mod policy;
 mod puts;
 mod scheduler;
 mod scrub;

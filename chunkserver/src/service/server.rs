@@ -22,13 +22,13 @@ use super::limits::{
 };
 use super::locate::Grants;
 use super::onward::Onward;
+use super::open::Open;
 use super::pace::Pace;
-use super::policy::{Open, StoreWrite};
 use super::puts::OpenPuts;
 use super::scheduler::Scheduler;
 use super::scrubbing::ScrubBoard;
 use super::stats::ServerStats;
-use super::stops::StopReason;
+use super::stops::{StopReason, Stops};
 use super::trace::{SlowLog, Trace};
 use super::waiting::{Look, Waiting};
 use crate::guard::Guard;
@@ -102,12 +102,12 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     refusals: Pace,
     losses: Pace,
     pub(super) grants: Grants,
-    /// What is done with writes while their data arrives.
-    pub(super) policy: StoreWrite,
     /// Requests whose data is still coming.
     pub(super) open: Open,
     /// Writes that go on to other servers.
     pub(super) onward: Onward,
+    /// Those that stopped half-way.
+    pub(super) stops: Stops,
     pub(super) stats: ServerStats,
     pub(super) started: Time,
     /// The longest read that a send buffer holds.
@@ -158,8 +158,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             refusals: Pace::default(),
             losses: Pace::of_burst(CLIENTS_LOGGED),
             grants: Grants::default(),
-            policy: StoreWrite::default(),
             open: Open::default(),
+            stops: Stops::default(),
             stats: ServerStats::default(),
             idle_since: None,
             monitor: HealthMonitor::new(config.health),
@@ -296,7 +296,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             spin_loop();
         } else {
             // What an entry waits for another worker may end, which wakes nobody here.
-            let entering = self.entries.are_waiting() || self.onward.is_adding();
+            let entering = self.entries.are_waiting() || self.onward.is_waiting();
             let told = self.store_wakes || self.drives_store();
             let blind = at_store > 0 && !told;
             let span = match (blind, entering) {
@@ -448,7 +448,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             }
         }
         if let Answer::Read(_, crcs, _) = answer {
-            self.policy.spare.put_crcs(crcs);
+            self.open.spare().put_crcs(crcs);
         }
     }
 
@@ -459,7 +459,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.closing = true;
         self.endpoint.stop_listening();
         let end = self.endpoint.now() + timeout;
-        while self.rpc.under_way() + self.open.trailing.len() > 0 && self.endpoint.now() < end {
+        while self.rpc.under_way() + self.open.trailing().len() > 0 && self.endpoint.now() < end {
             self.turn_or_wait();
         }
         let drained = self.rpc.under_way() == 0;

@@ -64,7 +64,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             job.trace.started.get_or_insert(now);
         }
         let target = asked.target();
-        let sent = match asked.take_request(buf, &mut self.policy.spare) {
+        let sent = match asked.take_request(buf, self.open.spare()) {
             Some(request) => self.store.send(class, token as u64, request),
             None => Err(Unsent::Full),
         };

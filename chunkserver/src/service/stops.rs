@@ -170,7 +170,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// The next request that has stopped half-way, the oldest first: of those that nobody has taken
     /// the newest 1,024 are kept. [`ServerStats::stopped`](super::ServerStats::stopped) counts all.
     pub fn next_stopped(&mut self) -> Option<Stopped> {
-        self.open.stops.untaken.pop_front()
+        self.stops.untaken.pop_front()
     }
 
     /// A request has stopped half-way, and nothing of it is left here; or its copy elsewhere is not
@@ -181,7 +181,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let tenants = self.sched.tenants();
         let tenant = tenants.name(tenants.of(link));
         let stopped = Stopped { kind, reason, chunk, offset, byte_len, tenant };
-        self.open.stops.add(self.endpoint.now(), stopped);
+        self.stops.add(self.endpoint.now(), stopped);
     }
 }
 

@@ -11,7 +11,7 @@ use towpath_transport::{Device, Region, SendBuffers as _};
 use super::Passed;
 use crate::service::answer::Answer;
 use crate::service::ask::{Ask, Place};
-use crate::service::policy::{Staged, runs};
+use crate::service::open::{Begun, Staged, What, runs};
 use crate::service::server::ChunkServer;
 use crate::service::trace::Came;
 use crate::store::{Held, Hold, SLICE_BYTES, SumEnd, SumName, SumOwner, Sums, writer_crcs};
@@ -73,11 +73,11 @@ impl Adding {
         offset: usize,
         piece: Piece,
         whole: usize,
-    ) -> Result<(), Answer> {
+    ) -> Result<(), ErrorReply> {
         if PieceShape::of(&self.header, offset, piece.len()) == PieceShape::CutsSlices {
             if self.header.length as usize > whole {
                 // Its client would have no credit left to send the rest.
-                return Err(Answer::Error(ErrorReply::TooLong { max: whole as u64 }));
+                return Err(ErrorReply::TooLong { max: whole as u64 });
             }
             self.cut.push((offset, piece));
             return Ok(());
@@ -85,14 +85,14 @@ impl Adding {
         self.add(offset, &piece, piece.page_crcs())
     }
 
-    fn add(&mut self, offset: usize, bytes: &[u8], pages: &[u32]) -> Result<(), Answer> {
-        verify_pieces(&self.header, &self.crcs, [(offset, bytes, pages)]).map_err(Answer::Error)?;
+    fn add(&mut self, offset: usize, bytes: &[u8], pages: &[u32]) -> Result<(), ErrorReply> {
+        verify_pieces(&self.header, &self.crcs, [(offset, bytes, pages)])?;
         if let Of::None(name, owner) = self.sum {
             // Only now: what takes room is data that has come.
             self.sum = match self.sums.hold(name, owner) {
                 Some(Held::Made(version)) => Of::Made(version),
                 Some(Held::Sum(hold)) => Of::Sum(hold),
-                None => return Err(Answer::Error(ErrorReply::NoSums)),
+                None => return Err(ErrorReply::NoSums),
             };
         }
         if let Of::Sum(hold) = &self.sum {
@@ -102,7 +102,7 @@ impl Adding {
     }
 
     /// All of it is here.
-    pub(in crate::service) fn complete(&mut self) -> Result<(), Answer> {
+    pub(in crate::service) fn complete(&mut self) -> Result<(), ErrorReply> {
         for run in runs(&mut std::mem::take(&mut self.cut)) {
             let pieces: Vec<&[u8]> = run.iter().map(|(_, piece)| &piece[..]).collect();
             let at = run.first().map_or(0, |(offset, _)| *offset);
@@ -140,16 +140,18 @@ fn is_unsure(code: u16) -> bool {
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Goes on with a data part that is here: its sum is stored by whoever brought what came last,
     /// and the others hear of it.
-    pub(in crate::service) fn settle_sum(&mut self, request: RequestKey) {
+    pub(super) fn settle_sum(&mut self, request: RequestKey) {
         let Some(adding) = self.open.adding(request) else { return };
         if let Some(end) = adding.end() {
             let answer = adding.answer(end);
             return self.refuse_begun(request, answer);
         }
         let taken = if let Of::Sum(hold) = &adding.sum { hold.take() } else { None };
-        let Some(bytes) = taken else { return self.onward.adding.push(request) };
-        let Some((to, adding)) = self.open.take_adding(request) else { return };
-        let (responder, deadline, began) = to;
+        let Some(bytes) = taken else { return self.onward.wait(request) };
+        let Some(begun) = self.open.take(request) else { return };
+        let Begun { responder, deadline, began, what: What::Adding(adding), .. } = begun else {
+            return;
+        };
         let Adding { header, rank, sum: Of::Sum(hold), .. } = adding else { return };
         let passed = Passed::of_sum(rank, hold);
         let Ok(copied) = self.endpoint.buffers_of(responder.link()).copy(&bytes) else {
@@ -162,12 +164,5 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let ask = Ask::write(header, crcs, data, Staged::default());
         let came = Came { began, taken: self.endpoint.now() };
         self.take_in_new(responder, deadline, ask, came, Some(passed));
-    }
-
-    /// What waits for sums that other workers store.
-    pub(super) fn settle_sums(&mut self) {
-        for request in std::mem::take(&mut self.onward.adding) {
-            self.settle_sum(request);
-        }
     }
 }

@@ -6,10 +6,11 @@ use std::ops::Range;
 
 use towpath_ec::{Factor, add};
 use towpath_fastpath::cap::Capability;
-use towpath_fastpath::{ErrorReply, Helper, Rebuild};
-use towpath_rpc::{Piece, RequestId};
+use towpath_fastpath::{Helper, Rebuild};
+use towpath_rpc::Piece;
 use towpath_transport::Class;
 
+use super::hop::Hop;
 use super::peers::PeerId;
 use crate::service::ask::Place;
 use crate::service::entries::Leave;
@@ -23,17 +24,13 @@ pub(in crate::service) struct Rebuilding {
     /// As the next server gets it.
     pub(super) onward: Rebuild,
     pub(super) helper: Helper,
-    pub(super) peer: PeerId,
-    /// Once it has gone out.
-    pub(super) request: Option<RequestId>,
-    pub(super) has_ended: bool,
+    /// The next server.
+    pub(in crate::service) hop: Hop,
     pub(super) class: Class,
     /// What it was proved with; none where nobody has to prove anything.
     pub(super) capability: Option<Capability>,
     /// This server's own part is in the sum.
     has_own: bool,
-    /// It is looked at in the next turn.
-    pub(super) is_waiting: bool,
     /// What came before this server's own part was here.
     held: Vec<(usize, Piece)>,
     sum: Vec<u8>,
@@ -56,15 +53,12 @@ impl Rebuilding {
     ) -> Self {
         let byte_len = plan.target().length as usize;
         Self {
+            hop: Hop::new(peer, onward.rank()),
             onward,
             helper,
-            peer,
-            request: None,
-            has_ended: false,
             class,
             capability,
             has_own: false,
-            is_waiting: false,
             held: Vec::new(),
             sum: Vec::new(),
             missing: plan.data_len() as usize,
@@ -161,20 +155,5 @@ impl Rebuilding {
     /// All of it has gone on: whether it was written is told by those behind alone.
     pub(in crate::service) fn is_released(&self) -> bool {
         self.unsent == 0
-    }
-
-    /// Whether it is to go to a server, and has not.
-    pub(in crate::service) fn is_unsent_to(&self, peer: PeerId) -> bool {
-        self.peer == peer && self.request.is_none()
-    }
-
-    /// Whether the next server has it as that request.
-    pub(super) fn is_sent_as(&self, peer: PeerId, number: u64) -> bool {
-        self.peer == peer && self.request.is_some_and(|request| request.number() == number)
-    }
-
-    /// The next server cannot have it.
-    pub(super) fn refused(&self) -> ErrorReply {
-        ErrorReply::ReplicaRefused { rank: self.onward.rank().into(), code: 0 }
     }
 }

@@ -7,9 +7,8 @@ use towpath_fastpath::{ErrorReply, Rebuild, Route};
 use towpath_rpc::{Head, Piece, RequestKey, Responder};
 use towpath_transport::{Device, LinkId, Region, Time};
 
-use super::open::{Begun, What};
-use super::store::Writing;
-use super::{Context, Policy, Staged};
+use super::writing::Writing;
+use super::{Begun, What};
 use crate::service::answer::Answer;
 use crate::service::onward::{Adding, Along};
 use crate::service::server::ChunkServer;
@@ -28,27 +27,20 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.begin_rebuild(to, (plan, crcs), capability);
             }
             parsed => {
-                let what = parsed.and_then(|(parsed, _)| match parsed {
+                let what = parsed.map(|(parsed, _)| match parsed {
                     StorageRequest::Write { header, crcs } => {
-                        self.begin_write(to.0.link(), header, crcs).map(What::Write)
+                        self.begin_write(to.0.link(), header, crcs)
                     }
-                    other => Ok(What::Other(other)),
+                    other => What::Other(other),
                 });
                 self.note_begun(to, what, None);
             }
         }
     }
 
-    fn begin_write(
-        &mut self,
-        link: LinkId,
-        header: WriteHeader,
-        crcs: Vec<u32>,
-    ) -> Result<Writing, Answer> {
-        self.open.next_stage += 1;
-        let unwanted = self.open.unwanted.0.clone();
-        let staged = Staged::new(self.open.next_stage, self.class_of(link), unwanted);
-        self.policy.header(&mut Context::default(), (header, crcs, staged))
+    fn begin_write(&mut self, link: LinkId, header: WriteHeader, crcs: Vec<u32>) -> What {
+        let class = self.class_of(link);
+        What::Write(Writing::new(header, crcs, self.open.stages.add(class)))
     }
 
     /// A write that is passed on has begun.
@@ -71,10 +63,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         let (what, along) = match self.begin_along(link, route, (&header, &crcs), capability) {
             Err(answer) => (Err(answer), None),
-            Ok(along) => {
-                let writing = self.begin_write(link, header, crcs);
-                (writing.map(What::Write), Some(Box::new(along)))
-            }
+            Ok(along) => (Ok(self.begin_write(link, header, crcs)), Some(Box::new(along))),
         };
         self.note_begun(to, what, along);
         self.set_out(request, &header);
@@ -88,9 +77,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) {
         match what {
             Ok(what) => {
-                self.open.expires(deadline);
                 let (request, began, is_whole) = (responder.request_key(), self.polled, false);
                 let begun = Begun { responder, deadline, began, is_whole, what, number, along };
+                self.open.next_expiry = self.open.next_expiry.min(deadline);
                 self.open.begun.insert(request, begun);
             }
             Err(answer) => {
@@ -109,7 +98,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) {
         let (request, link) = (to.0.request_key(), to.0.link());
         let what = match plan.helper() {
-            None => self.begin_write(link, plan.write_header(), crcs).map(What::Write),
+            None => Ok(self.begin_write(link, plan.write_header(), crcs)),
             Some(_) => {
                 let begun = self.begin_rebuilding(link, &plan, capability);
                 begun.map(|rebuilding| What::Rebuilding(Box::new(rebuilding)))
