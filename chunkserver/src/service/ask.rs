@@ -6,7 +6,7 @@ use towpath_fastpath::wire::{ClearHeader, ReadHeader, WriteHeader};
 use towpath_rpc::{Piece, RequestKey, Responder};
 use towpath_transport::{Buf, LinkId, Time};
 
-use super::entries::Leave;
+use super::clients::Leave;
 use super::limits::LIST_PAGE_MAX;
 use super::onward::Passed;
 use super::open::Staged;

@@ -11,11 +11,11 @@ use towpath_transport::{Buf, Device, LinkId, Region, Time};
 
 use super::answer::{Answer, chunk_info};
 use super::ask::{Ask, Asked, Job, With, page_of};
-use super::entries::Leave;
+use super::clients::Leave;
 use super::errors::{
     of_chain, of_create, of_delete, of_finish, of_look, of_read, of_suspect, of_write,
 };
-use super::scrubbing::{ScrubBoard, ScrubProgress};
+use super::scrubbing::ScrubProgress;
 use super::server::ChunkServer;
 use super::sketch::sketched;
 use super::stops::{Matter, StopReason};
@@ -78,7 +78,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         drop(leave);
         let place = ask.place();
         let chunk = place.unwrap_or_default().chunk;
-        self.follow_put(responder.link(), (&reply, &ask.op));
+        let (ours, what) = ((&self.endpoint, &self.store), (&reply, &ask.op));
+        self.clients.follow_put(ours, responder.link(), what);
         let Ask { op, with } = ask;
         let answer = match (reply, op, with) {
             (Reply::Chain(result), ..) => done(result.map_err(|error| of_chain(chunk, error))),
@@ -185,7 +186,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             requests_under_way: self.rpc.under_way() as u64,
             resident_bytes: stats.resident_bytes,
             resident_bytes_max: stats.resident_bytes_max,
-            uptime_ms: self.endpoint.now().since(self.started).0 / 1_000_000,
+            uptime_ms: self.watch.uptime(self.endpoint.now()).0 / 1_000_000,
             disks: self.disks(),
             handlers: match self.config.time_handlers {
                 true => self.stats.handlers.info(),
@@ -196,8 +197,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     fn disks(&self) -> Vec<DiskInfo> {
-        let scrubs = self.scrubbing.iter().map(ScrubBoard::read);
-        let scrubs = scrubs.chain(std::iter::repeat(ScrubProgress::default()));
+        let scrubs = self.watch.scrubs().chain(std::iter::repeat(ScrubProgress::default()));
         self.store.status().into_iter().zip(scrubs).map(|(disk, of)| disk_info(disk, of)).collect()
     }
 }

@@ -2,7 +2,6 @@
 
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::cap::Capability;
-use towpath_fastpath::limits::SKETCHED_BYTES_MAX;
 use towpath_fastpath::proof::Shown;
 use towpath_fastpath::server::{Rejection, StorageRequest, parse_shown, shown};
 use towpath_rpc::{Request as RpcRequest, Responder};
@@ -10,7 +9,7 @@ use towpath_transport::{Device, LinkId, Region, Time};
 
 use super::answer::Answer;
 use super::ask::{Ask, Asked, Job, With};
-use super::entries::Leave;
+use super::clients::Leave;
 use super::handlers::Handler;
 use super::onward::Passed;
 use super::scheduler::Due;
@@ -19,7 +18,7 @@ use super::trace::{Came, Trace};
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn on_request(&mut self, request: RpcRequest) {
-        let came = Came { began: self.polled, taken: self.endpoint.now() };
+        let came = Came { began: self.watch.polled(), taken: self.endpoint.now() };
         let handled = self.handler_begins();
         let parsed = self.checked(request.link(), shown(&request));
         let deadline = request.deadline();
@@ -128,7 +127,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         link: LinkId,
         shown: Result<Shown<'_>, Rejection>,
     ) -> Result<(StorageRequest, Option<Capability>), Answer> {
-        if self.closing {
+        if self.gate.is_closed() {
             return Err(Answer::Error(ErrorReply::Busy));
         }
         let parsed = shown.and_then(|shown| Ok((parse_shown(&shown)?, shown)));
@@ -136,40 +135,25 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.stats.malformed += 1;
             Answer::from(rejection)
         })?;
-        let capability = match &self.guard {
-            None => None,
-            Some(guard) => {
-                let tenant = self.sched.tenants().number(link);
-                guard.check(&shown, &parsed, tenant).map_err(|why| {
-                    self.stats.denied[why as usize] += 1;
-                    Answer::Error(ErrorReply::Denied { why })
-                })?
-            }
-        };
+        let tenant = self.clients.tenant(link);
+        let capability = self.gate.check(&shown, &parsed, tenant).map_err(|why| {
+            self.stats.denied[why as usize] += 1;
+            Answer::Error(ErrorReply::Denied { why })
+        })?;
         let checked = parsed.sender().map_or(Ok(()), |sender| self.check_sender(link, sender));
         checked.map_err(Answer::Error)?;
         Ok((parsed, capability))
     }
 
-    /// The most bytes of which one request has sketches made: they are read into a send buffer.
-    fn sketched_max(&self) -> usize {
-        self.read_bytes_max.min(SKETCHED_BYTES_MAX)
-    }
-
     /// What the store is asked for a request without data, or the answer where it is not.
     pub(super) fn accept(&mut self, parsed: StorageRequest) -> Result<Ask, Answer> {
-        match parsed {
-            StorageRequest::Health => Err(Answer::Health(Box::new(self.health_reply()))),
-            StorageRequest::Qos => Err(Answer::Qos(Box::new(self.qos_reply()))),
-            StorageRequest::Read(header) if header.length as usize > self.read_bytes_max => {
-                let max = self.read_bytes_max as u64;
-                Err(Answer::Error(ErrorReply::TooLong { max }))
-            }
-            StorageRequest::Sketch { range, .. } if range.length as usize > self.sketched_max() => {
-                let max = self.sketched_max() as u64;
-                Err(Answer::Error(ErrorReply::TooLong { max }))
-            }
-            op => Ok(Ask::new(op)),
-        }
+        let fits = match &parsed {
+            StorageRequest::Health => return Err(Answer::Health(Box::new(self.health_reply()))),
+            StorageRequest::Qos => return Err(Answer::Qos(Box::new(self.qos_reply()))),
+            StorageRequest::Read(header) => self.gate.check_room(header.length),
+            StorageRequest::Sketch { range, .. } => self.gate.check_sketch(range.length),
+            _ => Ok(()),
+        };
+        fits.map(|()| Ask::new(parsed)).map_err(Answer::Error)
     }
 }

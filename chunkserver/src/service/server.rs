@@ -1,38 +1,32 @@
 //! The server: one endpoint, run to completion, and the store behind it.
 
 use std::hint::spin_loop;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use towpath_fastpath::HealthMonitor;
 use towpath_rpc::{
     Incoming, NoBuffer, Outgoing, Piece, RequestKey, Responder, RpcServer,
     ServerConfig as RpcConfig, Status,
 };
-use towpath_transport::{Buf, Device, DownReason, Endpoint, Event, LinkId, Nanos, Region, Time};
+use towpath_transport::{Buf, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
 use super::answer::Answer;
 use super::ask::Asked;
+use super::clients::Clients;
 use super::config::{ServiceConfig, cores_to_spare};
 use super::drive::Drive;
-use super::entries::Entries;
+use super::gate::Gate;
 use super::limits::{
-    CLIENTS_LOGGED, CONTROL_LOOK, DISK_SPIN, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES,
-    SPIN_REQUESTS_MAX, STORE_WAIT,
+    CONTROL_LOOK, DISK_SPIN, ENTRY_LOOK, GOODBYE_WAIT, SPIN_REQUESTS_MAX, STORE_WAIT,
 };
-use super::locate::Grants;
 use super::onward::Onward;
 use super::open::Open;
-use super::pace::Pace;
-use super::puts::OpenPuts;
 use super::scheduler::Scheduler;
-use super::scrubbing::ScrubBoard;
 use super::stats::ServerStats;
-use super::stops::{StopReason, Stops};
-use super::trace::{SlowLog, Trace};
+use super::stops::StopReason;
+use super::trace::Trace;
 use super::waiting::{Look, Waiting};
+use super::watch::Watch;
 use crate::guard::Guard;
-use crate::metrics::Meter;
 use crate::qos::TenantId;
 use crate::store::Completion;
 use crate::store::disks::{Closed, Disks};
@@ -94,36 +88,19 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     pub(super) config: ServiceConfig,
     /// What the store has, and what waits for it.
     pub(super) sched: Scheduler<Asked>,
-    pub(super) guard: Option<Guard>,
+    pub(super) gate: Gate,
+    pub(super) clients: Clients,
     /// Of each link in its order, as far as there are buffers for it.
     answers: Waiting<Answered>,
-    pub(super) entries: Entries,
-    pub(super) puts: OpenPuts,
-    refusals: Pace,
-    losses: Pace,
-    pub(super) grants: Grants,
     /// Requests whose data is still coming.
     pub(super) open: Open,
     /// Writes that go on to other servers.
     pub(super) onward: Onward,
-    /// Those that stopped half-way.
-    pub(super) stops: Stops,
     pub(super) stats: ServerStats,
-    pub(super) started: Time,
-    /// The longest read that a send buffer holds.
-    pub(super) read_bytes_max: usize,
+    pub(super) watch: Watch,
     idle_since: Option<Time>,
-    pub(super) monitor: HealthMonitor,
-    pub(super) meter: Arc<Meter>,
-    pub(super) slow_log: SlowLog,
-    /// Of each disk.
-    pub(super) scrubbing: Arc<[ScrubBoard]>,
-    /// When the poll of this turn was.
-    pub(super) polled: Time,
     /// There are cores beyond those that a client, the network and the store keep busy.
     cores_to_spare: bool,
-    /// No new request is taken.
-    pub(super) closing: bool,
 }
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
@@ -139,11 +116,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let store_wakes = waker.is_some();
         store.wake(waker.as_ref());
         let rpc = RpcConfig::new().requests_max(config.link_requests_max).streams(true);
-        let holds = |bytes: &&usize| endpoint.alloc(**bytes).is_ok();
         Self {
             onward: Onward::new(endpoint.instance()),
-            read_bytes_max: READ_BYTES_SIZES.iter().find(holds).copied().unwrap_or(0),
-            started: endpoint.now(),
+            gate: Gate::new(&endpoint),
+            clients: Clients::default(),
+            watch: Watch::new(config.health, endpoint.now()),
             endpoint,
             rpc: RpcServer::new(rpc),
             store,
@@ -151,31 +128,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             store_wakes,
             config: *config,
             sched: Scheduler::default(),
-            guard: None,
             answers: Waiting::default(),
-            entries: Entries::default(),
-            puts: OpenPuts::default(),
-            refusals: Pace::default(),
-            losses: Pace::of_burst(CLIENTS_LOGGED),
-            grants: Grants::default(),
             open: Open::default(),
-            stops: Stops::default(),
             stats: ServerStats::default(),
             idle_since: None,
-            monitor: HealthMonitor::new(config.health),
-            meter: Arc::default(),
-            slow_log: SlowLog::default(),
-            scrubbing: Arc::from([]),
-            polled: Time::ZERO,
             cores_to_spare: cores_to_spare(),
-            closing: false,
         }
     }
 
     /// Does what a guard allows, and nothing else. Without one everything is allowed.
     #[must_use]
     pub fn guard(mut self, guard: Option<Guard>) -> Self {
-        self.guard = guard;
+        self.gate.set_guard(guard);
         self
     }
 
@@ -196,7 +160,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub fn turn(&mut self) -> bool {
         // Asked before their answers are taken: then none comes after them.
         let ended = self.store.look_for_ends();
-        self.polled = self.endpoint.now();
+        self.watch.begin_turn(self.endpoint.now());
         let mut busy = self.endpoint.poll() > 0;
         while let Some(event) = self.endpoint.next_event() {
             busy = true;
@@ -212,7 +176,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.expire_waiting();
         self.look_at_health();
         for link in self.sched.tenants_mut().turn(&mut self.endpoint, &mut self.rpc) {
-            for grant in self.grants.take(link) {
+            for grant in self.clients.take_grants(link) {
                 self.endpoint.revoke(link, grant);
             }
         }
@@ -296,7 +260,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             spin_loop();
         } else {
             // What an entry waits for another worker may end, which wakes nobody here.
-            let entering = self.entries.are_waiting() || self.onward.is_waiting();
+            let entering = self.clients.are_waiting() || self.onward.is_waiting();
             let told = self.store_wakes || self.drives_store();
             let blind = at_store > 0 && !told;
             let span = match (blind, entering) {
@@ -314,11 +278,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Whether nothing is to be looked at before something comes, which ends a sleep.
     fn is_quiet(&self) -> bool {
         let idle = self.rpc.under_way() == 0 && self.sched.at_store() == 0 && self.onward.is_idle();
-        idle && self.monitor.is_settled() && self.store_wakes && !self.closing
+        idle && self.watch.health().is_settled() && self.store_wakes && !self.gate.is_closed()
     }
 
     fn on_event(&mut self, event: Event) {
-        self.monitor.on_event(&event);
+        self.watch.health_mut().on_event(&event);
         let Some(event) = self.onward.on_event(&mut self.endpoint, event) else { return };
         let mut next = self.rpc.on_event(&mut self.endpoint, event);
         while let Some(incoming) = next {
@@ -338,28 +302,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.stats.links_accepted += 1;
                 let (class, peer) = (peer.class, peer.device_addr);
                 tracing::debug!(link = link.index(), %peer, %class, "a client has connected");
-                if self.closing {
+                if self.gate.is_closed() {
                     self.endpoint.close(link);
                 }
             }
             Event::AcceptFailed { from, error } => {
                 self.stats.links_refused += 1;
-                self.refusals.log_refusal(self.endpoint.now(), from, &error);
+                self.watch.refused(self.endpoint.now(), from, &error);
             }
             Event::LinkDown { link, reason } => {
                 self.stats.links_down += 1;
-                // Every command ends its link, so only a lost client is worth a line.
-                match reason {
-                    DownReason::Goodbye | DownReason::Local => {
-                        tracing::debug!(link = link.index(), %reason, "a client has left");
-                    }
-                    _ => {
-                        if let Some(others) = self.losses.others_when_due(self.endpoint.now()) {
-                            let link = link.index();
-                            tracing::info!(link, %reason, others, "a client was lost");
-                        }
-                    }
-                }
+                self.watch.left(self.endpoint.now(), link, reason);
                 self.forget(link);
             }
             _ => {}
@@ -368,11 +321,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// What a lost link still wanted has not happened and will not.
     fn forget(&mut self, link: LinkId) {
-        self.entries.forget(link);
         self.forget_begun(link);
-        // With the link the endpoint has taken it back.
-        drop(self.grants.take(link));
-        self.end_puts(link);
+        self.clients.forget(&self.store, link);
         self.sched.tenants_mut().forget(&self.endpoint, link);
         let gone = self.sched.cancel(self.endpoint.now(), link.index(), |_| true);
         self.stats.expired += self.give_up(gone);
@@ -413,7 +363,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) {
         let is_good = answer.is_good();
         *(if is_good { &mut self.stats.done } else { &mut self.stats.failed }) += 1;
-        self.meter.count(responder.method(), is_good);
+        self.watch.meter().count(responder.method(), is_good);
         let link = responder.link();
         self.answers.push(link.index(), Answered { responder, deadline, answer, trace });
     }
@@ -456,7 +406,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// arrived and every copy is where it goes, or `timeout` is over. Then leaves the links in
     /// order. True when all was answered.
     pub fn drain(&mut self, timeout: Nanos) -> bool {
-        self.closing = true;
+        self.gate.close();
         self.endpoint.stop_listening();
         let end = self.endpoint.now() + timeout;
         while self.rpc.under_way() + self.open.trailing().len() > 0 && self.endpoint.now() < end {

@@ -7,7 +7,7 @@ use towpath_transport::{Buf, Class, Device, Endpoint, LinkId, Region, SendBuffer
 
 use super::answer::{Answer, read_head_bytes, sketch_bytes};
 use super::ask::{Asked, Job};
-use super::entries::{Entries, Leave};
+use super::clients::{Clients, Leave};
 use super::errors::of_unsent;
 use super::scheduler::{Due, Fit, Next};
 use super::server::ChunkServer;
@@ -26,7 +26,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let now = self.endpoint.now();
         self.sched.begin();
         while self.store.has_room() {
-            let Self { sched, store, rpc, entries, endpoint, .. } = self;
+            let Self { sched, store, rpc, clients, endpoint, .. } = self;
             let next = sched.next(now, |due, asked| {
                 let target = asked.target();
                 if !target.is_none_or(|of| store.has_room_for(due.class, of, due.kind.is_change()))
@@ -34,7 +34,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                     return Fit::NoRoom;
                 }
                 match asked {
-                    Asked::Job(job) => fit(now, job, due, (rpc, entries, endpoint)),
+                    Asked::Job(job) => fit(now, job, due, (rpc, clients, endpoint)),
                     // Its bytes go on as copies, for which there must be room beside.
                     &Asked::Own { link, bytes: (.., byte_len), .. } => {
                         fit_read(endpoint, link, (byte_len, byte_len), Leave::default())
@@ -106,7 +106,7 @@ fn fit<D: Device<Memory = Region>>(
     now: Time,
     job: &Job,
     due: &Due,
-    (rpc, entries, endpoint): (&RpcServer, &Entries, &Endpoint<D>),
+    (rpc, clients, endpoint): (&RpcServer, &Clients, &Endpoint<D>),
 ) -> Fit<With, Why> {
     let (link, is_unwanted) = (job.responder.link(), !rpc.is_wanted(&job.responder));
     if job.may_be_given_up() && (now >= job.deadline || is_unwanted) {
@@ -114,7 +114,7 @@ fn fit<D: Device<Memory = Region>>(
     }
     // One that was passed on has had leave since it began.
     let leave = match due.kind.is_change() && job.passed.is_none() {
-        true => entries.begin(link),
+        true => clients.begin(link),
         false => Ok(Leave::default()),
     };
     match (leave, &job.ask.op) {

@@ -150,7 +150,11 @@ pub(super) struct Stops {
 }
 
 impl Stops {
-    fn add(&mut self, now: Time, stopped: Stopped) {
+    pub(super) fn next(&mut self) -> Option<Stopped> {
+        self.untaken.pop_front()
+    }
+
+    pub(super) fn add(&mut self, now: Time, stopped: Stopped) {
         if let Some(others) = self.pace.others_when_due(now) {
             let Stopped { kind, reason, chunk, offset, byte_len, tenant } = &stopped;
             let reason = reason.label();
@@ -170,7 +174,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// The next request that has stopped half-way, the oldest first: of those that nobody has taken
     /// the newest 1,024 are kept. [`ServerStats::stopped`](super::ServerStats::stopped) counts all.
     pub fn next_stopped(&mut self) -> Option<Stopped> {
-        self.stops.untaken.pop_front()
+        self.watch.next_stopped()
     }
 
     /// A request has stopped half-way, and nothing of it is left here; or its copy elsewhere is not
@@ -181,7 +185,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let tenants = self.sched.tenants();
         let tenant = tenants.name(tenants.of(link));
         let stopped = Stopped { kind, reason, chunk, offset, byte_len, tenant };
-        self.stops.add(self.endpoint.now(), stopped);
+        self.watch.stopped(self.endpoint.now(), stopped);
     }
 }
 

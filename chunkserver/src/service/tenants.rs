@@ -23,9 +23,6 @@ pub(super) struct Tenants {
     ended: Vec<Pass>,
     /// The newest of what each is to be told and there was no buffer for.
     unsent: Vec<(Seat, Vec<u8>)>,
-    /// The number of the tenant that each link has joined as, by the index of the link; 0 of one
-    /// that has not.
-    numbers: Vec<u32>,
 }
 
 /// What a request costs, and whose it is.
@@ -54,11 +51,6 @@ impl Price {
 impl Tenants {
     fn qos(&self) -> Option<&Qos> {
         self.links.as_ref().map(Links::qos)
-    }
-
-    /// The number of the tenant that a link has joined as; 0 of one that has not.
-    pub(super) fn number(&self, link: LinkId) -> u32 {
-        self.numbers.get(link.index()).copied().unwrap_or(0)
     }
 
     /// The tenant of a link.
@@ -254,8 +246,6 @@ impl Tenants {
                 ErrorReply::Busy
             }
         })?;
-        self.numbers.resize(self.numbers.len().max(link.index() + 1), 0);
-        self.numbers[link.index()] = tenant_number(tenant);
         let words = words.map(|grants| {
             let [pool, report] = grants.map(|GrantId(number)| number);
             WordGrants { pool, report }
@@ -275,7 +265,6 @@ impl Tenants {
         endpoint: &Endpoint<D>,
         link: LinkId,
     ) {
-        self.numbers.get_mut(link.index()).into_iter().for_each(|number| *number = 0);
         self.links.iter_mut().for_each(|links| links.forget(endpoint, link));
     }
 }
@@ -299,16 +288,19 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn join(&mut self, responder: Responder, deadline: Time, request: &JoinRequest) {
         let of = (responder.link(), responder.channel());
         let joined = self.sched.tenants_mut().join(&mut self.endpoint, of, request);
+        if joined.is_ok() {
+            self.clients.join(of.0, tenant_number(&request.tenant));
+        }
         self.answer(responder, deadline, joined.map_or_else(Answer::Error, Answer::Joined));
     }
 
     /// Whether a request was meant for the link that it came over: what an older life of a client
     /// left queued, or somebody mixed up, is refused before anything of it is done.
     pub(super) fn check_sender(&self, link: LinkId, sender: Sender) -> Result<(), ErrorReply> {
-        if sender.epoch != self.entries.epoch(link) {
+        if sender.epoch != self.clients.epoch(link) {
             return Err(ErrorReply::Fenced);
         }
-        let tenant = self.sched.tenants().number(link);
+        let tenant = self.clients.tenant(link);
         let class = self.endpoint.class_of(link).map_or(0, |found| class_number(found.class));
         let agrees = |said: u32, is: u32| said == 0 || said == is;
         match agrees(sender.tenant, tenant) && agrees(sender.class.into(), class.into()) {

@@ -5,7 +5,6 @@ use towpath_rpc::Responder;
 use towpath_transport::{Class, Device, LinkId, Nanos, Region, Time};
 
 use super::ask::Place;
-use super::limits::SLOW_LOG_EVERY;
 use super::server::ChunkServer;
 use crate::metrics::Phase;
 use crate::qos::TenantId;
@@ -82,26 +81,6 @@ impl Trace {
     }
 }
 
-/// The log of slow requests: a line a second at most.
-#[derive(Debug, Default)]
-pub(super) struct SlowLog {
-    last: Option<Time>,
-    /// Left out since.
-    left_out: u64,
-}
-
-impl SlowLog {
-    /// Whether a line may be written now; then how many were left out before it.
-    fn may_say(&mut self, now: Time) -> Option<u64> {
-        if self.last.is_some_and(|last| now.since(last) < SLOW_LOG_EVERY) {
-            self.left_out += 1;
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.left_out))
-    }
-}
-
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn class_of(&self, link: LinkId) -> Class {
         self.endpoint.class_of(link).map_or_else(Class::default, |report| report.class)
@@ -116,13 +95,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) {
         let Some((trace, tenant)) = trace else { return };
         let spans = trace.spans(sent);
-        self.meter.record(tenant, trace.class, spans);
+        self.watch.meter().record(tenant, trace.class, spans);
         let total = sent.since(trace.came.began);
-        if sent.since(trace.slow_from) >= self.monitor.config().slow_limit() {
-            self.meter.count_slow();
-            if let Some(left_out) = self.slow_log.may_say(sent) {
-                self.say_slow(&trace, tenant, responder, total, spans, left_out);
-            }
+        if let Some(left_out) = self.watch.is_told_slow(sent, sent.since(trace.slow_from)) {
+            self.say_slow(&trace, tenant, responder, total, spans, left_out);
         }
     }
 
@@ -178,14 +154,5 @@ mod tests {
         assert_eq!(trace.spans(at(107))[3..5], [0, 90_000], "no flush is longer than its request");
         let unasked = Trace::new(came, at(6), Class::Gold, None);
         assert_eq!(unasked.spans(at(9)), [2_000, 3_000, 0, 0, 0, 3_000]);
-    }
-
-    #[test]
-    fn slow_requests_are_told_at_most_once_in_a_while_and_the_others_are_counted() {
-        let mut log = SlowLog::default();
-        assert_eq!(log.may_say(Time(5)), Some(0));
-        assert_eq!(log.may_say(Time(6)), None);
-        assert_eq!(log.may_say(Time(5 + SLOW_LOG_EVERY.0 - 1)), None);
-        assert_eq!(log.may_say(Time(5 + SLOW_LOG_EVERY.0)), Some(2));
     }
 }

@@ -44,12 +44,7 @@ impl Adding {
         (sums, owner): (&Arc<Sums>, SumOwner),
         route: &Route,
         (header, crcs): (WriteHeader, Vec<u32>),
-        // Bytes of a send buffer, in which the sum is stored.
-        max: usize,
     ) -> Result<Self, Answer> {
-        if header.length as usize > max {
-            return Err(Answer::Error(ErrorReply::TooLong { max: max as u64 }));
-        }
         let (rank, from) = (route.rank(), usize::from(route.adds().unwrap_or(0)));
         let data = usize::from(route.data());
         let bad = |_| Answer::Error(ErrorReply::BadRequest { why: Why::Header });

@@ -15,7 +15,7 @@ use super::peers::PeerId;
 use super::{Ready, is_for_later};
 use crate::service::answer::Answer;
 use crate::service::ask::{Ask, Place};
-use crate::service::entries::Leave;
+use crate::service::clients::Leave;
 use crate::service::stops::{Matter, StoppedKind};
 use crate::store::{ChunkId, Claim, Hold};
 

@@ -238,7 +238,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let claim = self.store.claims().take(chunk, bytes.start()..bytes.end());
         let claim = claim.ok_or_else(busy)?;
         self.check_price(link, header.length)?;
-        let leave = self.entries.begin(link).map_err(|Fenced| {
+        let leave = self.clients.begin(link).map_err(|Fenced| {
             self.stats.fenced += 1;
             Answer::Error(ErrorReply::Fenced)
         })?;
@@ -325,7 +325,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let until = now + Nanos(ready.deadline.since(now).0 / TIME_SHARE * (TIME_SHARE - 1));
         let mut waits = false;
         for at in 0..along.next.len() {
-            let guard = self.guard.as_ref();
+            let guard = self.gate.guard();
             match self.onward.send(&mut self.endpoint, guard, along, (at, request, until)) {
                 Ok(Sent::All) => {}
                 Ok(Sent::Waits) => waits = true,

@@ -38,10 +38,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         };
         self.check_peer(onward.rank(), server).map_err(Answer::Error)?;
         let length = plan.target().length;
-        if length as usize > self.read_bytes_max {
-            let max = self.read_bytes_max as u64;
-            return Err(Answer::Error(ErrorReply::TooLong { max }));
-        }
+        self.gate.check_room(length).map_err(Answer::Error)?;
         // In ranges of this length, of which each link may have its share.
         let free = REBUILD_BYTES_MAX.saturating_sub(self.onward.rebuilding_bytes);
         let (held, length_bytes) = (self.open.rebuilding_bytes_of(link), (length as usize).max(1));
@@ -49,7 +46,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             return Err(Answer::Error(ErrorReply::NoSums));
         }
         let (class, now) = (self.class_of(link), self.endpoint.now());
-        let leave = self.entries.begin(link).map_err(|Fenced| {
+        let leave = self.clients.begin(link).map_err(|Fenced| {
             self.stats.fenced += 1;
             Answer::Error(ErrorReply::Fenced)
         })?;
@@ -92,7 +89,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Goes on with it, as far as what is here allows.
     pub(super) fn advance_rebuilding(&mut self, request: RequestKey) {
         let Some((rebuilding, _, deadline)) = self.open.rebuilding(request) else { return };
-        let (endpoint, guard) = (&mut self.endpoint, self.guard.as_ref());
+        let (endpoint, guard) = (&mut self.endpoint, self.gate.guard());
         let answer = match rebuilding.hop.ended() {
             None => match self.onward.send_sum(endpoint, guard, rebuilding, (request, deadline)) {
                 Ok(Sent::All) => return,

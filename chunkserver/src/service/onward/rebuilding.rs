@@ -13,7 +13,7 @@ use towpath_transport::Class;
 use super::hop::Hop;
 use super::peers::PeerId;
 use crate::service::ask::Place;
-use crate::service::entries::Leave;
+use crate::service::clients::Leave;
 
 /// Bytes of a sum that go on together where they are here together: a piece of a message.
 const SENT_BYTES: usize = 64 << 10;

@@ -52,13 +52,16 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) {
         let (request, link) = (to.0.request_key(), to.0.link());
         if route.adds().is_some() {
-            let room = self.read_bytes_max;
             let owner = (self.store.asker(), link.index());
             // It asks again, as one does that finds no room for a sum.
             let adding = match self.sched.tenants().has_paid(self.endpoint.now(), link) {
-                true => Adding::new((self.store.sums(), owner), &route, (header, crcs), room),
-                false => Err(Answer::Error(ErrorReply::NoSums)),
+                // The sum is stored from a send buffer.
+                true => self.gate.check_room(header.length),
+                false => Err(ErrorReply::NoSums),
             };
+            let adding = adding
+                .map_err(Answer::Error)
+                .and_then(|()| Adding::new((self.store.sums(), owner), &route, (header, crcs)));
             return self.note_begun(to, adding.map(What::Adding), None);
         }
         let (what, along) = match self.begin_along(link, route, (&header, &crcs), capability) {
@@ -77,7 +80,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) {
         match what {
             Ok(what) => {
-                let (request, began, is_whole) = (responder.request_key(), self.polled, false);
+                let (request, began, is_whole) =
+                    (responder.request_key(), self.watch.polled(), false);
                 let begun = Begun { responder, deadline, began, is_whole, what, number, along };
                 self.open.next_expiry = self.open.next_expiry.min(deadline);
                 self.open.begun.insert(request, begun);
