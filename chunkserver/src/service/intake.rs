@@ -32,19 +32,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.take_or_answer(responder, deadline, asked, came);
                 return self.handler_ends(Handler::Completion, handled);
             }
-            Ok((StorageRequest::Forward { route, header, crcs }, capability)) => {
+            Ok((
+                op @ (StorageRequest::Forward { .. } | StorageRequest::Rebuild { .. }),
+                capability,
+            )) => {
                 let number = request.id();
                 let (responder, pieces) = request.into_data();
-                let (key, to) = (responder.request_key(), (responder, number, deadline));
-                self.begin_forward(to, (route, header, crcs), capability);
-                self.handler_ends(Handler::Header, handled);
-                return self.all_at_once(key, pieces.0);
-            }
-            Ok((StorageRequest::Rebuild { plan, crcs }, capability)) => {
-                let number = request.id();
-                let (responder, pieces) = request.into_data();
-                let (key, to) = (responder.request_key(), (responder, number, deadline));
-                self.begin_rebuild(to, (plan, crcs), capability);
+                let key = responder.request_key();
+                self.begin((responder, number, deadline), op, capability);
                 self.handler_ends(Handler::Header, handled);
                 return self.all_at_once(key, pieces.0);
             }

@@ -11,7 +11,7 @@ use super::answer::Answer;
 use super::scheduler::Kind;
 use super::server::ChunkServer;
 use crate::metrics::ALL_TENANTS;
-use crate::qos::{JoinError, Links, Mail, Member, Pass, Qos, Seat, TenantId};
+use crate::qos::{JoinError, Links, Mail, Member, Node, Pass, Qos, Seat, TenantId};
 use towpath_qos::{TOKEN_BYTES, Weights, tokens};
 
 /// The tenants of one worker's links, and what their requests need.
@@ -53,6 +53,24 @@ impl Tenants {
         self.links.as_ref().map(Links::qos)
     }
 
+    /// Does something to the reservations, where there are any.
+    fn at<T>(&self, now: Time, act: impl FnOnce(&mut Node, Time) -> T) -> Option<T> {
+        Some(self.qos()?.at(now, act))
+    }
+
+    /// The same for a request that costs something.
+    fn pay<T>(
+        &self,
+        now: Time,
+        Price { tenant, cost, .. }: Price,
+        act: impl FnOnce(&mut Node, Time, TenantId, u32) -> T,
+    ) -> Option<T> {
+        if cost == 0 {
+            return None;
+        }
+        self.at(now, |node, now| act(node, now, tenant, cost))
+    }
+
     /// The tenant of a link.
     pub(super) fn of(&self, link: LinkId) -> TenantId {
         self.links.as_ref().map(|links| links.of(link)).unwrap_or_default()
@@ -86,33 +104,22 @@ impl Tenants {
     /// # Errors
     /// What its tenant may use in a period, where it costs more than that: it is never done.
     pub(super) fn arrived(&self, now: Time, price: Price) -> Result<(), u32> {
-        match self.qos().filter(|_| price.cost > 0) {
-            None => Ok(()),
-            Some(qos) => qos.at(now, |node, now| node.arrived(now, price.tenant, price.cost)),
-        }
+        self.pay(now, price, Node::arrived).unwrap_or(Ok(()))
     }
 
     /// Leave for a request; `Err` while its tenant has no tokens.
     pub(super) fn admit(&self, now: Time, price: Price) -> Result<Option<Pass>, ()> {
-        match self.qos().filter(|_| price.cost > 0) {
-            None => Ok(None),
-            Some(qos) => {
-                let pass = qos.at(now, |node, now| node.admit(now, price.tenant, price.cost));
-                pass.map(Some).ok_or(())
-            }
-        }
+        self.pay(now, price, Node::admit).map(|pass| pass.ok_or(())).transpose()
     }
 
     /// Tokens that a tenant may still use in this period, where it has a limit.
     pub(super) fn room_below_limit(&self, now: Time, tenant: TenantId) -> Option<u64> {
-        self.qos()?.at(now, |node, _| node.room_below_limit(tenant))
+        self.at(now, |node, _| node.room_below_limit(tenant))?
     }
 
     /// A request that has come in will not be done.
     pub(super) fn withdrawn(&self, now: Time, price: Price) {
-        if let Some(qos) = self.qos().filter(|_| price.cost > 0) {
-            qos.at(now, |node, now| node.withdrawn(now, price.tenant, price.cost));
-        }
+        self.pay(now, price, Node::withdrawn);
     }
 
     /// A change has left so many blocks to be freed, which its tenant pays now that they are known.
@@ -128,14 +135,13 @@ impl Tenants {
 
     /// Whether the tenant of a link has paid for what was done for it.
     pub(super) fn has_paid(&self, now: Time, link: LinkId) -> bool {
-        let Some(links) = &self.links else { return true };
-        let tenant = links.of(link);
-        links.qos().at(now, |node, now| node.pays(now, tenant))
+        let tenant = self.of(link);
+        self.at(now, |node, now| node.pays(now, tenant)).unwrap_or(true)
     }
 
     fn owe(&self, now: Time, tenant: TenantId, cost: u64) {
-        if let Some(qos) = self.qos().filter(|_| cost > 0) {
-            qos.at(now, |node, now| node.owe(now, tenant, cost));
+        if cost > 0 {
+            self.at(now, |node, now| node.owe(now, tenant, cost));
         }
     }
 
@@ -154,15 +160,13 @@ impl Tenants {
 
     /// The store has no room for requests that wait.
     pub(super) fn note_full(&self, now: Time) {
-        if let Some(qos) = self.qos() {
-            qos.at(now, |node, _| node.note_full());
-        }
+        self.at(now, |node, _| node.note_full());
     }
 
     /// Sorts tenants with waiting requests by who is served first.
     pub(super) fn order(&self, now: Time, waiting: &mut [TenantId]) {
-        if let Some(qos) = self.qos().filter(|_| waiting.len() > 1) {
-            qos.at(now, |node, now| node.order(now, waiting));
+        if waiting.len() > 1 {
+            self.at(now, |node, now| node.order(now, waiting));
         }
     }
 

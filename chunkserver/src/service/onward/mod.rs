@@ -314,7 +314,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
     }
 
-    fn advance_along(&mut self, request: RequestKey) {
+    /// Goes on with a write that is passed on.
+    pub(super) fn advance_along(&mut self, request: RequestKey) {
         let room = self.has_trailing_room(request);
         let Some((along, ready)) = self.open.passed_on(request) else { return };
         along.release();

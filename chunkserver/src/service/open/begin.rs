@@ -3,7 +3,7 @@
 use towpath_fastpath::cap::Capability;
 use towpath_fastpath::server::{StorageRequest, shown_head};
 use towpath_fastpath::wire::WriteHeader;
-use towpath_fastpath::{ErrorReply, Rebuild, Route};
+use towpath_fastpath::{ErrorReply, Route};
 use towpath_rpc::{Head, Piece, RequestKey, Responder};
 use towpath_transport::{Device, LinkId, Region, Time};
 
@@ -15,26 +15,52 @@ use crate::service::server::ChunkServer;
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// A request has begun whose data is still coming.
-    pub(super) fn begin(&mut self, head: Head) {
+    pub(super) fn on_head(&mut self, head: Head) {
         let (number, deadline) = (head.id(), head.deadline());
         let parsed = self.checked(head.link(), shown_head(&head));
-        let to = (head.into_responder(), number, deadline);
+        let responder = head.into_responder();
         match parsed {
-            Ok((StorageRequest::Forward { route, header, crcs }, capability)) => {
-                self.begin_forward(to, (route, header, crcs), capability);
+            Ok((op, capability)) => self.begin((responder, number, deadline), op, capability),
+            Err(answer) => self.answer(responder, deadline, answer),
+        }
+    }
+
+    /// A request begins: it is one of those whose data comes piece by piece.
+    pub(in crate::service) fn begin(
+        &mut self,
+        to: (Responder, u64, Time),
+        op: StorageRequest,
+        capability: Option<Capability>,
+    ) {
+        let (request, link) = (to.0.request_key(), to.0.link());
+        match op {
+            StorageRequest::Forward { route, header, crcs } if route.adds().is_some() => {
+                let adding = self.begin_adding(link, &route, (header, crcs));
+                self.note_begun(to, adding.map(|adding| (What::Adding(adding), None)));
             }
-            Ok((StorageRequest::Rebuild { plan, crcs }, capability)) => {
-                self.begin_rebuild(to, (plan, crcs), capability);
+            StorageRequest::Forward { route, header, crcs } => {
+                let along = self.begin_along(link, route, (&header, &crcs), capability);
+                let begun = along
+                    .map(|along| (self.begin_write(link, header, crcs), Some(Box::new(along))));
+                self.note_begun(to, begun);
+                self.set_out(request, &header);
             }
-            parsed => {
-                let what = parsed.map(|(parsed, _)| match parsed {
-                    StorageRequest::Write { header, crcs } => {
-                        self.begin_write(to.0.link(), header, crcs)
-                    }
-                    other => What::Other(other),
-                });
-                self.note_begun(to, what, None);
+            StorageRequest::Rebuild { plan, .. } if plan.helper().is_some() => {
+                let begun = self.begin_rebuilding(link, &plan, capability);
+                let begun = begun.map(|of| (What::Rebuilding(Box::new(of)), None));
+                self.note_begun(to, begun);
+                self.set_out_rebuilding(request);
             }
+            // It writes what others have made.
+            StorageRequest::Rebuild { plan, crcs } => {
+                let writing = self.begin_write(link, plan.write_header(), crcs);
+                self.note_begun(to, Ok((writing, None)));
+            }
+            StorageRequest::Write { header, crcs } => {
+                let writing = self.begin_write(link, header, crcs);
+                self.note_begun(to, Ok((writing, None)));
+            }
+            other => self.note_begun(to, Ok((What::Other(other), None))),
         }
     }
 
@@ -43,73 +69,36 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         What::Write(Writing::new(header, crcs, self.open.stages.add(class)))
     }
 
-    /// A write that is passed on has begun.
-    pub(in crate::service) fn begin_forward(
+    fn begin_adding(
         &mut self,
-        to: (Responder, u64, Time),
-        (route, header, crcs): (Route, WriteHeader, Vec<u32>),
-        capability: Option<Capability>,
-    ) {
-        let (request, link) = (to.0.request_key(), to.0.link());
-        if route.adds().is_some() {
-            let owner = (self.store.asker(), link.index());
+        link: LinkId,
+        route: &Route,
+        of: (WriteHeader, Vec<u32>),
+    ) -> Result<Adding, Answer> {
+        // The sum is stored from a send buffer.
+        self.gate.check_room(of.0.length).map_err(Answer::Error)?;
+        if !self.sched.tenants().has_paid(self.endpoint.now(), link) {
             // It asks again, as one does that finds no room for a sum.
-            let adding = match self.sched.tenants().has_paid(self.endpoint.now(), link) {
-                // The sum is stored from a send buffer.
-                true => self.gate.check_room(header.length),
-                false => Err(ErrorReply::NoSums),
-            };
-            let adding = adding
-                .map_err(Answer::Error)
-                .and_then(|()| Adding::new((self.store.sums(), owner), &route, (header, crcs)));
-            return self.note_begun(to, adding.map(What::Adding), None);
+            return Err(Answer::Error(ErrorReply::NoSums));
         }
-        let (what, along) = match self.begin_along(link, route, (&header, &crcs), capability) {
-            Err(answer) => (Err(answer), None),
-            Ok(along) => (Ok(self.begin_write(link, header, crcs)), Some(Box::new(along))),
-        };
-        self.note_begun(to, what, along);
-        self.set_out(request, &header);
+        Adding::new((self.store.sums(), (self.store.asker(), link.index())), route, of)
     }
 
     fn note_begun(
         &mut self,
         (responder, number, deadline): (Responder, u64, Time),
-        what: Result<What, Answer>,
-        along: Option<Box<Along>>,
+        begun: Result<(What, Option<Box<Along>>), Answer>,
     ) {
-        match what {
-            Ok(what) => {
-                let (request, began, is_whole) =
-                    (responder.request_key(), self.watch.polled(), false);
+        match begun {
+            Ok((what, along)) => {
+                let (request, began) = (responder.request_key(), self.watch.polled());
+                let is_whole = false;
                 let begun = Begun { responder, deadline, began, is_whole, what, number, along };
                 self.open.next_expiry = self.open.next_expiry.min(deadline);
                 self.open.begun.insert(request, begun);
             }
-            Err(answer) => {
-                along.iter().for_each(|along| self.leave(along));
-                self.answer(responder, deadline, answer);
-            }
+            Err(answer) => self.answer(responder, deadline, answer),
         }
-    }
-
-    /// A range is to be made anew: this server helps, or writes what others have made.
-    pub(in crate::service) fn begin_rebuild(
-        &mut self,
-        to: (Responder, u64, Time),
-        (plan, crcs): (Rebuild, Vec<u32>),
-        capability: Option<Capability>,
-    ) {
-        let (request, link) = (to.0.request_key(), to.0.link());
-        let what = match plan.helper() {
-            None => Ok(self.begin_write(link, plan.write_header(), crcs)),
-            Some(_) => {
-                let begun = self.begin_rebuilding(link, &plan, capability);
-                begun.map(|rebuilding| What::Rebuilding(Box::new(rebuilding)))
-            }
-        };
-        self.note_begun(to, what, None);
-        self.set_out_rebuilding(request);
     }
 
     /// All data of a request that has begun is here.

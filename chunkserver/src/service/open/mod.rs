@@ -177,10 +177,11 @@ impl Open {
 
     /// The same, and how its client is told that this server is ready for its last bytes.
     pub(super) fn passed_on(&mut self, request: RequestKey) -> Option<(&mut Along, Ready)> {
-        if let Some(Trailing { along, to }) = self.trailing.get_mut(&request) {
+        let Some(begun) = self.begun.get_mut(&request) else {
+            let Trailing { along, to } = self.trailing.get_mut(&request)?;
             return Some((along, *to));
-        }
-        let Begun { responder, deadline, number, along, .. } = self.begun.get_mut(&request)?;
+        };
+        let Begun { responder, deadline, number, along, .. } = begun;
         let way = (responder.link(), responder.channel());
         let ready = Ready { request, way, number: *number, deadline: *deadline };
         Some((along.as_deref_mut()?, ready))
@@ -241,7 +242,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         match streamed {
             Streamed::Begun(head) => {
                 let began = self.handler_begins();
-                self.begin(head);
+                self.on_head(head);
                 self.handler_ends(Handler::Header, began);
             }
             Streamed::Data { request, offset, piece } => self.on_piece(request, offset, piece),
@@ -316,7 +317,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.stage(request, offset, stage)?;
         }
         if goes_on {
-            self.advance(request);
+            self.advance_along(request);
         }
         Ok(())
     }
