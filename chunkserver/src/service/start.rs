@@ -108,10 +108,10 @@ fn fit<D: Device<Memory = Region>>(
     due: &Due,
     (rpc, clients, endpoint): (&RpcServer, &Clients, &Endpoint<D>),
 ) -> Fit<With, Why> {
-    let (link, is_unwanted) = (job.responder.link(), !rpc.is_wanted(&job.responder));
-    if job.may_be_given_up() && (now >= job.deadline || is_unwanted) {
+    if job.may_be_given_up() && (now >= job.deadline || !rpc.is_wanted(&job.responder)) {
         return Fit::Ends(None);
     }
+    let link = job.responder.link();
     // One that was passed on has had leave since it began.
     let leave = match due.kind.is_change() && job.passed.is_none() {
         true => clients.begin(link),
