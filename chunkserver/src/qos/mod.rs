@@ -39,6 +39,7 @@ pub use config::{OTHERS, QosConfig, SCRUB, Shares, TenantsError, parse_rate, rea
 pub use limits::UNUSED_PERIODS_TOLD;
 pub use links::Links;
 pub use node::Mail;
+pub(crate) use node::Node;
 pub(crate) use requests::Pass;
 pub use shared::Qos;
 pub use tenant::{Member, Seat, TenantId, TenantStats, Work};

@@ -3,20 +3,23 @@
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::control::{DiskInfo, InfoReply, ListReply};
 use towpath_fastpath::digest::DigestReply;
+use towpath_fastpath::server::StorageRequest;
 use towpath_fastpath::wire::{ReadHeader, ReadReplyHeader, VERSION};
 use towpath_rpc::limits::MESSAGE_BYTES_MAX_DEFAULT;
 use towpath_rpc::{Fate, Piece};
 use towpath_transport::{Buf, Device, LinkId, Region, Time};
 
 use super::answer::{Answer, chunk_info};
-use super::ask::Ask;
+use super::ask::{Ask, Asked, Job, With, page_of};
+use super::clients::Leave;
 use super::errors::{
     of_chain, of_create, of_delete, of_finish, of_look, of_read, of_suspect, of_write,
 };
-use super::scrubbing::{ScrubBoard, ScrubProgress};
-use super::server::{Asked, ChunkServer, Job};
+use super::scrubbing::ScrubProgress;
+use super::server::ChunkServer;
 use super::sketch::sketched;
 use super::stops::{Matter, StopReason};
+use crate::qos::TenantId;
 use crate::store::core::Told;
 use crate::store::disks::DiskStatus;
 use crate::store::{
@@ -29,107 +32,100 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// known.
     pub(super) fn abandon_staged(&mut self, ended: u64) {
         for token in self.store.lose(ended) {
-            let job = match self.staged.try_remove(token as usize) {
-                Some(Asked::Job(job)) => job,
-                Some(Asked::Stage { request, .. }) => {
-                    self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
-                    continue;
+            match self.sched.take(token as usize) {
+                Some(Asked::Job(job)) => {
+                    self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
                 }
-                Some(Asked::MayWrite { request }) => {
-                    self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
-                    continue;
-                }
-                Some(Asked::Own { request, tokens }) => {
-                    self.tenants.done(tokens);
-                    self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed));
-                    continue;
-                }
-                Some(Asked::Unstage) | None => continue,
-            };
-            self.under_way.sub(&job);
-            job.pass.iter().for_each(|pass| pass.end());
-            self.tenants.done(job.tokens);
-            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::Unknown);
+                Some(
+                    Asked::Stage { request, .. }
+                    | Asked::MayWrite { request }
+                    | Asked::Own { request, .. },
+                ) => self.refuse_begun(request, Answer::Error(ErrorReply::StoreFailed)),
+                Some(Asked::Unstage) | None => {}
+            }
         }
-    }
-
-    /// The job that an answer of the store is for; the answer to anything else is taken in.
-    fn job_of(&mut self, token: u64, reply: Reply<Piece, Buf>) -> Option<(Job, Reply<Piece, Buf>)> {
-        match (self.staged.try_remove(token as usize), reply) {
-            (Some(Asked::Job(job)), reply) => return Some((job, reply)),
-            (Some(Asked::Stage { request, offset }), Reply::Stage { is_staged, data }) => {
-                self.on_stage(request, offset, is_staged, data);
-            }
-            (Some(Asked::MayWrite { request }), Reply::MayWrite(may)) => {
-                self.on_may_write(request, may);
-            }
-            (Some(Asked::Own { request, tokens }), Reply::Read { result, buf, crcs }) => {
-                self.tenants.done(tokens);
-                self.on_own(request, result, (buf, crcs));
-            }
-            (Some(Asked::Unstage), _) => {}
-            _ => debug_assert!(false, "the store answers what it was asked, once"),
-        }
-        None
     }
 
     pub(super) fn on_completion(&mut self, now: Time, completion: Completion<Piece, Buf>) {
         let Completion { token, reply, flush_ns, blocks_left } = completion;
-        let Some((job, reply)) = self.job_of(token, reply) else { return };
-        self.under_way.sub(&job);
-        if let (Some(control), Ask::Read(_)) = (&mut self.control, &job.ask) {
-            control.read(job.class, now.since(job.arrived));
-        }
-        let Job { responder, deadline, ask, pass, passed, price, tokens, mut trace, .. } = job;
-        trace.answer(now, flush_ns);
-        pass.iter().for_each(|pass| pass.end());
-        self.tenants.done(tokens);
-        self.tenants.left_blocks(now, price, blocks_left);
-        let place = ask.place().map(|place| (place.chunk, place.offset, place.byte_len));
-        let chunk = place.map(|(chunk, ..)| chunk).unwrap_or_default();
-        self.follow_put(responder.link(), chunk, (&reply, &ask));
-        let answer = match (reply, ask) {
-            (Reply::Chain(result), _) => done(result.map_err(|error| of_chain(chunk, error))),
-            (Reply::Create(result), _) => done(result.map_err(|error| of_create(chunk, error))),
-            (Reply::Clear(result), _) => done(result.map_err(|error| of_write(chunk, error))),
-            (Reply::Finish(result), _) => done(result.map_err(|error| of_finish(chunk, error))),
-            (Reply::Delete(result), _) => done(result.map_err(|error| of_delete(chunk, error))),
-            (Reply::Digest(digest), _) => digested(digest),
-            (Reply::List(stats), Ask::List(_, count)) => Answer::List(list(&stats, count)),
-            (Reply::Locate(found), Ask::Locate(chunk, _)) => {
-                self.located(responder.link(), chunk, found)
+        let Some((asked, tenant)) = self.sched.done(now, token as usize, blocks_left) else {
+            return debug_assert!(false, "the store answers what it was asked, once");
+        };
+        match (asked, reply) {
+            (Asked::Job(job), reply) => self.on_reply(job, reply, (now, flush_ns), tenant),
+            (Asked::Stage { request, offset }, Reply::Stage { is_staged, data }) => {
+                self.on_stage(request, offset, is_staged, data);
             }
-            (Reply::Read { result, buf, crcs }, Ask::Read(header)) => {
+            (Asked::MayWrite { request }, Reply::MayWrite(may)) => self.on_may_write(request, may),
+            (Asked::Own { request, .. }, Reply::Read { result, buf, crcs }) => {
+                self.on_own(request, result, (buf, crcs));
+            }
+            (Asked::Unstage, _) => {}
+            _ => debug_assert!(false, "the store answers what it was asked"),
+        }
+    }
+
+    /// The store has answered a request of a client.
+    fn on_reply(
+        &mut self,
+        job: Job,
+        reply: Reply<Piece, Buf>,
+        (now, flush_ns): (Time, u64),
+        tenant: TenantId,
+    ) {
+        let Job { responder, deadline, ask, leave, passed, mut trace } = job;
+        trace.answer(now, flush_ns);
+        drop(leave);
+        let place = ask.place();
+        let chunk = place.unwrap_or_default().chunk;
+        let (ours, what) = ((&self.endpoint, &self.store), (&reply, &ask.op));
+        self.clients.follow_put(ours, responder.link(), what);
+        let Ask { op, with } = ask;
+        let answer = match (reply, op, with) {
+            (Reply::Chain(result), ..) => done(result.map_err(|error| of_chain(chunk, error))),
+            (Reply::Create(result), ..) => done(result.map_err(|error| of_create(chunk, error))),
+            (Reply::Clear(result), ..) => done(result.map_err(|error| of_write(chunk, error))),
+            (Reply::Finish(result), ..) => done(result.map_err(|error| of_finish(chunk, error))),
+            (Reply::Delete(result), ..) => done(result.map_err(|error| of_delete(chunk, error))),
+            (Reply::Digest(digest), ..) => digested(digest),
+            (Reply::List(stats), StorageRequest::List { count_max, .. }, _) => {
+                Answer::List(list(&stats, page_of(count_max)))
+            }
+            (Reply::Locate(found), ..) => self.located(responder.link(), chunk, found),
+            (Reply::Read { result, buf, crcs }, StorageRequest::Read(header), _) => {
                 self.on_read(header, result, buf, crcs)
             }
-            (Reply::Read { result, buf, crcs }, Ask::Sketch(chunk, _, seed)) => {
-                self.policy.spare.put_crcs(crcs);
+            (Reply::Read { result, buf, crcs }, StorageRequest::Sketch { seed, .. }, _) => {
+                self.open.spare().put_crcs(crcs);
                 sketched(chunk, seed, result, &buf)
             }
-            (Reply::Scrub(report), Ask::Scrub(mut scrub)) => {
+            (Reply::Scrub(report), op, With::Found(mut scrub)) => {
                 scrub.add(&report);
                 if scrub.left() > 0 {
                     // Behind whatever waits: a scrub gives way to all others.
-                    self.take_in(responder, deadline, Ask::Scrub(scrub), trace, None);
-                    return;
+                    let ask = Ask { op, with: With::Found(scrub) };
+                    let leave = Leave::default();
+                    return self.take_in(Job { responder, deadline, ask, leave, passed, trace });
                 }
                 Answer::Scrub(scrub.into_reply())
             }
-            (Reply::Stat(stat), Ask::Stat(chunk)) => stated(chunk, stat),
-            (Reply::Stats(stats), _) => Answer::Info(Box::new(self.info(responder.link(), &stats))),
-            (Reply::Write { result, data, .. }, Ask::Write(header, _, _, mut staged)) => {
+            (Reply::Stat(stat), ..) => stated(chunk, stat),
+            (Reply::Stats(stats), ..) => {
+                Answer::Info(Box::new(self.info(responder.link(), &stats)))
+            }
+            (Reply::Write { result, data, .. }, op, With::Data(_, mut staged)) => {
                 if !matches!(result, Err(WriteError::NotStaged)) {
                     staged.end();
                 }
                 // The buffers go back first: their credit leaves with the answer.
-                self.policy.spare.put_data(data);
-                if result.is_ok() {
+                self.open.spare().put_data(data);
+                if let (Ok(_), StorageRequest::Write { header, .. }) = (&result, op) {
                     self.stats.write_bytes += u64::from(header.length);
                 }
-                done(result.map_err(|error| of_write(header.chunk, error)))
+                done(result.map_err(|error| of_write(chunk, error)))
             }
-            (reply, ask) => {
-                tracing::error!(?reply, ?ask, "the store answered something else");
+            (reply, op, _) => {
+                tracing::error!(?reply, ?op, "the store answered something else");
                 // What it did instead, nobody knows.
                 Answer::Error(ErrorReply::CommitFailed)
             }
@@ -140,7 +136,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.note_stopped(responder.link(), matter, StopReason::Unmade);
         }
         let answer = answer.of_passed(passed.as_ref());
-        self.answer_traced(responder, deadline, answer, Some((trace, price.tenant)));
+        self.answer_traced(responder, deadline, answer, Some((trace, tenant)));
     }
 
     fn on_read(
@@ -153,7 +149,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let ReadHeader { chunk, offset, length, .. } = header;
         match result {
             Ok(ReadDone { unfinished: true, .. }) => {
-                self.policy.spare.put_crcs(crcs);
+                self.open.spare().put_crcs(crcs);
                 Answer::Error(ErrorReply::Unfinished { chunk })
             }
             Ok(ReadDone { version: chunk_version, chunk_bytes, .. }) => {
@@ -162,7 +158,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 Answer::Read(header, crcs, Some(buf))
             }
             Err(error) => {
-                self.policy.spare.put_crcs(crcs);
+                self.open.spare().put_crcs(crcs);
                 Answer::Error(of_read(chunk, error))
             }
         }
@@ -190,19 +186,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             requests_under_way: self.rpc.under_way() as u64,
             resident_bytes: stats.resident_bytes,
             resident_bytes_max: stats.resident_bytes_max,
-            uptime_ms: self.endpoint.now().since(self.started).0 / 1_000_000,
+            uptime_ms: self.watch.uptime(self.endpoint.now()).0 / 1_000_000,
             disks: self.disks(),
             handlers: match self.config.time_handlers {
                 true => self.stats.handlers.info(),
                 false => Vec::new(),
             },
-            interference: self.control.as_ref().map(|control| Box::new(control.report())),
+            interference: self.sched.control().map(|control| Box::new(control.report())),
         }
     }
 
     fn disks(&self) -> Vec<DiskInfo> {
-        let scrubs = self.scrubbing.iter().map(ScrubBoard::read);
-        let scrubs = scrubs.chain(std::iter::repeat(ScrubProgress::default()));
+        let scrubs = self.watch.scrubs().chain(std::iter::repeat(ScrubProgress::default()));
         self.store.status().into_iter().zip(scrubs).map(|(disk, of)| disk_info(disk, of)).collect()
     }
 }

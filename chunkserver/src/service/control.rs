@@ -113,9 +113,9 @@ impl InterferenceControl {
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Controls interference: this is the worker's handle. Default: it does not.
     #[must_use]
-    pub fn interference(mut self, control: Option<InterferenceControl>) -> Self {
-        self.control = control;
-        self.control.iter_mut().for_each(|control| control.attach(self.endpoint.now()));
+    pub fn interference(mut self, mut control: Option<InterferenceControl>) -> Self {
+        control.iter_mut().for_each(|control| control.attach(self.endpoint.now()));
+        self.sched.set_control(control);
         self
     }
 }

@@ -136,7 +136,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             if let Some(answer) = self.store.try_next() {
                 return Some(answer);
             }
-            if self.staged.is_empty() {
+            if self.sched.at_store() == 0 {
                 return None;
             }
             if !self.drive_store() {

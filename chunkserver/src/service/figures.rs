@@ -41,25 +41,25 @@ pub(crate) struct WorkerFigures {
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Where it counts its requests: anybody may read that at any time.
     pub(crate) fn meter(&self) -> Arc<Meter> {
-        Arc::clone(&self.meter)
+        Arc::clone(self.watch.meter())
     }
 
     /// Counts its requests there from now on.
     pub(crate) fn count_in(mut self, meter: Arc<Meter>) -> Self {
-        self.meter = meter;
+        self.watch.count_in(meter);
         self
     }
 
     /// How far the background scrub of each disk is stands there.
     pub(crate) fn scrubbing(mut self, boards: Arc<[ScrubBoard]>) -> Self {
-        self.scrubbing = boards;
+        self.watch.set_scrubs(boards);
         self
     }
 
     pub(crate) fn figures(&self) -> WorkerFigures {
         let now = self.endpoint.now();
         let mut degraded: Vec<(String, u64)> = Vec::new();
-        for link in self.monitor.links() {
+        for link in self.watch.health().links() {
             let HealthState::Degraded(cause) = link.state else { continue };
             let cause = cause.to_string();
             match degraded.iter_mut().find(|(known, _)| *known == cause) {
@@ -70,13 +70,13 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         WorkerFigures {
             stats: self.stats(),
             under_way: self.rpc.under_way() as u64,
-            waiting: self.waiting.len() as u64,
+            waiting: self.sched.waiting() as u64,
             oldest_ns: self.rpc.oldest().map_or(0, |began| now.since(began).0),
             links: self.endpoint.links().count() as u64,
             degraded,
             pools: self.endpoint.pool_reports().collect(),
             most_dropped: self.rpc.most_dropped().map(|(link, count)| (self.peer(link), count)),
-            interference: self.control.as_ref().map(|control| (control.report(), control.taken())),
+            interference: self.sched.control().map(|control| (control.report(), control.taken())),
             qos: self.reservations().map(Qos::report),
             tenants: self.reservations().map(Qos::names).unwrap_or_default(),
         }

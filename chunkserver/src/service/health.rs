@@ -4,49 +4,37 @@ use towpath_fastpath::health::{HealthReply, LinkHealthReply, PoolReply};
 use towpath_fastpath::limits::HEALTH_LINKS_MAX;
 use towpath_fastpath::{HealthEvent, HealthMonitor, HealthState, LinkHealth};
 use towpath_status::ProcessStatus;
-use towpath_transport::{Device, LinkId, PoolReport, Region, Time};
+use towpath_transport::{Device, LinkId, PoolReport, Region};
 
+use super::ask::Asked;
 use super::server::ChunkServer;
-use crate::qos::TenantId;
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// How the links are, and what has become of them: its events are there to be taken.
     pub fn health(&mut self) -> &mut HealthMonitor {
-        &mut self.monitor
+        self.watch.health_mut()
     }
 
     pub(super) fn look_at_health(&mut self) {
         let now = self.endpoint.now();
-        if self.monitor.is_due(now) {
-            self.excuse_limited(now);
-        }
-        let Self { monitor, endpoint, rpc, .. } = self;
-        monitor.look_when_due(now, endpoint, |now, after, tell| rpc.note_slow(now, after, tell));
-    }
-
-    /// Requests of a tenant that has used all that its limit lets it have wait for the next period:
-    /// that is not slow, it is what was set.
-    fn excuse_limited(&mut self, now: Time) {
-        let Self { waiting, tenants, rpc, order, .. } = self;
-        waiting.list_into(order);
-        // Scrubs are never slow.
-        for &tenant in order.iter().filter(|&&tenant| tenant != TenantId::SCRUB) {
-            let Some(room) = tenants.room_below_limit(now, tenant) else { continue };
-            // One that finds no room holds up those behind it.
-            if waiting.of_tenant(tenant).any(|job| u64::from(job.price.cost) > room) {
-                for job in waiting.of_tenant(tenant) {
+        let Self { watch, endpoint, rpc, sched, .. } = self;
+        let monitor = watch.health_mut();
+        if monitor.is_due(now) {
+            sched.limited(now, |asked| {
+                if let Asked::Job(job) = asked {
                     job.trace.excuse(now);
                     rpc.excuse(&job.responder, now);
                 }
-            }
+            });
         }
+        monitor.look_when_due(now, endpoint, |now, after, tell| rpc.note_slow(now, after, tell));
     }
 
     /// Takes what the monitor has told and logs it. For owners that do not act on it themselves.
     pub fn log_health(&mut self) {
         // One line for all slow requests at a time: a stuck store makes hundreds.
         let (mut slow, mut worst) = (0_u64, None);
-        while let Some(event) = self.monitor.poll_event() {
+        while let Some(event) = self.watch.health_mut().poll_event() {
             match event {
                 HealthEvent::Degraded { link, cause } => {
                     let peer = self.peer(link);
@@ -80,7 +68,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     #[must_use]
     pub fn status(&self) -> ProcessStatus {
         ProcessStatus::with(&self.endpoint, "towpath-chunkserver", |link, status| {
-            let found = self.monitor.link(link);
+            let found = self.watch.health().link(link);
             status.health = found.map(|health| health.state.to_string());
             status.slow = found.map(|health| health.slow);
         })
@@ -91,7 +79,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     pub(super) fn health_reply(&self) -> HealthReply {
-        let mut links: Vec<_> = self.monitor.links().collect();
+        let mut links: Vec<_> = self.watch.health().links().collect();
         let rank = |state| match state {
             HealthState::Good => 0,
             HealthState::Degraded(cause) => 1 + cause as u32,
@@ -104,8 +92,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         HealthReply {
             links: links.into_iter().map(of).collect(),
             link_count,
-            slow: self.monitor.slow(),
-            slow_after_ms: self.monitor.config().slow_limit().0 / 1_000_000,
+            slow: self.watch.health().slow(),
+            slow_after_ms: self.watch.health().config().slow_limit().0 / 1_000_000,
             oldest_us: self.rpc.oldest().map_or(0, |began| now.since(began).0 / 1000),
             given_up: self.stats.cancelled + self.stats.expired,
             pools: self.endpoint.pool_reports().map(|report| pool_reply(&report)).collect(),

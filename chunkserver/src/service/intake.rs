@@ -2,22 +2,23 @@
 
 use towpath_fastpath::ErrorReply;
 use towpath_fastpath::cap::Capability;
-use towpath_fastpath::limits::SKETCHED_BYTES_MAX;
 use towpath_fastpath::proof::Shown;
 use towpath_fastpath::server::{Rejection, StorageRequest, parse_shown, shown};
 use towpath_rpc::{Request as RpcRequest, Responder};
 use towpath_transport::{Device, LinkId, Region, Time};
 
 use super::answer::Answer;
-use super::ask::Ask;
+use super::ask::{Ask, Asked, Job, With};
+use super::clients::Leave;
 use super::handlers::Handler;
 use super::onward::Passed;
-use super::server::{ChunkServer, Job};
+use super::scheduler::Due;
+use super::server::ChunkServer;
 use super::trace::{Came, Trace};
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn on_request(&mut self, request: RpcRequest) {
-        let came = Came { began: self.polled, taken: self.endpoint.now() };
+        let came = Came { began: self.watch.polled(), taken: self.endpoint.now() };
         let handled = self.handler_begins();
         let parsed = self.checked(request.link(), shown(&request));
         let deadline = request.deadline();
@@ -31,19 +32,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.take_or_answer(responder, deadline, asked, came);
                 return self.handler_ends(Handler::Completion, handled);
             }
-            Ok((StorageRequest::Forward { route, header, crcs }, capability)) => {
+            Ok((
+                op @ (StorageRequest::Forward { .. } | StorageRequest::Rebuild { .. }),
+                capability,
+            )) => {
                 let number = request.id();
                 let (responder, pieces) = request.into_data();
-                let (key, to) = (responder.request_key(), (responder, number, deadline));
-                self.begin_forward(to, (route, header, crcs), capability);
-                self.handler_ends(Handler::Header, handled);
-                return self.all_at_once(key, pieces.0);
-            }
-            Ok((StorageRequest::Rebuild { plan, crcs }, capability)) => {
-                let number = request.id();
-                let (responder, pieces) = request.into_data();
-                let (key, to) = (responder.request_key(), (responder, number, deadline));
-                self.begin_rebuild(to, (plan, crcs), capability);
+                let key = responder.request_key();
+                self.begin((responder, number, deadline), op, capability);
                 self.handler_ends(Handler::Header, handled);
                 return self.all_at_once(key, pieces.0);
             }
@@ -63,14 +59,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         asked: Result<Ask, Answer>,
         came: Came,
     ) {
-        match asked {
-            Ok(Ask::Join(join)) => self.join(responder, deadline, &join),
-            Ok(Ask::Session(id, epoch)) => self.enter(responder, deadline, id, epoch),
-            Ok(Ask::Revoke(serial, until_ms)) => {
+        let ask = match asked {
+            Ok(ask) => ask,
+            Err(answer) => return self.answer(responder, deadline, answer),
+        };
+        match ask.op {
+            StorageRequest::Join(join) => self.join(responder, deadline, &join),
+            StorageRequest::Session { id, epoch } => self.enter(responder, deadline, id, epoch),
+            StorageRequest::Revoke { serial, until_ms } => {
                 self.revoke(responder, deadline, serial, until_ms);
             }
-            Ok(ask) => self.take_in_new(responder, deadline, ask, came, None),
-            Err(answer) => self.answer(responder, deadline, answer),
+            _ => self.take_in_new(responder, deadline, ask, came, None),
         }
     }
 
@@ -84,47 +83,36 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         passed: Option<Passed>,
     ) {
         let class = self.class_of(responder.link());
-        let mut trace = Trace::new(came, self.endpoint.now(), class, &ask);
-        if let Ask::Scrub(_) = &ask {
+        let mut trace = Trace::new(came, self.endpoint.now(), class, ask.place());
+        if let With::Found(_) = &ask.with {
             // It reads a whole disk, and gives way to all others.
             trace.excuse(Time::NEVER);
             self.rpc.excuse(&responder, Time::NEVER);
         }
-        self.take_in(responder, deadline, ask, trace, passed);
+        self.take_in(Job { responder, deadline, ask, leave: Leave::default(), passed, trace });
     }
 
     /// A request waits for the store, and for the tokens of its tenant.
-    pub(super) fn take_in(
-        &mut self,
-        responder: Responder,
-        deadline: Time,
-        mut ask: Ask,
-        trace: Trace,
-        passed: Option<Passed>,
-    ) {
-        let now = self.endpoint.now();
-        let mut price = self.tenants.price(responder.link(), &ask);
-        while let Err(limit) = self.tenants.arrived(now, price) {
-            let cost = price.cost;
-            if let Ask::Scrub(scrub) = &mut ask {
-                scrub.shorten(limit.into());
-                price = self.tenants.price(responder.link(), &ask);
-            }
-            if price.cost == cost {
-                let max = price.bytes(limit);
-                let answer = Answer::Error(ErrorReply::TenantLimit { max });
-                let answer = answer.of_passed(passed.as_ref());
-                self.answer(responder, deadline, answer);
+    pub(super) fn take_in(&mut self, mut job: Job) {
+        let (now, link) = (self.endpoint.now(), job.responder.link());
+        loop {
+            let asked = job.ask.kind();
+            let price = self.sched.tenants().price(link, asked);
+            let until = if job.may_be_given_up() { job.deadline } else { Time::NEVER };
+            let of = (link.index(), job.trace.class());
+            let due = Due::new(of, asked, price, (now, until));
+            let Err((limit, Asked::Job(back))) = self.sched.push(due, Asked::Job(job)) else {
                 return;
+            };
+            job = back;
+            if let With::Found(scrub) = &mut job.ask.with
+                && scrub.shorten(limit.into())
+            {
+                continue;
             }
+            let answer = price.past_limit(limit).of_passed(job.passed.as_ref());
+            return self.answer(job.responder, job.deadline, answer);
         }
-        self.next_expiry = self.next_expiry.min(deadline);
-        let link = responder.link();
-        let (class, arrived) = (self.class_of(link), now);
-        let (pass, tokens) = (None, None);
-        let job =
-            Job { responder, deadline, class, arrived, ask, pass, passed, price, tokens, trace };
-        self.waiting.push((price.tenant, class), link, job);
     }
 
     /// What is done with a request that has come in, and by which capability: nothing, where it is
@@ -134,7 +122,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         link: LinkId,
         shown: Result<Shown<'_>, Rejection>,
     ) -> Result<(StorageRequest, Option<Capability>), Answer> {
-        if self.closing {
+        if self.gate.is_closed() {
             return Err(Answer::Error(ErrorReply::Busy));
         }
         let parsed = shown.and_then(|shown| Ok((parse_shown(&shown)?, shown)));
@@ -142,40 +130,25 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.stats.malformed += 1;
             Answer::from(rejection)
         })?;
-        let capability = match &self.guard {
-            None => None,
-            Some(guard) => {
-                let tenant = self.tenants.number(link);
-                guard.check(&shown, &parsed, tenant).map_err(|why| {
-                    self.stats.denied[why as usize] += 1;
-                    Answer::Error(ErrorReply::Denied { why })
-                })?
-            }
-        };
+        let tenant = self.clients.tenant(link);
+        let capability = self.gate.check(&shown, &parsed, tenant).map_err(|why| {
+            self.stats.denied[why as usize] += 1;
+            Answer::Error(ErrorReply::Denied { why })
+        })?;
         let checked = parsed.sender().map_or(Ok(()), |sender| self.check_sender(link, sender));
         checked.map_err(Answer::Error)?;
         Ok((parsed, capability))
     }
 
-    /// The most bytes of which one request has sketches made: they are read into a send buffer.
-    fn sketched_max(&self) -> usize {
-        self.read_bytes_max.min(SKETCHED_BYTES_MAX)
-    }
-
     /// What the store is asked for a request without data, or the answer where it is not.
     pub(super) fn accept(&mut self, parsed: StorageRequest) -> Result<Ask, Answer> {
-        match parsed {
-            StorageRequest::Health => Err(Answer::Health(Box::new(self.health_reply()))),
-            StorageRequest::Qos => Err(Answer::Qos(Box::new(self.qos_reply()))),
-            StorageRequest::Read(header) if header.length as usize > self.read_bytes_max => {
-                let max = self.read_bytes_max as u64;
-                Err(Answer::Error(ErrorReply::TooLong { max }))
-            }
-            StorageRequest::Sketch { range, .. } if range.length as usize > self.sketched_max() => {
-                let max = self.sketched_max() as u64;
-                Err(Answer::Error(ErrorReply::TooLong { max }))
-            }
-            other => Ask::new(other).ok_or(Answer::Error(ErrorReply::Busy)),
-        }
+        let fits = match &parsed {
+            StorageRequest::Health => return Err(Answer::Health(Box::new(self.health_reply()))),
+            StorageRequest::Qos => return Err(Answer::Qos(Box::new(self.qos_reply()))),
+            StorageRequest::Read(header) => self.gate.check_room(header.length),
+            StorageRequest::Sketch { range, .. } => self.gate.check_sketch(range.length),
+            _ => Ok(()),
+        };
+        fits.map(|()| Ask::new(parsed)).map_err(Answer::Error)
     }
 }

@@ -60,12 +60,13 @@ pub(super) const SILENT_FOR: Nanos = Nanos::from_secs(1);
 /// Requests that one push says to be ready for: as many numbers as its body holds.
 pub(super) const READY_MAX: usize = PUSH_BODY_BYTES_MAX / 8;
 
-/// Lost clients with a line of the log each, in the time of [`REFUSAL_LOG_EVERY`]; the others are
+/// Lost clients with a line of the log each, in the time of [`LOG_EVERY`]; the others are
 /// counted. Anyone can set up links and lose them as fast as they like.
 pub(super) const CLIENTS_LOGGED: u32 = 16;
 
-/// How often a client that was turned away is logged; those in between are counted.
-pub(super) const REFUSAL_LOG_EVERY: Nanos = Nanos::from_secs(1);
+/// How often a line of the log is written that anyone can cause, as of a client that was turned
+/// away or a slow request; those in between are counted.
+pub(super) const LOG_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Bytes of the shortest write whose slices go to the disk before all of it has come. Those of a
 /// shorter one do so in one operation, and are here a few chunks later.
@@ -80,9 +81,6 @@ pub(super) const OPEN_PUTS_MAX: usize = 1024;
 
 /// How long a clean stop waits for the last words of the links, beyond the time for their answers.
 pub(super) const GOODBYE_WAIT: Nanos = Nanos::from_millis(500);
-
-/// How often a slow request is logged; those in between are counted.
-pub(super) const SLOW_LOG_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Sizes of send buffers that are looked for, largest first, to know the longest read.
 pub(super) const READ_BYTES_SIZES: [usize; 6] =

@@ -10,18 +10,19 @@
 //! | `complete` | turns results of the store into answers to clients |
 //! | `ask`, `answer` | a request and an answer under way |
 //! | `onward` | writes that go on to other servers |
-//! | `policy` | what is done with a request while its data arrives |
-//! | `queues`, `waiting` | requests that wait for the store, by tenant, class and link |
+//! | `open` | what is done with a request while its data arrives |
+//! | `scheduler` | which request goes to the store next: by tenant, class, link and deadline |
+//! | `waiting` | queues of links, served in turn |
 //! | `control` | interference control: slow reads of higher classes bind the writes of lower ones |
 //! | `under_way` | how many bytes of each class the store has |
 //! | `tenants` | whose requests are whose, and the tokens that they need |
-//! | `puts` | unfinished chunks that links have made |
-//! | `entries` | links that entered a session, and entries that wait for work of older links |
+//! | `gate` | which requests are let in |
+//! | `clients` | what each client has here: its session, unfinished chunks, what it was granted |
+//! | `watch` | what a server sees of itself: health, counters, lines for the log |
 //! | `handlers` | how long the handlers of requests with data take |
 //! | `health` | the state of links, for logs and for clients that ask |
-//! | `trace` | what becomes of a request, phase by phase, and the log of slow ones |
+//! | `trace` | what becomes of a request, phase by phase |
 //! | `figures` | what is told of a worker to who collects metrics |
-//! | `locate` | where resident chunks lie in memory, and which links may read it |
 //! | `scrub` | a scrub over several steps |
 //! | `scrubbing` | how far the background scrub is |
 //! | `stops` | requests that stopped half-way: told, counted, logged |
@@ -33,23 +34,22 @@
 
 mod answer;
 mod ask;
+mod clients;
 mod complete;
 mod config;
 mod control;
 mod drive;
-mod entries;
 mod errors;
 mod figures;
+mod gate;
 mod handlers;
 mod health;
 mod intake;
 mod limits;
-mod locate;
 mod onward;
+mod open;
 mod pace;
-mod policy;
-mod puts;
-mod queues;
+mod scheduler;
 mod scrub;
 mod scrubbing;
 mod server;
@@ -62,6 +62,7 @@ mod tenants;
 mod trace;
 mod under_way;
 mod waiting;
+mod watch;
 
 pub use config::ServiceConfig;
 pub(crate) use config::cores_to_spare;

@@ -1,11 +1,8 @@
 //! Lines of the log that anyone can cause: not more often than somebody can read.
 
-use std::fmt::Display;
-use std::net::SocketAddr;
-
 use towpath_transport::Time;
 
-use super::limits::REFUSAL_LOG_EVERY;
+use super::limits::LOG_EVERY;
 
 /// When a line of the log is due. Anyone who reaches the listening address can be turned away, or
 /// stop half-way, as often as they like, which must not fill the log.
@@ -32,17 +29,10 @@ impl Pace {
         Self { due: Time::ZERO, left: 0, burst, untold: 0 }
     }
 
-    /// Logs that a client was turned away, or counts it for the next line.
-    pub(super) fn log_refusal(&mut self, now: Time, from: SocketAddr, error: &dyn Display) {
-        if let Some(others) = self.others_when_due(now) {
-            tracing::warn!(%from, %error, others, "a client was turned away");
-        }
-    }
-
     /// How many there were since the last line, when another line is due.
     pub(super) fn others_when_due(&mut self, now: Time) -> Option<u64> {
         if now >= self.due {
-            (self.due, self.left) = (now + REFUSAL_LOG_EVERY, self.burst);
+            (self.due, self.left) = (now + LOG_EVERY, self.burst);
         }
         if self.left == 0 {
             self.untold += 1;
@@ -64,9 +54,9 @@ mod tests {
         for _ in 0..1000 {
             assert_eq!(pace.others_when_due(Time::ZERO), None);
         }
-        let later = Time::ZERO + REFUSAL_LOG_EVERY;
+        let later = Time::ZERO + LOG_EVERY;
         assert_eq!(pace.others_when_due(later), Some(1000));
-        assert_eq!(pace.others_when_due(later + REFUSAL_LOG_EVERY), Some(0));
+        assert_eq!(pace.others_when_due(later + LOG_EVERY), Some(0));
     }
 
     #[test]
@@ -74,7 +64,7 @@ mod tests {
         let mut pace = Pace::of_burst(3);
         let told: Vec<_> = (0..5).map(|_| pace.others_when_due(Time::ZERO)).collect();
         assert_eq!(told, [Some(0), Some(0), Some(0), None, None]);
-        let later = Time::ZERO + REFUSAL_LOG_EVERY;
+        let later = Time::ZERO + LOG_EVERY;
         assert_eq!((pace.others_when_due(later), pace.others_when_due(later)), (Some(2), Some(0)));
     }
 }

@@ -3,7 +3,7 @@
 use towpath_fastpath::control::{DamagedSlice, ScrubReply};
 use towpath_fastpath::limits::SCRUB_NAMED_MAX;
 
-use super::limits::SCRUB_STEP_SLICES;
+use super::limits::{SCRUB_BUDGET_DEFAULT, SCRUB_BUDGET_MAX, SCRUB_STEP_SLICES};
 use crate::store::ScrubReport;
 
 /// A scrub under way.
@@ -15,9 +15,13 @@ pub(super) struct Scrub {
 }
 
 impl Scrub {
-    /// A scrub of so many slices.
+    /// A scrub of so many slices; 0: as the server likes.
     pub(super) fn new(budget_slices: u64) -> Self {
-        Self { left: budget_slices, step_max: SCRUB_STEP_SLICES, found: ScrubReply::default() }
+        let left = match budget_slices {
+            0 => SCRUB_BUDGET_DEFAULT,
+            slices => slices.min(SCRUB_BUDGET_MAX),
+        };
+        Self { left, step_max: SCRUB_STEP_SLICES, found: ScrubReply::default() }
     }
 
     /// Slices still to check.
@@ -30,9 +34,11 @@ impl Scrub {
         self.left.min(self.step_max)
     }
 
-    /// Steps have so many slices at most from now on.
-    pub(super) fn shorten(&mut self, slices: u64) {
+    /// Steps have so many slices at most from now on; whether that makes the next one shorter.
+    pub(super) fn shorten(&mut self, slices: u64) -> bool {
+        let before = self.step();
         self.step_max = self.step_max.min(slices).max(1);
+        self.step() < before
     }
 
     /// Takes in what a step found.

@@ -1,86 +1,33 @@
 //! The server: one endpoint, run to completion, and the store behind it.
 
 use std::hint::spin_loop;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use slab::Slab;
-use towpath_fastpath::HealthMonitor;
 use towpath_rpc::{
-    Fate, Incoming, Piece, RequestKey, Responder, RpcServer, ServerConfig as RpcConfig,
+    Incoming, NoBuffer, Outgoing, Piece, RequestKey, Responder, RpcServer,
+    ServerConfig as RpcConfig, Status,
 };
-use towpath_transport::{
-    Buf, Class, Device, DownReason, Endpoint, Event, LinkId, Nanos, Region, Time,
-};
+use towpath_transport::{Buf, Device, Endpoint, Event, LinkId, Nanos, Region, Time};
 
 use super::answer::Answer;
-use super::ask::Ask;
+use super::ask::Asked;
+use super::clients::Clients;
 use super::config::{ServiceConfig, cores_to_spare};
-use super::control::InterferenceControl;
 use super::drive::Drive;
-use super::entries::Entries;
-use super::limits::{
-    CLIENTS_LOGGED, CONTROL_LOOK, DISK_SPIN, ENTRY_LOOK, GOODBYE_WAIT, READ_BYTES_SIZES, STORE_WAIT,
-};
-use super::locate::Grants;
-use super::onward::{Onward, Passed};
-use super::pace::Pace;
-use super::policy::{Open, StoreWrite};
-use super::puts::OpenPuts;
-use super::queues::Queues;
-use super::scrubbing::ScrubBoard;
+use super::gate::Gate;
+use super::limits::{CONTROL_LOOK, DISK_SPIN, ENTRY_LOOK, GOODBYE_WAIT, STORE_WAIT};
+use super::onward::Onward;
+use super::open::Open;
+use super::scheduler::Scheduler;
 use super::stats::ServerStats;
 use super::stops::StopReason;
-use super::tenants::{Price, Tenants};
-use super::trace::{SlowLog, Trace};
-use super::under_way::UnderWay;
-use super::waiting::Waiting;
+use super::trace::Trace;
+use super::waiting::{Look, Waiting};
+use super::watch::Watch;
 use crate::guard::Guard;
-use crate::metrics::Meter;
-use crate::qos::{self, TenantId};
+use crate::qos::TenantId;
+use crate::store::Completion;
 use crate::store::disks::{Closed, Disks};
-use crate::store::{Completion, Pass};
-
-/// A request that waits for the store, or that the store has.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub(super) responder: Responder,
-    pub(super) deadline: Time,
-    pub(super) class: Class,
-    pub(super) arrived: Time,
-    pub(super) ask: Ask,
-    /// Of a change that the store has, of a link with a session.
-    pub(super) pass: Option<Arc<Pass>>,
-    /// Of a write that was passed on: all behind have made it.
-    pub(super) passed: Option<Passed>,
-    pub(super) price: Price,
-    /// Of a request that the store has, where it needed tokens.
-    pub(super) tokens: Option<qos::Pass>,
-    pub(super) trace: Trace,
-}
-
-impl Job {
-    /// Whether it need not be done where nobody waits for it any more.
-    pub(super) fn may_be_given_up(&self) -> bool {
-        !self.passed.as_ref().is_some_and(Passed::must_be_made)
-    }
-}
-
-/// What the store was asked.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "most are requests, and each has a place once")]
-pub(super) enum Asked {
-    /// A request.
-    Job(Job),
-    /// To take slices of a write whose data is still coming, and where they are in the data.
-    Stage { request: RequestKey, offset: usize },
-    /// Whether it would make a write that is passed on.
-    MayWrite { request: RequestKey },
-    /// For this server's part of a range that is made anew.
-    Own { request: RequestKey, tokens: Option<qos::Pass> },
-    /// To forget what it took of a write.
-    Unstage,
-}
 
 /// An answer on its way to its client.
 #[derive(Debug)]
@@ -90,6 +37,28 @@ struct Answered {
     answer: Answer,
     /// Of a request that went to the store, and whose it is.
     trace: Option<(Trace, TenantId)>,
+}
+
+impl Answered {
+    /// The response; none where nobody waits for it any more.
+    fn build<D: Device<Memory = Region>>(
+        &mut self,
+        now: Time,
+        endpoint: &Endpoint<D>,
+        rpc: &RpcServer,
+    ) -> Result<Option<(Status, Outgoing)>, NoBuffer> {
+        if now >= self.deadline || !rpc.is_wanted(&self.responder) {
+            return Ok(None);
+        }
+        let link = self.responder.link();
+        let mut built = self.answer.build(&endpoint.buffers_of(link));
+        if built.is_err() && endpoint.link_usage(link).is_some_and(|of| of.sends == 0) {
+            // Data that waits for its head may be all of the share of a link, and none of it would
+            // ever be given back: nothing of the link is under way.
+            built = self.answer.build(endpoint);
+        }
+        built.map(Some)
+    }
 }
 
 /// A chunk server: serves the chunks of a store to the clients of an endpoint.
@@ -115,49 +84,21 @@ pub struct ChunkServer<D: Device<Memory = Region>> {
     /// Answers of the store end a wait of the endpoint.
     store_wakes: bool,
     pub(super) config: ServiceConfig,
-    pub(super) waiting: Queues<Job>,
-    pub(super) tenants: Tenants,
-    /// Tenants with waiting requests, in the order in which they are served.
-    pub(super) order: Vec<TenantId>,
-    /// Some request waits for tokens.
-    pub(super) waits_for_tokens: bool,
-    pub(super) staged: Slab<Asked>,
-    pub(super) under_way: UnderWay,
-    pub(super) guard: Option<Guard>,
-    pub(super) control: Option<InterferenceControl>,
-    /// Some write waits for what interference control gives back.
-    pub(super) waits_for_control: bool,
+    /// What the store has, and what waits for it.
+    pub(super) sched: Scheduler<Asked>,
+    pub(super) gate: Gate,
+    pub(super) clients: Clients,
     /// Of each link in its order, as far as there are buffers for it.
     answers: Waiting<Answered>,
-    pub(super) entries: Entries,
-    pub(super) puts: OpenPuts,
-    refusals: Pace,
-    losses: Pace,
-    pub(super) grants: Grants,
-    /// What is done with writes while their data arrives.
-    pub(super) policy: StoreWrite,
     /// Requests whose data is still coming.
     pub(super) open: Open,
     /// Writes that go on to other servers.
     pub(super) onward: Onward,
     pub(super) stats: ServerStats,
-    pub(super) started: Time,
-    /// The longest read that a send buffer holds.
-    pub(super) read_bytes_max: usize,
+    pub(super) watch: Watch,
     idle_since: Option<Time>,
-    /// When the time of a waiting request is over, at the earliest.
-    pub(super) next_expiry: Time,
-    pub(super) monitor: HealthMonitor,
-    pub(super) meter: Arc<Meter>,
-    pub(super) slow_log: SlowLog,
-    /// Of each disk.
-    pub(super) scrubbing: Arc<[ScrubBoard]>,
-    /// When the poll of this turn was.
-    pub(super) polled: Time,
     /// There are cores beyond those that a client, the network and the store keep busy.
     cores_to_spare: bool,
-    /// No new request is taken.
-    pub(super) closing: bool,
 }
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
@@ -173,51 +114,30 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let store_wakes = waker.is_some();
         store.wake(waker.as_ref());
         let rpc = RpcConfig::new().requests_max(config.link_requests_max).streams(true);
-        let holds = |bytes: &&usize| endpoint.alloc(**bytes).is_ok();
         Self {
             onward: Onward::new(endpoint.instance()),
-            read_bytes_max: READ_BYTES_SIZES.iter().find(holds).copied().unwrap_or(0),
-            started: endpoint.now(),
+            gate: Gate::new(&endpoint),
+            clients: Clients::default(),
+            watch: Watch::new(config.health, endpoint.now()),
             endpoint,
             rpc: RpcServer::new(rpc),
             store,
             drive: Drive::default(),
             store_wakes,
             config: *config,
-            waiting: Queues::default(),
-            tenants: Tenants::default(),
-            order: Vec::new(),
-            waits_for_tokens: false,
-            staged: Slab::new(),
-            under_way: UnderWay::default(),
-            guard: None,
-            control: None,
-            waits_for_control: false,
+            sched: Scheduler::default(),
             answers: Waiting::default(),
-            entries: Entries::default(),
-            puts: OpenPuts::default(),
-            refusals: Pace::default(),
-            losses: Pace::of_burst(CLIENTS_LOGGED),
-            grants: Grants::default(),
-            policy: StoreWrite::default(),
             open: Open::default(),
             stats: ServerStats::default(),
             idle_since: None,
-            next_expiry: Time::NEVER,
-            monitor: HealthMonitor::new(config.health),
-            meter: Arc::default(),
-            slow_log: SlowLog::default(),
-            scrubbing: Arc::from([]),
-            polled: Time::ZERO,
             cores_to_spare: cores_to_spare(),
-            closing: false,
         }
     }
 
     /// Does what a guard allows, and nothing else. Without one everything is allowed.
     #[must_use]
     pub fn guard(mut self, guard: Option<Guard>) -> Self {
-        self.guard = guard;
+        self.gate.set_guard(guard);
         self
     }
 
@@ -238,7 +158,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub fn turn(&mut self) -> bool {
         // Asked before their answers are taken: then none comes after them.
         let ended = self.store.look_for_ends();
-        self.polled = self.endpoint.now();
+        self.watch.begin_turn(self.endpoint.now());
         let mut busy = self.endpoint.poll() > 0;
         while let Some(event) = self.endpoint.next_event() {
             busy = true;
@@ -253,10 +173,12 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.turn_onward();
         self.expire_waiting();
         self.look_at_health();
-        self.look_after_tenants();
-        if let Some(control) = &mut self.control {
-            control.turn(self.endpoint.now());
+        for link in self.sched.tenants_mut().turn(&mut self.endpoint, &mut self.rpc) {
+            for grant in self.clients.take_grants(link) {
+                self.endpoint.revoke(link, grant);
+            }
         }
+        self.sched.turn(self.endpoint.now());
         self.answer_entries();
         // Before new reads: buffers that came back are for answers first.
         self.send_answers();
@@ -275,7 +197,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.on_completion(now, completion);
         }
         // Before requests that wait ask for leave: some of it may be what has ended.
-        self.tenants.settle(now);
+        self.sched.settle(now);
         any
     }
 
@@ -292,7 +214,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// requests have their places here.
     pub fn await_store(&mut self) -> bool {
         let mut answers: Vec<Completion<Piece, Buf>> = Vec::new();
-        while answers.len() < self.staged.len() {
+        while answers.len() < self.sched.at_store() {
             // None is the end of a disk's thread, which the next turn finds.
             let Some(answer) = self.wait_for_store() else { break };
             answers.push(answer);
@@ -301,7 +223,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let any = !answers.is_empty();
         let now = self.endpoint.now();
         answers.into_iter().for_each(|answer| self.on_completion(now, answer));
-        self.tenants.settle(now);
+        self.sched.settle(now);
         any
     }
 
@@ -320,9 +242,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
         let now = self.endpoint.now();
         let since = *self.idle_since.get_or_insert(now);
-        let spin = match (self.drives_store(), self.staged.is_empty() || self.cores_to_spare) {
+        let at_store = self.sched.at_store();
+        let spin = match (self.drives_store(), at_store == 0 || self.cores_to_spare) {
             // The disk has done with them by then, and a sleep would add a half.
-            (true, _) if !self.staged.is_empty() => self.config.busy_poll.max(DISK_SPIN),
+            (true, _) if at_store > 0 => self.config.busy_poll.max(DISK_SPIN),
             // The store's thread may want this very core.
             (false, false) => Nanos::ZERO,
             _ => self.config.busy_poll,
@@ -332,29 +255,29 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             spin_loop();
         } else {
             // What an entry waits for another worker may end, which wakes nobody here.
-            let entering = self.entries.are_waiting() || self.onward.is_adding();
+            let entering = self.clients.are_waiting() || self.onward.is_waiting();
             let told = self.store_wakes || self.store.are_all_own();
-            let blind = !self.staged.is_empty() && !told;
+            let blind = at_store > 0 && !told;
             let span = match (blind, entering) {
                 (true, _) => STORE_WAIT,
                 (false, true) => ENTRY_LOOK,
                 (false, false) if self.is_quiet() => self.config.idle_wait.max(most),
                 (false, false) => self.config.idle_wait,
             };
-            let span = if self.waits_for_control { span.min(CONTROL_LOOK) } else { span };
-            let due = self.tenants.next_due(now, self.waits_for_tokens);
+            let span = if self.sched.waits_for_control() { span.min(CONTROL_LOOK) } else { span };
+            let due = self.sched.next_due(now);
             self.sleep(span.min(due.since(now)));
         }
     }
 
     /// Whether nothing is to be looked at before something comes, which ends a sleep.
     fn is_quiet(&self) -> bool {
-        let idle = self.rpc.under_way() == 0 && self.staged.is_empty() && self.onward.is_idle();
-        idle && self.monitor.is_settled() && self.store_wakes && !self.closing
+        let idle = self.rpc.under_way() == 0 && self.sched.at_store() == 0 && self.onward.is_idle();
+        idle && self.watch.health().is_settled() && self.store_wakes && !self.gate.is_closed()
     }
 
     fn on_event(&mut self, event: Event) {
-        self.monitor.on_event(&event);
+        self.watch.health_mut().on_event(&event);
         let Some(event) = self.onward.on_event(&mut self.endpoint, event) else { return };
         let mut next = self.rpc.on_event(&mut self.endpoint, event);
         while let Some(incoming) = next {
@@ -374,28 +297,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.stats.links_accepted += 1;
                 let (class, peer) = (peer.class, peer.device_addr);
                 tracing::debug!(link = link.index(), %peer, %class, "a client has connected");
-                if self.closing {
+                if self.gate.is_closed() {
                     self.endpoint.close(link);
                 }
             }
             Event::AcceptFailed { from, error } => {
                 self.stats.links_refused += 1;
-                self.refusals.log_refusal(self.endpoint.now(), from, &error);
+                self.watch.refused(self.endpoint.now(), from, &error);
             }
             Event::LinkDown { link, reason } => {
                 self.stats.links_down += 1;
-                // Every command ends its link, so only a lost client is worth a line.
-                match reason {
-                    DownReason::Goodbye | DownReason::Local => {
-                        tracing::debug!(link = link.index(), %reason, "a client has left");
-                    }
-                    _ => {
-                        if let Some(others) = self.losses.others_when_due(self.endpoint.now()) {
-                            let link = link.index();
-                            tracing::info!(link, %reason, others, "a client was lost");
-                        }
-                    }
-                }
+                self.watch.left(self.endpoint.now(), link, reason);
                 self.forget(link);
             }
             _ => {}
@@ -404,22 +316,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// What a lost link still wanted has not happened and will not.
     fn forget(&mut self, link: LinkId) {
-        self.entries.forget(link);
         self.forget_begun(link);
-        // With the link the endpoint has taken it back.
-        drop(self.grants.take(link));
-        self.forget_tenant(link);
-        self.end_puts(link);
-        let (kept, gone): (Vec<Job>, Vec<Job>) =
-            self.waiting.clear(link).into_iter().partition(|job| !job.may_be_given_up());
-        for job in kept {
-            self.waiting.push((job.price.tenant, job.class), link, job);
-        }
-        for job in gone {
-            self.stats.expired += 1;
-            self.withdraw(&job);
-            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
-        }
+        self.clients.forget(&self.store, link);
+        self.sched.tenants_mut().forget(&self.endpoint, link);
+        let gone = self.sched.cancel(self.endpoint.now(), link.index(), |_| true);
+        self.stats.expired += self.give_up(gone);
     }
 
     /// Nobody waits for a request any more. What the store has not been given, it never gets: its
@@ -430,30 +331,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.stats.cancelled += 1;
             return;
         }
-        let is_it = |job: &Job| job.responder.request_key() == request && job.may_be_given_up();
-        if let Some(job) = self.waiting.take(link, is_it) {
-            self.stats.cancelled += 1;
-            self.withdraw(&job);
-            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
-        }
+        let is_it = |asked: &Asked| matches!(asked, Asked::Job(job) if job.is(request));
+        let gone = self.sched.cancel(self.endpoint.now(), link.index(), is_it);
+        self.stats.cancelled += self.give_up(gone);
     }
 
     /// Gives up what waits and whose time is over, whether or not its client says so: a store that
     /// is stuck must not hold the credit of those who have gone elsewhere.
     fn expire_waiting(&mut self) {
         let now = self.endpoint.now();
-        if now < self.next_expiry {
-            return;
-        }
-        for job in self.waiting.take_all(|job| job.deadline <= now && job.may_be_given_up()) {
-            self.stats.expired += 1;
-            self.withdraw(&job);
-            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
-        }
-        self.stats.expired += self.expire_begun(now) as u64;
-        let rest = self.waiting.iter().filter(|job| job.may_be_given_up());
-        let rest = rest.map(|job| job.deadline).min();
-        self.next_expiry = rest.unwrap_or(Time::NEVER).min(self.open.next_expiry());
+        let over = self.sched.expire(now);
+        self.stats.expired += self.give_up(over);
+        self.stats.expired += self.expire_begun(now);
     }
 
     pub(super) fn answer(&mut self, responder: Responder, deadline: Time, answer: Answer) {
@@ -469,66 +358,53 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) {
         let is_good = answer.is_good();
         *(if is_good { &mut self.stats.done } else { &mut self.stats.failed }) += 1;
-        self.meter.count(responder.method(), is_good);
+        self.watch.meter().count(responder.method(), is_good);
         let link = responder.link();
-        self.answers.push(link, Answered { responder, deadline, answer, trace });
+        self.answers.push(link.index(), Answered { responder, deadline, answer, trace });
     }
 
     /// Sends the answers that there are buffers for: of each link in their order, until it holds
     /// its share of the buffers. Those that nobody waits for any more give their buffers back.
     pub(super) fn send_answers(&mut self) {
-        if self.answers.links() == 0 {
-            return;
-        }
-        let now = self.endpoint.now();
-        for _ in 0..self.answers.links() {
-            let mut next = self.answers.pop(|_| true);
-            while let Some(answered) = next {
-                let link = answered.responder.link();
-                if let Err(answered) = self.send_answer(now, answered) {
-                    self.answers.put_back(link, answered);
-                    break;
-                }
-                next = self.answers.take(link, |_| true);
+        let (now, mut blocked) = (self.endpoint.now(), 0);
+        while blocked < self.answers.links() {
+            let Self { answers, endpoint, rpc, .. } = self;
+            let next = answers.next(|answered| match answered.build(now, endpoint, rpc) {
+                Ok(built) => Look::TakeAndStay(built),
+                Err(NoBuffer { .. }) => Look::Wait,
+            });
+            match next {
+                Some((answered, built)) => self.send_answer(now, answered, built),
+                None => blocked += 1,
             }
         }
     }
 
-    /// Sends one answer; gives it back where there is no buffer for it.
-    #[expect(clippy::result_large_err, reason = "the answer comes back in it")]
-    fn send_answer(&mut self, now: Time, mut answered: Answered) -> Result<(), Answered> {
-        let late = now >= answered.deadline;
-        let fate = answered.answer.fate();
-        if late || !self.rpc.is_wanted(&answered.responder) {
-            self.note_end(answered.trace, &answered.responder, now);
-            self.rpc.abandon(&mut self.endpoint, answered.responder, fate);
-        } else {
-            let link = answered.responder.link();
-            let mut built = answered.answer.build(&self.endpoint.buffers_of(link));
-            if built.is_err() && self.endpoint.link_usage(link).is_some_and(|of| of.sends == 0) {
-                // Data that waits for its head may be all of the share of a link, and none of it
-                // would ever be given back: nothing of the link is under way.
-                built = answered.answer.build(&self.endpoint);
+    /// Sends an answer that is built, where somebody waits for it.
+    fn send_answer(&mut self, now: Time, answered: Answered, built: Option<(Status, Outgoing)>) {
+        let Answered { responder, answer, trace, .. } = answered;
+        self.note_end(trace, &responder, now);
+        let fate = answer.fate();
+        match built {
+            None => self.rpc.abandon(&mut self.endpoint, responder, fate),
+            Some((status, outgoing)) => {
+                self.rpc.set_fate(&responder, fate);
+                self.rpc.respond(&mut self.endpoint, responder, status, outgoing);
             }
-            let Ok((status, outgoing)) = built else { return Err(answered) };
-            self.note_end(answered.trace, &answered.responder, now);
-            self.rpc.set_fate(&answered.responder, fate);
-            self.rpc.respond(&mut self.endpoint, answered.responder, status, outgoing);
         }
-        if let Answer::Read(_, crcs, _) = answered.answer {
-            self.policy.spare.put_crcs(crcs);
+        if let Answer::Read(_, crcs, _) = answer {
+            self.open.spare().put_crcs(crcs);
         }
-        Ok(())
     }
 
     /// Takes no more clients and requests, and finishes what was taken: until every answer has
     /// arrived and every copy is where it goes, or `timeout` is over. Then leaves the links in
     /// order. True when all was answered.
     pub fn drain(&mut self, timeout: Nanos) -> bool {
-        self.closing = true;
+        self.gate.close();
         self.endpoint.stop_listening();
         let end = self.endpoint.now() + timeout;
-        while self.rpc.under_way() + self.open.trailing.len() > 0 && self.endpoint.now() < end {
+        while self.rpc.under_way() + self.open.trailing().len() > 0 && self.endpoint.now() < end {
             self.turn_or_wait();
         }
         let drained = self.rpc.under_way() == 0;

@@ -1,169 +1,149 @@
-//! Hands waiting requests to the store: by tenant, as tokens allow, and where there are buffers.
-
-use std::cell::Cell;
+//! Hands waiting requests to the store, where it has room and there are buffers.
 
 use towpath_fastpath::ErrorReply;
-use towpath_rpc::Fate;
-use towpath_transport::{Buf, Class, Device, LinkId, Region, SendBuffers as _, Time};
+use towpath_fastpath::server::StorageRequest;
+use towpath_rpc::{Fate, RpcServer};
+use towpath_transport::{Buf, Class, Device, Endpoint, LinkId, Region, SendBuffers as _, Time};
 
 use super::answer::{Answer, read_head_bytes, sketch_bytes};
-use super::ask::Ask;
+use super::ask::{Asked, Job};
+use super::clients::{Clients, Leave};
 use super::errors::of_unsent;
-use super::queues::Of;
-use super::server::{Asked, ChunkServer, Job};
-use crate::qos::TenantId;
+use super::scheduler::{Due, Fit, Next};
+use super::server::ChunkServer;
 use crate::store::Fenced;
+use crate::store::disks::Unsent;
 
-/// What a request waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lack {
-    Buffer,
-    Tokens,
-}
+/// What a request goes to the store with: leave of its session, and the buffer of a read.
+type With = (Leave, Option<Buf>);
+
+/// Why a request never goes to the store: the error that is answered, where somebody waits for it.
+type Why = Option<ErrorReply>;
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Hands waiting requests to the store, while there is room for them.
     pub(super) fn start_waiting(&mut self) {
-        let mut order = std::mem::take(&mut self.order);
-        self.waits_for_tokens = false;
-        self.waits_for_control = false;
-        self.waiting.list_into(&mut order);
-        let (mut next, mut is_sorted, now) = (0, false, self.endpoint.now());
-        while next < order.len() && self.store.has_room() {
-            if !std::mem::replace(&mut is_sorted, true) {
-                self.tenants.order(now, &mut order[next..]);
-            }
-            match self.start_one_of(now, order[next]) {
-                // Who was served may not be the first any more.
-                true => is_sorted = false,
-                false => next += 1,
-            }
-        }
-        self.tenants.settle(now);
-        if next < order.len() {
-            self.tenants.note_full(now);
-        }
-        self.order = order;
-        self.stats.waiting_max = self.stats.waiting_max.max(self.waiting.len() as u64);
-    }
-
-    /// Hands one request of a tenant to the store, of the highest class that it can; false when
-    /// none of them can go now. Each class has room of its own there, so none waits for good.
-    fn start_one_of(&mut self, now: Time, tenant: TenantId) -> bool {
-        for class in Class::ALL {
-            match self.start_one_of_class(now, (tenant, class)) {
-                Ok(true) => return true,
-                Ok(false) => {}
-                // It was for tokens, which are the tenant's.
-                Err(_) => return false,
-            }
-        }
-        false
-    }
-
-    /// The same of one class; an error where what the first one lacks is not for other classes.
-    fn start_one_of_class(&mut self, now: Time, of: Of) -> Result<bool, Lack> {
-        for _ in 0..self.waiting.links(of) {
-            // What waits for a disk that is slow keeps nothing from another one.
-            let (store, under_way, control) = (&self.store, &self.under_way, &self.control);
-            let may_write = control.as_ref().is_none_or(|control| control.may_write(of.1));
-            let waits = Cell::new(false);
-            let may = |job: &Job| {
-                let waits_here = !may_write && matches!(job.ask, Ask::Write(..));
-                waits.set(waits.get() | waits_here);
-                !waits_here
-            };
-            let goes = |job: &Job| {
-                let target = job.ask.target();
-                let is_change = job.ask.is_change();
-                target.is_none_or(|of| store.has_room_for(job.class, of, is_change))
-                    && under_way.has_room(job)
-            };
-            let found = self.waiting.pop(of, |job| goes(job) && may(job));
-            self.waits_for_control |= waits.get();
-            let Some(job) = found else { continue };
-            let Err((job, lack)) = self.start(now, job) else { return Ok(true) };
-            let link = job.responder.link();
-            self.waiting.put_back(of, link, job);
-            if lack == Lack::Tokens {
-                // What it has gathered for this request is not for others'.
-                self.waiting.stay_first(of, link);
-                self.waits_for_tokens = true;
-                return Err(lack);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Hands one request to the store; gives it back when it has to wait.
-    #[expect(clippy::result_large_err, reason = "the request comes back in it")]
-    fn start(&mut self, now: Time, mut job: Job) -> Result<(), (Job, Lack)> {
-        if job.may_be_given_up() && (now >= job.deadline || !self.rpc.is_wanted(&job.responder)) {
-            self.stats.expired += 1;
-            self.withdraw(&job);
-            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
-            return Ok(());
-        }
-        // One that was passed on has had leave since it began.
-        if job.ask.is_change() && job.passed.is_none() {
-            match self.entries.begin(job.responder.link()) {
-                Ok(pass) => job.pass = pass,
-                Err(Fenced) => {
+        let now = self.endpoint.now();
+        self.sched.begin();
+        while self.store.has_room() {
+            let Self { sched, store, rpc, clients, endpoint, .. } = self;
+            let next = sched.next(now, |due, asked| {
+                let target = asked.target();
+                if !target.is_none_or(|of| store.has_room_for(due.class, of, due.kind.is_change()))
+                {
+                    return Fit::NoRoom;
+                }
+                match asked {
+                    Asked::Job(job) => fit(now, job, due, (rpc, clients, endpoint)),
+                    // Its bytes go on as copies, for which there must be room beside.
+                    &Asked::Own { link, bytes: (.., byte_len), .. } => {
+                        fit_read(endpoint, link, (byte_len, byte_len), Leave::default())
+                    }
+                    Asked::Stage { .. } | Asked::MayWrite { .. } | Asked::Unstage => Fit::NoRoom,
+                }
+            });
+            match next {
+                None => break,
+                Some(Next::Goes { token, class, with }) => self.start(now, token, class, with),
+                Some(Next::Ends(asked, None)) => self.stats.expired += self.give_up([asked]),
+                Some(Next::Ends(asked, Some(error))) => {
                     self.stats.fenced += 1;
-                    self.withdraw(&job);
-                    let answer = Answer::Error(ErrorReply::Fenced);
-                    self.answer(job.responder, job.deadline, answer);
-                    return Ok(());
+                    self.refuse(asked, error);
                 }
             }
         }
-        let room = match &job.ask {
-            Ask::Read(header) => Some((header.length, read_head_bytes(header))),
-            Ask::Sketch(_, range, _) => Some((range.length, sketch_bytes(*range))),
-            _ => None,
-        };
-        let buf = match room
-            .map(|(length, head)| self.read_buf(job.responder.link(), length as usize, head))
-        {
-            Some(None) => return Err((job, Lack::Buffer)),
-            buf => buf.flatten(),
-        };
-        match self.tenants.admit(now, job.price) {
-            Ok(tokens) => job.tokens = tokens,
-            Err(()) => {
-                job.pass.take().iter().for_each(|pass| pass.end());
-                return Err((job, Lack::Tokens));
-            }
-        }
-        let Some(request) = job.ask.take_request(buf, &mut self.policy.spare) else {
-            return Err((job, Lack::Buffer));
-        };
-        job.trace.started.get_or_insert(now);
-        self.under_way.add(&job);
-        if let (Some(control), Ask::Write(header, ..)) = (&self.control, &job.ask) {
-            control.wrote(job.class, header.length.into());
-        }
-        let class = job.class;
-        let token = self.staged.insert(Asked::Job(job));
-        if let Err(unsent) = self.store.send(class, token as u64, request) {
-            // No disk ever had it.
-            let Asked::Job(job) = self.staged.remove(token) else { return Ok(()) };
-            self.under_way.sub(&job);
-            job.pass.iter().for_each(|pass| pass.end());
-            self.tenants.done(job.tokens);
-            let answer = Answer::Error(of_unsent(job.ask.target(), unsent));
-            let answer = answer.of_passed(job.passed.as_ref());
-            self.answer(job.responder, job.deadline, answer);
-        }
-        Ok(())
+        self.sched.end(now);
+        self.stats.waiting_max = self.stats.waiting_max.max(self.sched.waiting() as u64);
     }
 
-    /// A send buffer with room for what is read: the store fills it, the network sends it. None
-    /// while the link that it is for holds its share.
-    pub(super) fn read_buf(&self, link: LinkId, byte_len: usize, head_bytes: usize) -> Option<Buf> {
-        let mut buf = self.endpoint.buffers_of(link).alloc(byte_len).ok()?;
-        buf.set_len(byte_len).ok()?;
-        // Never the last one: reads that hold all buffers would leave none for their answers.
-        self.endpoint.alloc(head_bytes).map(|_| buf).ok()
+    /// Hands one request to the store.
+    fn start(&mut self, now: Time, token: usize, class: Class, (leave, buf): With) {
+        let Some(asked) = self.sched.get_mut(token) else { return };
+        if let Asked::Job(job) = asked {
+            job.leave = leave;
+            job.trace.started.get_or_insert(now);
+        }
+        let target = asked.target();
+        let sent = match asked.take_request(buf, self.open.spare()) {
+            Some(request) => self.store.send(class, token as u64, request),
+            None => Err(Unsent::Full),
+        };
+        if let Err(unsent) = sent
+            && let Some(asked) = self.sched.take(token)
+        {
+            // No disk ever had it.
+            self.refuse(asked, of_unsent(target, unsent));
+        }
+    }
+
+    /// The store is not asked that, and has not been.
+    fn refuse(&mut self, asked: Asked, error: ErrorReply) {
+        match asked {
+            Asked::Job(Job { responder, deadline, passed, .. }) => {
+                let answer = Answer::Error(error).of_passed(passed.as_ref());
+                self.answer(responder, deadline, answer);
+            }
+            Asked::Own { request, .. } => self.refuse_begun(request, Answer::Error(error)),
+            Asked::Stage { .. } | Asked::MayWrite { .. } | Asked::Unstage => {}
+        }
+    }
+
+    /// Nobody waits for it any more, and the store has not been asked; how many requests that were.
+    pub(super) fn give_up(&mut self, asked: impl IntoIterator<Item = Asked>) -> u64 {
+        let mut count = 0;
+        for asked in asked {
+            // What else there is is given up with its request.
+            let Asked::Job(job) = asked else { continue };
+            count += 1;
+            self.rpc.abandon(&mut self.endpoint, job.responder, Fate::DidNotHappen);
+        }
+        count
+    }
+}
+
+/// Whether a request of a client that the store has room for can go to it.
+fn fit<D: Device<Memory = Region>>(
+    now: Time,
+    job: &Job,
+    due: &Due,
+    (rpc, clients, endpoint): (&RpcServer, &Clients, &Endpoint<D>),
+) -> Fit<With, Why> {
+    if job.may_be_given_up() && (now >= job.deadline || !rpc.is_wanted(&job.responder)) {
+        return Fit::Ends(None);
+    }
+    let link = job.responder.link();
+    // One that was passed on has had leave since it began.
+    let leave = match due.kind.is_change() && job.passed.is_none() {
+        true => clients.begin(link),
+        false => Ok(Leave::default()),
+    };
+    match (leave, &job.ask.op) {
+        (Err(Fenced), _) => Fit::Ends(Some(ErrorReply::Fenced)),
+        (Ok(leave), StorageRequest::Read(header)) => {
+            let room = (header.length as usize, read_head_bytes(header));
+            fit_read(endpoint, link, room, leave)
+        }
+        (Ok(leave), StorageRequest::Sketch { range, .. }) => {
+            let room = (range.length as usize, sketch_bytes(*range));
+            fit_read(endpoint, link, room, leave)
+        }
+        (Ok(leave), _) => Fit::Goes((leave, None)),
+    }
+}
+
+/// With a send buffer that has room for what is read: the store fills it, the network sends it.
+/// There is none while the link that it is for holds its share.
+fn fit_read<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    link: LinkId,
+    (byte_len, head_bytes): (usize, usize),
+    leave: Leave,
+) -> Fit<With, Why> {
+    let buf = endpoint.buffers_of(link).alloc(byte_len).ok();
+    let buf = buf.and_then(|mut buf| buf.set_len(byte_len).map(|()| buf).ok());
+    // Never the last one: reads that hold all buffers would leave none for their answers.
+    match buf.filter(|_| endpoint.alloc(head_bytes).is_ok()) {
+        Some(buf) => Fit::Goes((leave, Some(buf))),
+        None => Fit::NoBuffer,
     }
 }

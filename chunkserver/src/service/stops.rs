@@ -9,6 +9,7 @@ use towpath_fastpath::{ErrorReply, RouteKind};
 use towpath_transport::{Device, LinkId, Region, Time};
 
 use super::answer::Answer;
+use super::ask::Place;
 use super::pace::Pace;
 use super::server::ChunkServer;
 use crate::store::ChunkId;
@@ -128,7 +129,7 @@ pub struct Stopped {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Matter {
     pub(super) kind: StoppedKind,
-    pub(super) place: (ChunkId, u64, u64),
+    pub(super) place: Place,
 }
 
 impl Matter {
@@ -149,7 +150,11 @@ pub(super) struct Stops {
 }
 
 impl Stops {
-    fn add(&mut self, now: Time, stopped: Stopped) {
+    pub(super) fn next(&mut self) -> Option<Stopped> {
+        self.untaken.pop_front()
+    }
+
+    pub(super) fn add(&mut self, now: Time, stopped: Stopped) {
         if let Some(others) = self.pace.others_when_due(now) {
             let Stopped { kind, reason, chunk, offset, byte_len, tenant } = &stopped;
             let reason = reason.label();
@@ -169,17 +174,18 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// The next request that has stopped half-way, the oldest first: of those that nobody has taken
     /// the newest 1,024 are kept. [`ServerStats::stopped`](super::ServerStats::stopped) counts all.
     pub fn next_stopped(&mut self) -> Option<Stopped> {
-        self.open.stops.untaken.pop_front()
+        self.watch.next_stopped()
     }
 
     /// A request has stopped half-way, and nothing of it is left here; or its copy elsewhere is not
     /// made.
     pub(super) fn note_stopped(&mut self, link: LinkId, matter: Matter, reason: StopReason) {
         self.stats.stopped[reason as usize] += 1;
-        let Matter { kind, place: (chunk, offset, byte_len) } = matter;
-        let tenant = self.tenants.name(self.tenants.of(link));
+        let Matter { kind, place: Place { chunk, offset, byte_len } } = matter;
+        let tenants = self.sched.tenants();
+        let tenant = tenants.name(tenants.of(link));
         let stopped = Stopped { kind, reason, chunk, offset, byte_len, tenant };
-        self.open.stops.add(self.endpoint.now(), stopped);
+        self.watch.stopped(self.endpoint.now(), stopped);
     }
 }
 

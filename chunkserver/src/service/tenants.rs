@@ -4,14 +4,14 @@ use towpath_fastpath::ErrorReply;
 use towpath_fastpath::qos::wire::{JoinReply, JoinRequest, QosReply, WordGrants};
 use towpath_fastpath::wire::Method;
 use towpath_fastpath::wire::{Sender, Why, class_number, tenant_number};
-use towpath_rpc::Responder;
-use towpath_transport::{Device, GrantId, LinkId, Region, Time};
+use towpath_rpc::{Responder, RpcServer};
+use towpath_transport::{ChannelId, Device, Endpoint, GrantId, LinkId, Region, Time};
 
 use super::answer::Answer;
-use super::ask::Ask;
-use super::server::{ChunkServer, Job};
+use super::scheduler::Kind;
+use super::server::ChunkServer;
 use crate::metrics::ALL_TENANTS;
-use crate::qos::{JoinError, Links, Mail, Member, Pass, Qos, Seat, TenantId};
+use crate::qos::{JoinError, Links, Mail, Member, Node, Pass, Qos, Seat, TenantId};
 use towpath_qos::{TOKEN_BYTES, Weights, tokens};
 
 /// The tenants of one worker's links, and what their requests need.
@@ -23,9 +23,6 @@ pub(super) struct Tenants {
     ended: Vec<Pass>,
     /// The newest of what each is to be told and there was no buffer for.
     unsent: Vec<(Seat, Vec<u8>)>,
-    /// The number of the tenant that each link has joined as, by the index of the link; 0 of one
-    /// that has not.
-    numbers: Vec<u32>,
 }
 
 /// What a request costs, and whose it is.
@@ -44,9 +41,10 @@ impl Price {
         blocks.saturating_sub(1).saturating_mul(self.weight.into())
     }
 
-    /// Bytes that so many tokens pay for.
-    pub(super) fn bytes(&self, tokens: u32) -> u64 {
-        u64::from(tokens / u32::from(self.weight.max(1))) * u64::from(TOKEN_BYTES)
+    /// What is answered where a tenant may not use more than `limit` tokens in a period.
+    pub(super) fn past_limit(&self, limit: u32) -> Answer {
+        let max = u64::from(limit / u32::from(self.weight.max(1))) * u64::from(TOKEN_BYTES);
+        Answer::Error(ErrorReply::TenantLimit { max })
     }
 }
 
@@ -55,9 +53,22 @@ impl Tenants {
         self.links.as_ref().map(Links::qos)
     }
 
-    /// The number of the tenant that a link has joined as; 0 of one that has not.
-    pub(super) fn number(&self, link: LinkId) -> u32 {
-        self.numbers.get(link.index()).copied().unwrap_or(0)
+    /// Does something to the reservations, where there are any.
+    fn at<T>(&self, now: Time, act: impl FnOnce(&mut Node, Time) -> T) -> Option<T> {
+        Some(self.qos()?.at(now, act))
+    }
+
+    /// The same for a request that costs something.
+    fn pay<T>(
+        &self,
+        now: Time,
+        Price { tenant, cost, .. }: Price,
+        act: impl FnOnce(&mut Node, Time, TenantId, u32) -> T,
+    ) -> Option<T> {
+        if cost == 0 {
+            return None;
+        }
+        self.at(now, |node, now| act(node, now, tenant, cost))
     }
 
     /// The tenant of a link.
@@ -71,49 +82,21 @@ impl Tenants {
         names.into_iter().nth(tenant.index()).unwrap_or_else(|| ALL_TENANTS.into())
     }
 
-    /// What a request costs. Questions after the state of things cost nothing: who wants to know
-    /// why nothing goes on must be answered.
-    pub(super) fn price(&self, link: LinkId, ask: &Ask) -> Price {
+    /// What it costs to do something with so many bytes for a link. Questions after the state of
+    /// things cost nothing: who wants to know why nothing goes on must be answered.
+    pub(super) fn price(&self, link: LinkId, (kind, bytes): (Kind, u64)) -> Price {
         let Some(links) = &self.links else { return Price::default() };
         let Weights { read, write } = self.weights;
-        let (bytes, weight) = match ask {
-            Ask::Read(header) => (header.length, read),
-            Ask::Sketch(_, range, _) => (range.length, read),
-            Ask::Write(header, ..) => (header.length, write),
-            Ask::Chain { .. }
-            | Ask::Clear(_)
-            | Ask::Create(..)
-            | Ask::Delete(..)
-            | Ask::Finish(..) => (0, write),
-            Ask::Scrub(scrub) => {
-                let cost = u32::try_from(scrub.step()).unwrap_or(u32::MAX);
+        let weight = match kind {
+            Kind::Look => return Price::default(),
+            Kind::Scrub => {
+                let cost = u32::try_from(bytes / u64::from(TOKEN_BYTES)).unwrap_or(u32::MAX);
                 return Price { tenant: TenantId::SCRUB, cost, weight: 1 };
             }
-            Ask::Digest(..)
-            | Ask::Info
-            | Ask::Join(_)
-            | Ask::List(..)
-            | Ask::Locate(..)
-            | Ask::Revoke(..)
-            | Ask::Session(..)
-            | Ask::Stat(_) => return Price::default(),
+            Kind::Read | Kind::Sketch => read,
+            Kind::Write | Kind::Change => write,
         };
-        Price { tenant: links.of(link), cost: tokens(bytes.into(), weight), weight }
-    }
-
-    /// What a write of so many bytes costs.
-    fn price_of_write(&self, link: LinkId, byte_len: u32) -> Price {
-        self.price_at(link, byte_len, self.weights.write)
-    }
-
-    /// What a read of so many bytes costs.
-    pub(super) fn price_of_read(&self, link: LinkId, byte_len: u32) -> Price {
-        self.price_at(link, byte_len, self.weights.read)
-    }
-
-    fn price_at(&self, link: LinkId, byte_len: u32, weight: u16) -> Price {
-        let Some(links) = &self.links else { return Price::default() };
-        Price { tenant: links.of(link), cost: tokens(byte_len.into(), weight), weight }
+        Price { tenant: links.of(link), cost: tokens(bytes, weight), weight }
     }
 
     /// A request has come in.
@@ -121,33 +104,22 @@ impl Tenants {
     /// # Errors
     /// What its tenant may use in a period, where it costs more than that: it is never done.
     pub(super) fn arrived(&self, now: Time, price: Price) -> Result<(), u32> {
-        match self.qos().filter(|_| price.cost > 0) {
-            None => Ok(()),
-            Some(qos) => qos.at(now, |node, now| node.arrived(now, price.tenant, price.cost)),
-        }
+        self.pay(now, price, Node::arrived).unwrap_or(Ok(()))
     }
 
     /// Leave for a request; `Err` while its tenant has no tokens.
     pub(super) fn admit(&self, now: Time, price: Price) -> Result<Option<Pass>, ()> {
-        match self.qos().filter(|_| price.cost > 0) {
-            None => Ok(None),
-            Some(qos) => {
-                let pass = qos.at(now, |node, now| node.admit(now, price.tenant, price.cost));
-                pass.map(Some).ok_or(())
-            }
-        }
+        self.pay(now, price, Node::admit).map(|pass| pass.ok_or(())).transpose()
     }
 
     /// Tokens that a tenant may still use in this period, where it has a limit.
     pub(super) fn room_below_limit(&self, now: Time, tenant: TenantId) -> Option<u64> {
-        self.qos()?.at(now, |node, _| node.room_below_limit(tenant))
+        self.at(now, |node, _| node.room_below_limit(tenant))?
     }
 
     /// A request that has come in will not be done.
     pub(super) fn withdrawn(&self, now: Time, price: Price) {
-        if let Some(qos) = self.qos().filter(|_| price.cost > 0) {
-            qos.at(now, |node, now| node.withdrawn(now, price.tenant, price.cost));
-        }
+        self.pay(now, price, Node::withdrawn);
     }
 
     /// A change has left so many blocks to be freed, which its tenant pays now that they are known.
@@ -156,21 +128,20 @@ impl Tenants {
     }
 
     /// So many bytes were added up for a link, which costs as much as to read them.
-    pub(super) fn added(&self, now: Time, link: LinkId, byte_len: u32) {
-        let Price { tenant, cost, .. } = self.price_of_read(link, byte_len);
+    pub(super) fn added(&self, now: Time, link: LinkId, bytes: u64) {
+        let Price { tenant, cost, .. } = self.price(link, (Kind::Read, bytes));
         self.owe(now, tenant, cost.into());
     }
 
     /// Whether the tenant of a link has paid for what was done for it.
     pub(super) fn has_paid(&self, now: Time, link: LinkId) -> bool {
-        let Some(links) = &self.links else { return true };
-        let tenant = links.of(link);
-        links.qos().at(now, |node, now| node.pays(now, tenant))
+        let tenant = self.of(link);
+        self.at(now, |node, now| node.pays(now, tenant)).unwrap_or(true)
     }
 
     fn owe(&self, now: Time, tenant: TenantId, cost: u64) {
-        if let Some(qos) = self.qos().filter(|_| cost > 0) {
-            qos.at(now, |node, now| node.owe(now, tenant, cost));
+        if cost > 0 {
+            self.at(now, |node, now| node.owe(now, tenant, cost));
         }
     }
 
@@ -189,15 +160,13 @@ impl Tenants {
 
     /// The store has no room for requests that wait.
     pub(super) fn note_full(&self, now: Time) {
-        if let Some(qos) = self.qos() {
-            qos.at(now, |node, _| node.note_full());
-        }
+        self.at(now, |node, _| node.note_full());
     }
 
     /// Sorts tenants with waiting requests by who is served first.
     pub(super) fn order(&self, now: Time, waiting: &mut [TenantId]) {
-        if let Some(qos) = self.qos().filter(|_| waiting.len() > 1) {
-            qos.at(now, |node, now| node.order(now, waiting));
+        if waiting.len() > 1 {
+            self.at(now, |node, now| node.order(now, waiting));
         }
     }
 
@@ -213,81 +182,65 @@ impl Tenants {
         let tokens = if waits { now + links.qos().tick() } else { Time::NEVER };
         links.next_due().min(tokens)
     }
-}
 
-impl<D: Device<Memory = Region>> ChunkServer<D> {
-    /// Keeps reservations: this is the worker's handle on those of the server. Default: it keeps
-    /// none.
-    #[must_use]
-    pub fn qos(mut self, qos: Option<Qos>) -> Self {
-        let Some(qos) = qos else { return self };
-        self.tenants.weights = qos.weights();
-        self.tenants.links = Some(Links::new(qos, &self.endpoint));
-        self
-    }
-
-    /// The reservations, if it keeps any.
-    #[must_use]
-    pub fn reservations(&self) -> Option<&Qos> {
-        self.tenants.qos()
+    /// Keeps reservations by this handle on those of the server.
+    fn keep<D: Device<Memory = Region>>(&mut self, qos: Qos, endpoint: &Endpoint<D>) {
+        self.weights = qos.weights();
+        self.links = Some(Links::new(qos, endpoint));
     }
 
     /// Begins periods and looks at words where that is this worker's part, and tells its clients.
-    pub(super) fn look_after_tenants(&mut self) {
-        let Some(links) = &mut self.tenants.links else { return };
-        let now = self.endpoint.now();
-        let mail = links.turn(&mut self.endpoint);
-        for (seat, body) in std::mem::take(&mut self.tenants.unsent) {
-            self.push(now, seat, body);
+    /// Gives those that were cut off: what they were granted is to be taken back.
+    pub(super) fn turn<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        rpc: &mut RpcServer,
+    ) -> Vec<LinkId> {
+        let Some(links) = &mut self.links else { return Vec::new() };
+        let (mail, mut cut_off) = (links.turn(endpoint), Vec::new());
+        for (seat, body) in std::mem::take(&mut self.unsent) {
+            self.push(endpoint, rpc, seat, body);
         }
         for mail in mail {
             match mail {
-                Mail::Push(seat, body) => self.push(now, seat, body),
-                Mail::CutOff(seat) => {
-                    for grant in self.grants.take(seat.link) {
-                        self.endpoint.revoke(seat.link, grant);
-                    }
-                }
+                Mail::Push(seat, body) => self.push(endpoint, rpc, seat, body),
+                Mail::CutOff(seat) => cut_off.push(seat.link),
             }
         }
+        cut_off
     }
 
     /// Tells a client something; what cannot be sent now is sent later, unless something newer
     /// comes before. A start outlives notices, which say nothing without it.
-    fn push(&mut self, now: Time, seat: Seat, body: Vec<u8>) {
-        let method = Method::Join as u16;
-        let deadline = now + towpath_qos::limits::PERIOD;
-        let to = (seat.link, seat.channel);
-        if self.rpc.push(&mut self.endpoint, to, method, &body, deadline).is_ok()
-            || !self.tenants.may_reach_memory(seat.link)
+    fn push<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        rpc: &mut RpcServer,
+        seat: Seat,
+        body: Vec<u8>,
+    ) {
+        let deadline = endpoint.now() + towpath_qos::limits::PERIOD;
+        let (to, method) = ((seat.link, seat.channel), Method::Join as u16);
+        if rpc.push(endpoint, to, method, &body, deadline).is_ok()
+            || !self.may_reach_memory(seat.link)
         {
             return;
         }
-        match self.tenants.unsent.iter_mut().find(|(other, _)| *other == seat) {
+        match self.unsent.iter_mut().find(|(other, _)| *other == seat) {
             Some((_, waiting)) if body.len() >= waiting.len() => *waiting = body,
             Some(_) => {}
-            None => self.tenants.unsent.push((seat, body)),
+            None => self.unsent.push((seat, body)),
         }
     }
 
-    /// A link says whose it is.
-    pub(super) fn join(&mut self, responder: Responder, deadline: Time, request: &JoinRequest) {
-        let answer = match self.try_join(&responder, request) {
-            Ok(reply) => Answer::Joined(reply),
-            Err(error) => Answer::Error(error),
-        };
-        self.answer(responder, deadline, answer);
-    }
-
-    fn try_join(
+    fn join<D: Device<Memory = Region>>(
         &mut self,
-        responder: &Responder,
-        request: &JoinRequest,
+        endpoint: &mut Endpoint<D>,
+        (link, channel): (LinkId, ChannelId),
+        JoinRequest { tenant, runs_engine }: &JoinRequest,
     ) -> Result<JoinReply, ErrorReply> {
-        let links = self.tenants.links.as_mut().ok_or(ErrorReply::NoReservations)?;
-        let JoinRequest { tenant, runs_engine } = request;
-        let of = (responder.link(), responder.channel());
-        let joined = links.join(&mut self.endpoint, of, tenant, *runs_engine);
+        let links = self.links.as_mut().ok_or(ErrorReply::NoReservations)?;
+        let joined = links.join(endpoint, (link, channel), tenant, *runs_engine);
         let Member { share, tick, words } = joined.map_err(|error| match error {
             JoinError::NoSuchTenant => ErrorReply::NoSuchTenant,
             JoinError::Taken => ErrorReply::TenantTaken,
@@ -297,9 +250,6 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 ErrorReply::Busy
             }
         })?;
-        let (numbers, at) = (&mut self.tenants.numbers, of.0.index());
-        numbers.resize(numbers.len().max(at + 1), 0);
-        numbers[at] = tenant_number(tenant);
         let words = words.map(|grants| {
             let [pool, report] = grants.map(|GrantId(number)| number);
             WordGrants { pool, report }
@@ -314,22 +264,47 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     /// A link is gone, and with it what it was granted.
-    pub(super) fn forget_tenant(&mut self, link: LinkId) {
-        if let Some(number) = self.tenants.numbers.get_mut(link.index()) {
-            *number = 0;
+    pub(super) fn forget<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &Endpoint<D>,
+        link: LinkId,
+    ) {
+        self.links.iter_mut().for_each(|links| links.forget(endpoint, link));
+    }
+}
+
+impl<D: Device<Memory = Region>> ChunkServer<D> {
+    /// Keeps reservations: this is the worker's handle on those of the server. Default: it keeps
+    /// none.
+    #[must_use]
+    pub fn qos(mut self, qos: Option<Qos>) -> Self {
+        qos.into_iter().for_each(|qos| self.sched.tenants_mut().keep(qos, &self.endpoint));
+        self
+    }
+
+    /// The reservations, if it keeps any.
+    #[must_use]
+    pub fn reservations(&self) -> Option<&Qos> {
+        self.sched.tenants().qos()
+    }
+
+    /// A link says whose it is.
+    pub(super) fn join(&mut self, responder: Responder, deadline: Time, request: &JoinRequest) {
+        let of = (responder.link(), responder.channel());
+        let joined = self.sched.tenants_mut().join(&mut self.endpoint, of, request);
+        if joined.is_ok() {
+            self.clients.join(of.0, tenant_number(&request.tenant));
         }
-        if let Some(links) = &mut self.tenants.links {
-            links.forget(&self.endpoint, link);
-        }
+        self.answer(responder, deadline, joined.map_or_else(Answer::Error, Answer::Joined));
     }
 
     /// Whether a request was meant for the link that it came over: what an older life of a client
     /// left queued, or somebody mixed up, is refused before anything of it is done.
     pub(super) fn check_sender(&self, link: LinkId, sender: Sender) -> Result<(), ErrorReply> {
-        if sender.epoch != self.entries.epoch(link) {
+        if sender.epoch != self.clients.epoch(link) {
             return Err(ErrorReply::Fenced);
         }
-        let tenant = self.tenants.number(link);
+        let tenant = self.clients.tenant(link);
         let class = self.endpoint.class_of(link).map_or(0, |found| class_number(found.class));
         let agrees = |said: u32, is: u32| said == 0 || said == is;
         match agrees(sender.tenant, tenant) && agrees(sender.class.into(), class.into()) {
@@ -340,23 +315,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
 
     /// How reservations are kept.
     pub(super) fn qos_reply(&self) -> QosReply {
-        self.tenants.qos().map(Qos::report).unwrap_or_default()
+        self.reservations().map(Qos::report).unwrap_or_default()
     }
 
     /// Whether a write of so many bytes costs no more than its tenant may use in a period: asked
     /// before it goes on to others.
     pub(super) fn check_price(&self, link: LinkId, byte_len: u32) -> Result<(), Answer> {
-        let (now, price) = (self.endpoint.now(), self.tenants.price_of_write(link, byte_len));
-        self.tenants
-            .arrived(now, price)
-            .map_err(|limit| Answer::Error(ErrorReply::TenantLimit { max: price.bytes(limit) }))?;
+        let (now, tenants) = (self.endpoint.now(), self.sched.tenants());
+        let price = tenants.price(link, (Kind::Write, byte_len.into()));
+        tenants.arrived(now, price).map_err(|limit| price.past_limit(limit))?;
         // It arrives once those behind have made it.
-        self.tenants.withdrawn(now, price);
+        tenants.withdrawn(now, price);
         Ok(())
-    }
-
-    /// A request that waited will not be done.
-    pub(super) fn withdraw(&self, job: &Job) {
-        self.tenants.withdrawn(self.endpoint.now(), job.price);
     }
 }

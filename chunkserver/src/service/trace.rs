@@ -1,14 +1,13 @@
 //! What becomes of a request, phase by phase: for histograms, and for the log of slow ones.
 
+use towpath_fastpath::proof::PROVED;
 use towpath_rpc::Responder;
 use towpath_transport::{Class, Device, LinkId, Nanos, Region, Time};
 
-use super::ask::Ask;
-use super::limits::SLOW_LOG_EVERY;
+use super::ask::Place;
 use super::server::ChunkServer;
 use crate::metrics::Phase;
 use crate::qos::TenantId;
-use crate::store::ChunkId;
 
 /// When a request got where, and what it is.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +23,6 @@ pub(super) struct Trace {
     /// When it counts as slow is counted from here, where that is after it came.
     slow_from: Time,
     class: Class,
-    method: u16,
     place: Option<Place>,
 }
 
@@ -37,16 +35,8 @@ pub(super) struct Came {
     pub(super) taken: Time,
 }
 
-/// The bytes that a request is about.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) chunk: ChunkId,
-    pub(super) offset: u64,
-    pub(super) byte_len: u64,
-}
-
 impl Trace {
-    pub(super) fn new(came: Came, checked: Time, class: Class, ask: &Ask) -> Self {
+    pub(super) fn new(came: Came, checked: Time, class: Class, place: Option<Place>) -> Self {
         Self {
             came,
             checked,
@@ -55,9 +45,12 @@ impl Trace {
             flush_ns: 0,
             slow_from: came.began,
             class,
-            method: ask.method() as u16,
-            place: ask.place(),
+            place,
         }
+    }
+
+    pub(super) fn class(&self) -> Class {
+        self.class
     }
 
     /// Until now it had to wait, or it may take as long as it likes ([`Time::NEVER`]).
@@ -88,26 +81,6 @@ impl Trace {
     }
 }
 
-/// The log of slow requests: a line a second at most.
-#[derive(Debug, Default)]
-pub(super) struct SlowLog {
-    last: Option<Time>,
-    /// Left out since.
-    left_out: u64,
-}
-
-impl SlowLog {
-    /// Whether a line may be written now; then how many were left out before it.
-    fn may_say(&mut self, now: Time) -> Option<u64> {
-        if self.last.is_some_and(|last| now.since(last) < SLOW_LOG_EVERY) {
-            self.left_out += 1;
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.left_out))
-    }
-}
-
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     pub(super) fn class_of(&self, link: LinkId) -> Class {
         self.endpoint.class_of(link).map_or_else(Class::default, |report| report.class)
@@ -122,13 +95,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) {
         let Some((trace, tenant)) = trace else { return };
         let spans = trace.spans(sent);
-        self.meter.record(tenant, trace.class, spans);
+        self.watch.meter().record(tenant, trace.class, spans);
         let total = sent.since(trace.came.began);
-        if sent.since(trace.slow_from) >= self.monitor.config().slow_limit() {
-            self.meter.count_slow();
-            if let Some(left_out) = self.slow_log.may_say(sent) {
-                self.say_slow(&trace, tenant, responder, total, spans, left_out);
-            }
+        if let Some(left_out) = self.watch.is_told_slow(sent, sent.since(trace.slow_from)) {
+            self.say_slow(&trace, tenant, responder, total, spans, left_out);
         }
     }
 
@@ -149,9 +119,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             request = responder.request_key().serial(),
             link = link.index(),
             peer = self.peer(link),
-            tenant = self.tenants.name(tenant),
+            tenant = self.sched.tenants().name(tenant),
             class = %trace.class,
-            method = crate::metrics::method_name(trace.method),
+            method = crate::metrics::method_name(responder.method() & !PROVED),
             chunk = place.map(|place| tracing::field::display(place.chunk)),
             offset = place.map(|place| place.offset),
             byte_len = place.map(|place| place.byte_len),
@@ -174,25 +144,15 @@ mod tests {
 
     #[test]
     fn the_phases_of_a_request_are_together_all_of_its_time() {
-        let ask = Ask::Stat(ChunkId(1));
         let at = |us| Time(us * 1_000_u64);
         let came = Came { began: at(1), taken: at(3) };
-        let mut trace = Trace::new(came, at(6), Class::Gold, &ask);
+        let mut trace = Trace::new(came, at(6), Class::Gold, None);
         trace.started = Some(at(10));
         trace.answer(at(100), 60_000);
         assert_eq!(trace.spans(at(107)), [2_000, 3_000, 4_000, 30_000, 60_000, 7_000]);
         trace.answer(at(100), u64::MAX);
         assert_eq!(trace.spans(at(107))[3..5], [0, 90_000], "no flush is longer than its request");
-        let unasked = Trace::new(came, at(6), Class::Gold, &ask);
+        let unasked = Trace::new(came, at(6), Class::Gold, None);
         assert_eq!(unasked.spans(at(9)), [2_000, 3_000, 0, 0, 0, 3_000]);
-    }
-
-    #[test]
-    fn slow_requests_are_told_at_most_once_in_a_while_and_the_others_are_counted() {
-        let mut log = SlowLog::default();
-        assert_eq!(log.may_say(Time(5)), Some(0));
-        assert_eq!(log.may_say(Time(6)), None);
-        assert_eq!(log.may_say(Time(5 + SLOW_LOG_EVERY.0 - 1)), None);
-        assert_eq!(log.may_say(Time(5 + SLOW_LOG_EVERY.0)), Some(2));
     }
 }

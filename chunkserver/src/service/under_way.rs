@@ -4,7 +4,7 @@ use towpath_base::share::may_take;
 use towpath_transport::Class;
 
 use super::limits::CHANGES_MAX;
-use super::server::Job;
+use super::scheduler::Due;
 
 /// Bytes of reads and writes of a class that the store may have from one worker, beyond one
 /// request: Copper's would else take the worker's buffers for answers. It is some milliseconds of a
@@ -55,28 +55,28 @@ impl Changes {
 impl UnderWay {
     /// Whether the store may have a request: its bytes are not too many for its class, and a change
     /// is within the share of its link.
-    pub(super) fn has_room(&self, job: &Job) -> bool {
-        let (class, link) = (job.class.index(), job.responder.link().index());
+    pub(super) fn has_room(&self, due: &Due) -> bool {
+        let class = due.class.index();
         let bytes = self.bytes[class];
-        let has_room = bytes == 0 || bytes.saturating_add(job.ask.bytes()) <= BYTES_MAX[class];
-        has_room && (!job.ask.is_change() || self.changes[class].has_room(link))
+        let has_room = bytes == 0 || bytes.saturating_add(due.bytes) <= BYTES_MAX[class];
+        has_room && (!due.kind.is_change() || self.changes[class].has_room(due.link))
     }
 
     /// The store has it.
-    pub(super) fn add(&mut self, job: &Job) {
-        let class = job.class.index();
-        self.bytes[class] += job.ask.bytes();
-        if job.ask.is_change() {
-            self.changes[class].add(job.responder.link().index());
+    pub(super) fn add(&mut self, due: &Due) {
+        let class = due.class.index();
+        self.bytes[class] += due.bytes;
+        if due.kind.is_change() {
+            self.changes[class].add(due.link);
         }
     }
 
     /// The store has it no more.
-    pub(super) fn sub(&mut self, job: &Job) {
-        let class = job.class.index();
-        self.bytes[class] = self.bytes[class].saturating_sub(job.ask.bytes());
-        if job.ask.is_change() {
-            self.changes[class].sub(job.responder.link().index());
+    pub(super) fn sub(&mut self, due: &Due) {
+        let class = due.class.index();
+        self.bytes[class] = self.bytes[class].saturating_sub(due.bytes);
+        if due.kind.is_change() {
+            self.changes[class].sub(due.link);
         }
     }
 }

@@ -10,13 +10,11 @@ use towpath_transport::{Device, Region, SendBuffers as _};
 
 use super::Passed;
 use crate::service::answer::Answer;
-use crate::service::ask::Ask;
-use crate::service::policy::{Staged, runs};
+use crate::service::ask::{Ask, Place};
+use crate::service::open::{Begun, Staged, What, runs};
 use crate::service::server::ChunkServer;
 use crate::service::trace::Came;
-use crate::store::{
-    ChunkId, Held, Hold, SLICE_BYTES, SumEnd, SumName, SumOwner, Sums, writer_crcs,
-};
+use crate::store::{Held, Hold, SLICE_BYTES, SumEnd, SumName, SumOwner, Sums, writer_crcs};
 
 /// The data part of a stripe while it comes, at a server with a parity part.
 #[derive(Debug)]
@@ -46,12 +44,7 @@ impl Adding {
         (sums, owner): (&Arc<Sums>, SumOwner),
         route: &Route,
         (header, crcs): (WriteHeader, Vec<u32>),
-        // Bytes of a send buffer, in which the sum is stored.
-        max: usize,
     ) -> Result<Self, Answer> {
-        if header.length as usize > max {
-            return Err(Answer::Error(ErrorReply::TooLong { max: max as u64 }));
-        }
         let (rank, from) = (route.rank(), usize::from(route.adds().unwrap_or(0)));
         let data = usize::from(route.data());
         let bad = |_| Answer::Error(ErrorReply::BadRequest { why: Why::Header });
@@ -64,8 +57,8 @@ impl Adding {
     }
 
     /// Its chunk, and which bytes.
-    pub(in crate::service) fn place(&self) -> (ChunkId, u64, u64) {
-        (self.header.chunk, self.header.offset, self.header.length.into())
+    pub(in crate::service) fn place(&self) -> Place {
+        Place::of(&self.header)
     }
 
     /// A piece is here: it is checked and added, and its buffer is free again.
@@ -75,11 +68,11 @@ impl Adding {
         offset: usize,
         piece: Piece,
         whole: usize,
-    ) -> Result<(), Answer> {
+    ) -> Result<(), ErrorReply> {
         if PieceShape::of(&self.header, offset, piece.len()) == PieceShape::CutsSlices {
             if self.header.length as usize > whole {
                 // Its client would have no credit left to send the rest.
-                return Err(Answer::Error(ErrorReply::TooLong { max: whole as u64 }));
+                return Err(ErrorReply::TooLong { max: whole as u64 });
             }
             self.cut.push((offset, piece));
             return Ok(());
@@ -87,14 +80,14 @@ impl Adding {
         self.add(offset, &piece, piece.page_crcs())
     }
 
-    fn add(&mut self, offset: usize, bytes: &[u8], pages: &[u32]) -> Result<(), Answer> {
-        verify_pieces(&self.header, &self.crcs, [(offset, bytes, pages)]).map_err(Answer::Error)?;
+    fn add(&mut self, offset: usize, bytes: &[u8], pages: &[u32]) -> Result<(), ErrorReply> {
+        verify_pieces(&self.header, &self.crcs, [(offset, bytes, pages)])?;
         if let Of::None(name, owner) = self.sum {
             // Only now: what takes room is data that has come.
             self.sum = match self.sums.hold(name, owner) {
                 Some(Held::Made(version)) => Of::Made(version),
                 Some(Held::Sum(hold)) => Of::Sum(hold),
-                None => return Err(Answer::Error(ErrorReply::NoSums)),
+                None => return Err(ErrorReply::NoSums),
             };
         }
         if let Of::Sum(hold) = &self.sum {
@@ -104,7 +97,7 @@ impl Adding {
     }
 
     /// All of it is here.
-    pub(in crate::service) fn complete(&mut self) -> Result<(), Answer> {
+    pub(in crate::service) fn complete(&mut self) -> Result<(), ErrorReply> {
         for run in runs(&mut std::mem::take(&mut self.cut)) {
             let pieces: Vec<&[u8]> = run.iter().map(|(_, piece)| &piece[..]).collect();
             let at = run.first().map_or(0, |(offset, _)| *offset);
@@ -142,16 +135,18 @@ fn is_unsure(code: u16) -> bool {
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// Goes on with a data part that is here: its sum is stored by whoever brought what came last,
     /// and the others hear of it.
-    pub(in crate::service) fn settle_sum(&mut self, request: RequestKey) {
+    pub(super) fn settle_sum(&mut self, request: RequestKey) {
         let Some(adding) = self.open.adding(request) else { return };
         if let Some(end) = adding.end() {
             let answer = adding.answer(end);
             return self.refuse_begun(request, answer);
         }
         let taken = if let Of::Sum(hold) = &adding.sum { hold.take() } else { None };
-        let Some(bytes) = taken else { return self.onward.adding.push(request) };
-        let Some((to, adding)) = self.open.take_adding(request) else { return };
-        let (responder, deadline, began) = to;
+        let Some(bytes) = taken else { return self.onward.wait(request) };
+        let Some(begun) = self.open.take(request) else { return };
+        let Begun { responder, deadline, began, what: What::Adding(adding), .. } = begun else {
+            return;
+        };
         let Adding { header, rank, sum: Of::Sum(hold), .. } = adding else { return };
         let passed = Passed::of_sum(rank, hold);
         let Ok(copied) = self.endpoint.buffers_of(responder.link()).copy(&bytes) else {
@@ -161,15 +156,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let crcs = writer_crcs(header.chunk, header.offset, &bytes);
         debug_assert_eq!(crcs.len(), bytes.len() / SLICE_BYTES);
         let data = vec![Piece::from(copied.freeze())];
-        let ask = Ask::Write(header, data, crcs, Staged::default());
+        let ask = Ask::write(header, crcs, data, Staged::default());
         let came = Came { began, taken: self.endpoint.now() };
         self.take_in_new(responder, deadline, ask, came, Some(passed));
-    }
-
-    /// What waits for sums that other workers store.
-    pub(super) fn settle_sums(&mut self) {
-        for request in std::mem::take(&mut self.onward.adding) {
-            self.settle_sum(request);
-        }
     }
 }

@@ -7,15 +7,17 @@ use smallvec::SmallVec;
 use towpath_fastpath::cap::Capability;
 use towpath_fastpath::wire::{Sender, WriteHeader, class_number, emit_crcs};
 use towpath_fastpath::{ErrorReply, Route, RouteKind};
-use towpath_rpc::{Fate, RequestId};
+use towpath_rpc::Fate;
 use towpath_transport::{Class, Frozen, PageCrcs};
 
+use super::hop::Hop;
 use super::peers::PeerId;
 use super::{Ready, is_for_later};
 use crate::service::answer::Answer;
-use crate::service::ask::Ask;
+use crate::service::ask::{Ask, Place};
+use crate::service::clients::Leave;
 use crate::service::stops::{Matter, StoppedKind};
-use crate::store::{ChunkId, Claim, Hold, Pass};
+use crate::store::{ChunkId, Claim, Hold};
 
 /// Data that goes on.
 #[derive(Clone, Debug)]
@@ -30,14 +32,10 @@ pub(in crate::service) struct Part {
 pub(super) struct Next {
     /// The route as it gets it.
     pub(super) route: Route,
-    pub(super) peer: PeerId,
-    /// Once it has gone out.
-    pub(super) request: Option<RequestId>,
+    pub(super) hop: Hop,
     /// What is here and was not given to the link yet.
     pub(super) queue: VecDeque<Part>,
     is_ready: bool,
-    /// How it ended.
-    ended: Option<Result<(), ErrorReply>>,
 }
 
 /// A write that is passed on, from its header to the answers of those behind.
@@ -56,8 +54,6 @@ pub(in crate::service) struct Along {
     arrived: usize,
     /// The store would make it.
     is_allowed: bool,
-    /// It is looked at in the next turn.
-    pub(super) is_waiting: bool,
     /// The server before was told that this one is ready.
     is_told: bool,
     /// The data that came last: those behind get it once nothing here is in the way.
@@ -72,8 +68,7 @@ pub(in crate::service) struct Along {
 #[derive(Debug)]
 struct Held {
     _claim: Claim,
-    /// Leave of the session of its link.
-    pass: Option<Arc<Pass>>,
+    _leave: Leave,
 }
 
 /// A write that is made here and answered, while servers whose copies are not waited for still get
@@ -82,12 +77,6 @@ struct Held {
 pub(in crate::service) struct Trailing {
     pub(in crate::service) along: Box<Along>,
     pub(in crate::service) to: Ready,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.pass.take().iter().for_each(|pass| pass.end());
-    }
 }
 
 /// What a write that all behind have made is told by from others.
@@ -152,15 +141,13 @@ impl Along {
         peers: impl IntoIterator<Item = PeerId>,
         (header, crcs): (&WriteHeader, &[u32]),
         (class, capability): (Class, Option<Capability>),
-        (claim, pass): (Claim, Option<Arc<Pass>>),
+        (claim, leave): (Claim, Leave),
     ) -> Self {
         let next = route.onward().zip(peers).map(|((route, _), peer)| Next {
+            hop: Hop::new(peer, route.rank()),
             route,
-            peer,
-            request: None,
             queue: VecDeque::new(),
             is_ready: false,
-            ended: None,
         });
         let next: SmallVec<[Next; 2]> = next.collect();
         // Nobody waits for what it says, and nobody behind makes what it refuses.
@@ -182,16 +169,16 @@ impl Along {
             is_told: route.rank() == 0 || route.kind() != RouteKind::Tree,
             last: None,
             is_released: false,
-            is_waiting: false,
             ask: None,
-            held: Arc::new(Held { _claim: claim, pass }),
+            held: Arc::new(Held { _claim: claim, _leave: leave }),
             route,
         }
     }
 
     /// What it is about.
     pub(in crate::service) fn matter(&self) -> Matter {
-        let place = (self.chunk, self.offset, self.byte_len.into());
+        let (chunk, offset) = (self.chunk, self.offset);
+        let place = Place { chunk, offset, byte_len: self.byte_len.into() };
         Matter { kind: Matter::kind_of(self.route.kind()), place }
     }
 
@@ -210,21 +197,18 @@ impl Along {
 
     /// A server cannot be reached: what has not gone to it does not go.
     pub(super) fn give_up(&mut self, peer: PeerId) {
-        let of = self.next.iter_mut().filter(|next| next.peer == peer);
-        of.filter(|next| next.request.is_none()).for_each(|next| {
-            let error = next.refused();
-            next.end(Err(error));
-        });
-    }
-
-    /// The rank of the one behind that has this request.
-    pub(super) fn rank_of(&mut self, peer: PeerId, request: u64) -> Option<u8> {
-        self.find(peer, request).map(|next| next.route.rank())
+        let hops = self.next.iter_mut().map(|next| &mut next.hop);
+        hops.filter(|hop| hop.is_unsent_to(peer)).for_each(Hop::refuse);
     }
 
     /// Whether something is to go to a server, and has not.
     pub(in crate::service) fn is_unsent_to(&self, peer: PeerId) -> bool {
-        self.next.iter().any(|next| next.peer == peer && next.request.is_none())
+        self.next.iter().any(|next| next.hop.is_unsent_to(peer))
+    }
+
+    /// Whether it goes on to anybody.
+    pub(in crate::service) fn goes_on(&self) -> bool {
+        !self.next.is_empty()
     }
 
     /// Data has come, which is checked.
@@ -234,7 +218,7 @@ impl Along {
             self.last = Some(part);
             return;
         }
-        let goes_on = self.next.iter_mut().filter(|next| next.ended.is_none());
+        let goes_on = self.next.iter_mut().filter(|next| !next.hop.has_ended());
         goes_on.for_each(|next| next.queue.push_back(part.clone()));
     }
 
@@ -248,27 +232,15 @@ impl Along {
         self.is_allowed = true;
     }
 
-    fn find(&mut self, peer: PeerId, request: u64) -> Option<&mut Next> {
-        // A server that was lost and is there again numbers requests from the first one on.
-        let is_it = |next: &&mut Next| {
-            let is_its = next.request.is_some_and(|id| id.number() == request);
-            next.peer == peer && is_its && !next.has_ended()
-        };
-        self.next.iter_mut().find(is_it)
+    /// The one behind that has it as that request.
+    pub(in crate::service) fn find(&mut self, sent: (PeerId, u64)) -> Option<&mut Hop> {
+        self.next.iter_mut().map(|next| &mut next.hop).find(|hop| hop.is(sent))
     }
 
     /// One behind is ready for the last bytes.
-    pub(super) fn note_ready(&mut self, peer: PeerId, request: u64) {
-        if let Some(next) = self.find(peer, request) {
-            next.is_ready = true;
-        }
-    }
-
-    /// One behind has ended.
-    pub(super) fn note_end(&mut self, peer: PeerId, request: u64, how: Result<(), ErrorReply>) {
-        if let Some(next) = self.find(peer, request) {
-            next.end(how);
-        }
+    pub(super) fn note_ready(&mut self, sent: (PeerId, u64)) {
+        let of = self.next.iter_mut().find(|next| next.hop.is(sent));
+        of.into_iter().for_each(|next| next.is_ready = true);
     }
 
     /// Whether the server before is to be told now that this one is ready; then it counts as told.
@@ -301,7 +273,7 @@ impl Along {
             self.is_released = true;
             self.give_last(false);
         }
-        if self.is_released && self.waited_for().all(|next| matches!(next.ended, Some(Ok(())))) {
+        if self.is_released && self.waited_for().all(Next::is_made) {
             // What they make nobody refuses any more.
             self.give_last(true);
             self.last = None;
@@ -311,7 +283,7 @@ impl Along {
     fn give_last(&mut self, to_trailing: bool) {
         let Some(part) = &self.last else { return };
         let is_one = |next: &&mut Next| next.route.is_trailing() == to_trailing;
-        let of = self.next.iter_mut().filter(is_one).filter(|next| next.ended.is_none());
+        let of = self.next.iter_mut().filter(is_one).filter(|next| !next.hop.has_ended());
         of.for_each(|next| next.queue.push_back(part.clone()));
     }
 
@@ -326,20 +298,20 @@ impl Along {
     /// Where there is no `room` for others that go on afterwards, those whose copies are not waited
     /// for have to end first, however they do.
     pub(super) fn outcome(&mut self, room: bool) -> Option<Result<Ask, Answer>> {
-        let failed = self.waited_for().find(|next| matches!(next.ended, Some(Err(_))));
-        if let Some(failed) = failed {
-            let error = match failed.ended {
-                Some(Err(error)) if !self.is_released => error,
+        let failed = |next: &Next| Some((next.hop.ended()?.err()?, next.hop.rank()));
+        if let Some((error, rank)) = self.waited_for().find_map(failed) {
+            let error = match error {
+                error if !self.is_released => error,
                 // What is added up twice counts once: it is simply sent again.
-                Some(Err(error)) if self.is_stripe() && is_for_later(error) => error,
+                error if self.is_stripe() && is_for_later(error) => error,
                 // The others may still make it, or have.
-                _ if self.waited_for().any(|next| next.ended.is_none()) => return None,
-                Some(Err(error)) if self.waited_for().all(|next| next.is_unmade()) => error,
-                _ => ErrorReply::ReplicaLost { rank: failed.route.rank().into() },
+                _ if self.waited_for().any(|next| !next.hop.has_ended()) => return None,
+                error if self.waited_for().all(Next::is_unmade) => error,
+                _ => ErrorReply::ReplicaLost { rank: rank.into() },
             };
             return Some(Err(Answer::Error(error)));
         }
-        let is_made = self.waited_for().all(|next| matches!(next.ended, Some(Ok(()))));
+        let is_made = self.waited_for().all(Next::is_made);
         if !is_made || !self.is_released || !room && self.is_trailing() {
             return None;
         }
@@ -348,40 +320,38 @@ impl Along {
 
     /// Whether a server whose copy is not waited for still gets it.
     pub(in crate::service) fn is_trailing(&self) -> bool {
-        self.trailing().any(|next| next.ended.is_none())
+        self.trailing().any(|next| !next.hop.has_ended())
     }
 
     /// Servers whose copies are not waited for, and which may not have made it.
     pub(super) fn behind(&self) -> usize {
-        self.trailing().filter(|next| matches!(next.ended, Some(Err(_)))).count()
+        self.trailing().filter(|next| matches!(next.hop.ended(), Some(Err(_)))).count()
     }
 
     /// Whether nothing but room is in the way of making it.
     pub(super) fn waits_for_room(&self, room: bool) -> bool {
-        let is_made = |next: &Next| matches!(next.ended, Some(Ok(())));
-        !room && self.is_released && self.ask.is_some() && self.waited_for().all(is_made)
+        let is_made = self.waited_for().all(Next::is_made);
+        !room && self.is_released && self.ask.is_some() && is_made
     }
 
     /// A copy that is not waited for is not sent to these.
     pub(super) fn skip_trailing(&mut self, is_skipped: impl Fn(PeerId) -> bool) {
         let trailing = self.next.iter_mut().filter(|next| next.route.is_trailing());
-        for next in trailing.filter(|next| is_skipped(next.peer)) {
-            let error = next.refused();
-            next.end(Err(error));
-        }
+        let hops = trailing.map(|next| &mut next.hop).filter(|hop| is_skipped(hop.peer()));
+        hops.for_each(Hop::refuse);
     }
 
     /// Those whose copies are not waited for, and who have said nothing in time.
     pub(super) fn silent(&self) -> impl Iterator<Item = PeerId> {
         let is_silent = |next: &&Next| {
             matches!(
-                next.ended,
+                next.hop.ended(),
                 Some(Err(
                     ErrorReply::ReplicaLost { .. } | ErrorReply::ReplicaRefused { code: 0, .. }
                 ))
             )
         };
-        self.trailing().filter(is_silent).map(|next| next.peer)
+        self.trailing().filter(is_silent).map(|next| next.hop.peer())
     }
 
     /// Bytes of the write.
@@ -399,23 +369,13 @@ impl Along {
 }
 
 impl Next {
-    pub(super) fn end(&mut self, how: Result<(), ErrorReply>) {
-        self.ended.get_or_insert(how);
-        self.queue.clear();
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended.is_some()
-    }
-
-    /// It cannot have the write: that is not for a reason of its own.
-    pub(super) fn refused(&self) -> ErrorReply {
-        ErrorReply::ReplicaRefused { rank: self.route.rank().into(), code: 0 }
+    fn is_made(&self) -> bool {
+        matches!(self.hop.ended(), Some(Ok(_)))
     }
 
     /// It is known that it was not made there, nor behind.
     fn is_unmade(&self) -> bool {
-        matches!(self.ended, Some(Err(error)) if error.fate() == Fate::DidNotHappen)
+        matches!(self.hop.ended(), Some(Err(error)) if error.fate() == Fate::DidNotHappen)
     }
 }
 

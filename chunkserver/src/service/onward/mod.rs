@@ -10,7 +10,7 @@
 //! | `mod` | what becomes of such a write, event by event |
 //! | `allowed` | the servers that anything may be passed on to |
 //! | `along` | one write: who has how much of it, and what each has said |
-//! | `asking` | requests to other servers, with their proofs |
+//! | `hop` | one server that something is passed on to, and how it is asked |
 //! | `adding` | data parts of a stripe that are added up to a parity part |
 //! | `trailing` | writes that go on after they were answered, to servers that are not waited for |
 //! | `rebuild` | ranges of lost parts that are made anew on their way, event by event |
@@ -20,7 +20,7 @@
 mod adding;
 mod allowed;
 mod along;
-mod asking;
+mod hop;
 mod peers;
 mod rebuild;
 mod rebuilding;
@@ -28,7 +28,7 @@ mod rebuilding;
 mod tests;
 mod trailing;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use towpath_fastpath::cap::Capability;
@@ -36,23 +36,25 @@ use towpath_fastpath::wire::{ChangeReply, WriteHeader};
 use towpath_fastpath::{ErrorKind, ErrorReply, Method, Route};
 use towpath_rpc::{Completion, Fate, Piece, PushError, RequestKey, Status};
 use towpath_transport::{
-    Buf, ChannelId, Device, Endpoint, Event, Frozen, LinkId, Nanos, Region, SendBuffers as _,
-    SupplyError, SupplyFault, Time,
+    Buf, ChannelId, Device, Endpoint, Event, LinkId, Nanos, Region, SendBuffers as _, Time,
 };
 
 pub(super) use adding::Adding;
 pub use allowed::{AllowedPeers, AllowedPeersError};
+use along::Next;
 pub(super) use along::{Along, Part, Passed, Trailing};
-use asking::Called;
+pub(super) use hop::Hop;
+use hop::{Asking, Sent};
 pub(super) use peers::PeerId;
 use peers::{News, Peers};
 pub(super) use rebuilding::Rebuilding;
 
 use super::answer::Answer;
-use super::ask::Ask;
-use super::errors::{of_unsent, of_write};
+use super::ask::{Ask, Asked};
+use super::errors::of_write;
 use super::limits::READY_MAX;
-use super::server::{Asked, ChunkServer};
+use super::open::{Begun, What};
+use super::server::ChunkServer;
 use super::trace::Came;
 use crate::guard::Guard;
 use crate::store::disks::Target;
@@ -66,8 +68,9 @@ const TIME_SHARE: u64 = 8;
 #[derive(Debug)]
 pub(super) struct Onward {
     peers: Peers,
-    /// Writes that wait for a link, a buffer or a place.
-    waiting: Vec<RequestKey>,
+    /// Those that wait for a link, a buffer, a place or another worker, by their numbers, so that
+    /// the oldest is looked at first.
+    waiting: BTreeMap<u64, RequestKey>,
     /// Clients to be told that this server is ready for the last bytes of a request: their link,
     /// their channel's number for it, and until when.
     ready: Vec<Ready>,
@@ -75,13 +78,9 @@ pub(super) struct Onward {
     allowed: AllowedPeers,
     /// Which write has which request at which server behind.
     sent: HashMap<(PeerId, u64), RequestKey>,
-    /// Data parts whose sums are not stored yet.
-    adding: Vec<RequestKey>,
     /// Servers that said nothing to a write that does not wait for them, and until when they get no
     /// other such write.
     silent: HashMap<PeerId, Time>,
-    /// Ranges that are made anew and wait for a link, a buffer, tokens or the store.
-    rebuilds: Vec<RequestKey>,
     /// Bytes of all that are made anew.
     rebuilding_bytes: usize,
 }
@@ -98,21 +97,30 @@ pub(super) struct Ready {
 impl Onward {
     /// `seed` is for the waits before those that could not be reached are tried again.
     pub(super) fn new(seed: u64) -> Self {
-        let (peers, sent) = (Peers::new(seed), HashMap::new());
-        let (waiting, ready, adding) = (Vec::new(), Vec::new(), Vec::new());
-        let (rebuilds, rebuilding_bytes) = (Vec::new(), 0);
-        let (allowed, silent) = (AllowedPeers::default(), HashMap::new());
-        Self { peers, waiting, ready, allowed, sent, adding, silent, rebuilds, rebuilding_bytes }
+        Self {
+            peers: Peers::new(seed),
+            waiting: BTreeMap::new(),
+            ready: Vec::new(),
+            allowed: AllowedPeers::default(),
+            sent: HashMap::new(),
+            silent: HashMap::new(),
+            rebuilding_bytes: 0,
+        }
     }
 
-    /// Whether something waits here for what another worker does.
-    pub(super) fn is_adding(&self) -> bool {
-        !self.adding.is_empty()
+    /// Looks at a request again in the next turn.
+    fn wait(&mut self, request: RequestKey) {
+        self.waiting.insert(request.serial(), request);
+    }
+
+    /// Whether something waits here, for what another worker does among others.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Whether nothing is passed on, and no link to a server is kept for that.
     pub(super) fn is_idle(&self) -> bool {
-        self.peers.is_empty() && self.ready.is_empty() && self.adding.is_empty()
+        self.peers.is_empty() && self.ready.is_empty() && self.waiting.is_empty()
     }
 
     /// Takes an event in; gives back what is for others too.
@@ -124,66 +132,55 @@ impl Onward {
         if self.peers.is_empty() { Some(event) } else { self.peers.on_event(endpoint, event) }
     }
 
-    /// Leaves those behind: what they have not made they need not make any more.
-    fn leave<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>, along: &Along) {
-        for next in &along.next {
-            if let (Some(request), false) = (next.request, next.has_ended()) {
-                self.sent.remove(&(next.peer, request.number()));
-                self.peers.cancel(endpoint, next.peer, request);
-            }
-            self.peers.release(next.peer);
-        }
-    }
-
     /// Sends a write on to one server, as far as that is possible now.
     fn send<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
         guard: Option<&Guard>,
         along: &mut Along,
-        (at, deadline): (usize, Time),
+        (at, request, deadline): (usize, RequestKey, Time),
     ) -> Result<Sent, ErrorReply> {
         let Along { next, capability, body, byte_len, .. } = along;
-        let next = &mut next[at];
-        if next.has_ended() {
+        let Next { route, hop, queue, .. } = &mut next[at];
+        if hop.has_ended() {
+            queue.clear();
             return Ok(Sent::All);
         }
-        let request = match next.request {
-            Some(request) => request,
-            None => {
-                let route = next.route.emit();
-                let of = (Method::Forward, *byte_len);
-                let asked = (of, &[&route[..], body][..], deadline);
-                match self.call(endpoint, guard, next.peer, capability.as_ref(), asked) {
-                    Ok(Called::Waits) => return Ok(Sent::Waits),
-                    Ok(Called::As(request)) => *next.request.insert(request),
-                    Err(error) => return Err(error.unwrap_or_else(|| next.refused())),
-                }
+        if hop.request().is_none() {
+            let asking = Asking {
+                of: (Method::Forward, *byte_len),
+                parts: &[&route.emit()[..], body],
+                capability: capability.as_ref(),
+                deadline,
+            };
+            if self.ask(endpoint, guard, (hop, request), asking)?.is_none() {
+                return Ok(Sent::Waits);
             }
-        };
-        let Some((rpc, _)) = self.peers.link(next.peer) else { return Ok(Sent::Waits) };
-        while let Some(Part { offset, bytes, crcs }) = next.queue.pop_front() {
-            let given = rpc.supply_with_crcs(endpoint, request, offset, bytes, crcs);
-            match given.map_err(|rejected| rejected.error) {
-                // Its end is told by a completion.
-                Ok(()) | Err(SupplyFault::Refused(SupplyError::Ended)) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "a piece of a write cannot be passed on");
-                    return Err(next.refused());
-                }
-            }
+        }
+        while let Some(part) = queue.pop_front() {
+            self.supply(endpoint, hop, part)?;
         }
         Ok(Sent::All)
     }
 }
 
-/// How far a write has gone to one server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
-    /// All that may go has gone.
-    All,
-    /// Some of it waits for a link, a buffer or a place.
-    Waits,
+/// The bytes of a piece as they go on, without a copy where it can be helped.
+pub(super) fn part_of<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    link: LinkId,
+    offset: usize,
+    piece: Piece,
+) -> Result<(Piece, Option<Part>), ErrorReply> {
+    let crcs = piece.page_crcs().iter().copied().collect();
+    let (piece, shared) = piece.share();
+    let bytes = match shared {
+        Some(shared) => shared,
+        None => {
+            let copied = endpoint.buffers_of(link).copy(&piece);
+            copied.map(Buf::freeze).map_err(|_| ErrorReply::Busy)?
+        }
+    };
+    Ok((piece, Some(Part { offset, bytes, crcs })))
 }
 
 /// Whether a client asks again after that, whoever of a route has said it.
@@ -241,7 +238,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let claim = self.store.claims().take(chunk, bytes.start()..bytes.end());
         let claim = claim.ok_or_else(busy)?;
         self.check_price(link, header.length)?;
-        let pass = self.entries.begin(link).map_err(|Fenced| {
+        let leave = self.clients.begin(link).map_err(|Fenced| {
             self.stats.fenced += 1;
             Answer::Error(ErrorReply::Fenced)
         })?;
@@ -252,12 +249,11 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 Some(peer) => peers.push(peer),
                 None => {
                     peers.into_iter().for_each(|peer| self.onward.peers.release(peer));
-                    pass.iter().for_each(|pass| pass.end());
                     return Err(busy());
                 }
             }
         }
-        let (of, held) = ((class, capability), (claim, pass));
+        let (of, held) = ((class, capability), (claim, leave));
         let mut along = Along::new(route, peers, (header, crcs), of, held);
         along.skip_trailing(|peer| self.onward.silent.get(&peer).is_some_and(|until| now < *until));
         Ok(along)
@@ -289,11 +285,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             if !self.store.has_room_for(class, target, true) {
                 return self.refuse_begun(request, Answer::Error(ErrorReply::Busy));
             }
-            let token = self.staged.insert(Asked::MayWrite { request });
             let asked = Request::MayWrite { chunk, offset, byte_len: length.into(), terms };
-            if let Err(unsent) = self.store.send(class, token as u64, asked) {
-                self.staged.remove(token);
-                let error = of_unsent(Some(target), unsent);
+            if let Err(error) = self.send(class, Asked::MayWrite { request }, asked) {
                 return self.refuse_begun(request, Answer::Error(error));
             }
         }
@@ -312,36 +305,17 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         }
     }
 
-    /// The bytes of a piece as they go on, without a copy where it can be helped.
-    pub(super) fn part_of(
-        &mut self,
-        request: RequestKey,
-        offset: usize,
-        piece: Piece,
-    ) -> Result<(Piece, Option<Part>), Answer> {
-        if self.open.along(request).is_none_or(|along| along.next.is_empty()) {
-            return Ok((piece, None));
-        }
-        let crcs = piece.page_crcs().iter().copied().collect();
-        let (piece, shared) = piece.share();
-        let bytes = match shared {
-            Some(shared) => shared,
-            None => self.copy_of(request, &piece)?,
-        };
-        Ok((piece, Some(Part { offset, bytes, crcs })))
-    }
-
-    fn copy_of(&mut self, request: RequestKey, bytes: &[u8]) -> Result<Frozen, Answer> {
-        let link = self.open.passed_on(request).map(|(_, ready)| ready.way.0);
-        let copied = match link {
-            Some(link) => self.endpoint.buffers_of(link).copy(bytes),
-            None => self.endpoint.copy(bytes),
-        };
-        copied.map(Buf::freeze).map_err(|_| Answer::Error(ErrorReply::Busy))
-    }
-
-    /// Goes on with a write that is passed on, as far as what is known of it allows.
+    /// Goes on with what is passed on, as far as what is known of it allows.
     pub(super) fn advance(&mut self, request: RequestKey) {
+        match self.open.get(request).map(|begun| &begun.what) {
+            Some(What::Adding(_)) => self.settle_sum(request),
+            Some(What::Rebuilding(_)) => self.advance_rebuilding(request),
+            _ => self.advance_along(request),
+        }
+    }
+
+    /// Goes on with a write that is passed on.
+    pub(super) fn advance_along(&mut self, request: RequestKey) {
         let room = self.has_trailing_room(request);
         let Some((along, ready)) = self.open.passed_on(request) else { return };
         along.release();
@@ -352,27 +326,20 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let until = now + Nanos(ready.deadline.since(now).0 / TIME_SHARE * (TIME_SHARE - 1));
         let mut waits = false;
         for at in 0..along.next.len() {
-            let guard = self.guard.as_ref();
-            match self.onward.send(&mut self.endpoint, guard, along, (at, until)) {
+            let guard = self.gate.guard();
+            match self.onward.send(&mut self.endpoint, guard, along, (at, request, until)) {
                 Ok(Sent::All) => {}
                 Ok(Sent::Waits) => waits = true,
                 Err(error) => {
-                    let next = &mut along.next[at];
-                    if let Some(request) = next.request {
-                        self.onward.peers.cancel(&mut self.endpoint, next.peer, request);
-                    }
-                    next.end(Err(error));
+                    let Next { hop, queue, .. } = &mut along.next[at];
+                    self.onward.cancel(&mut self.endpoint, hop);
+                    hop.end(Err(error));
+                    queue.clear();
                 }
             }
-            let next = &along.next[at];
-            if let (Some(sent), false) = (next.request, next.has_ended()) {
-                self.onward.sent.insert((next.peer, sent.number()), request);
-            }
         }
-        waits |= along.waits_for_room(room);
-        // Once, however many of those behind it waits for and however often it is looked at.
-        if waits && !std::mem::replace(&mut along.is_waiting, true) {
-            self.onward.waiting.push(request);
+        if waits | along.waits_for_room(room) {
+            self.onward.wait(request);
         }
         match along.outcome(room) {
             None => self.end_trailing(request),
@@ -384,85 +351,69 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// All behind that are waited for have made a write: now it is made here.
     fn make_passed(&mut self, request: RequestKey, ask: Ask) {
         let Some(to) = self.open.passed_on(request).map(|(_, to)| to) else { return };
-        let Some((parts, along)) = self.open.take_passed(request) else { return };
+        let Some(begun) = self.open.take(request) else { return };
+        let Begun { responder, deadline, began, along: Some(along), .. } = begun else { return };
         let servers = along.next.len() - along.behind();
         if servers > 0 {
             self.stats.passed_on += 1;
             self.stats.passed_on_bytes += along.byte_len() * servers as u64;
         }
-        let (responder, deadline, began) = parts;
         let (came, passed) = (Came { began, taken: self.endpoint.now() }, along.passed());
-        self.next_expiry = self.next_expiry.min(deadline);
-        self.open.trailing.insert(request, Trailing { along, to });
+        self.open.trail(request, Trailing { along, to });
         self.end_trailing(request);
         self.take_in_new(responder, deadline, ask, came, Some(passed));
     }
 
     pub(super) fn leave(&mut self, along: &Along) {
-        self.onward.leave(&mut self.endpoint, along);
+        let Self { onward, endpoint, .. } = self;
+        along.next.iter().for_each(|next| onward.leave(endpoint, &next.hop));
     }
 
     /// What those behind have said since the last turn, and what waits for them.
     pub(super) fn turn_onward(&mut self) {
-        self.settle_sums();
-        if self.onward.peers.is_empty() && self.onward.ready.is_empty() {
-            return;
+        if !self.onward.peers.is_empty() {
+            self.onward.peers.turn(&mut self.endpoint);
         }
-        self.onward.peers.turn(&mut self.endpoint);
         while let Some(news) = self.onward.peers.news() {
             match news {
                 News::Ended(peer, completion) => self.on_ended(peer, completion),
                 News::Ready(peer, numbers) => {
                     for number in numbers {
-                        let found = self.onward.sent.get(&(peer, number)).copied();
-                        if let Some(request) = found {
-                            self.open.along(request).into_iter().for_each(|along| {
-                                along.note_ready(peer, number);
-                            });
-                            self.advance(request);
-                        }
+                        let sent = (peer, number);
+                        let Some(&request) = self.onward.sent.get(&sent) else { continue };
+                        let along = self.open.along(request);
+                        along.into_iter().for_each(|along| along.note_ready(sent));
+                        self.advance(request);
                     }
                 }
                 News::Gone(peer) => self.on_gone(peer),
             }
         }
-        for request in std::mem::take(&mut self.onward.waiting) {
-            if let Some(along) = self.open.along(request) {
-                along.is_waiting = false;
-                self.advance(request);
-            }
+        for request in std::mem::take(&mut self.onward.waiting).into_values() {
+            self.advance(request);
         }
-        self.advance_rebuilds();
         self.tell_ready();
     }
 
     fn on_ended(&mut self, peer: PeerId, completion: Completion) {
-        let number = completion.request.number();
-        let found = self.onward.sent.remove(&(peer, number));
-        if let Some(request) = found.filter(|found| self.is_rebuilding(*found, peer, number)) {
-            return self.on_rebuilt(request, completion);
-        }
-        let rank = found.and_then(|request| self.open.along(request)?.rank_of(peer, number));
-        let (Some(request), Some(rank)) = (found, rank) else {
-            if let Ok(parcel) = completion.result {
-                self.endpoint.release(parcel.into_message());
+        let sent = (peer, completion.request.number());
+        let request = self.onward.sent.remove(&sent);
+        match request.and_then(|request| self.open.hop(request, sent)) {
+            Some(hop) => hop.end(outcome_of(hop.rank(), completion)),
+            None => {
+                if let Ok(parcel) = completion.result {
+                    self.endpoint.release(parcel.into_message());
+                }
             }
-            return;
-        };
-        let how = outcome_of(rank, completion).map(drop);
-        if let Some(along) = self.open.along(request) {
-            along.note_end(peer, number, how);
         }
-        self.advance(request);
+        request.into_iter().for_each(|request| self.advance(request));
     }
 
     /// A server cannot be reached: what was not sent to it is refused.
     fn on_gone(&mut self, peer: PeerId) {
         for request in self.open.unsent_to(peer) {
-            if let Some((rebuilding, _)) = self.open.rebuilding(request) {
-                let refused = Answer::Error(rebuilding.refused());
-                self.refuse_begun(request, refused);
-                continue;
+            if let Some((rebuilding, ..)) = self.open.rebuilding(request) {
+                rebuilding.hop.refuse();
             }
             if let Some(along) = self.open.along(request) {
                 along.give_up(peer);

@@ -8,20 +8,22 @@
 use towpath_base::share::may_take;
 use towpath_fastpath::cap::Capability;
 use towpath_fastpath::{ErrorReply, Method, Rebuild};
-use towpath_rpc::{Completion, RequestKey};
+use towpath_rpc::RequestKey;
 use towpath_transport::{
-    Buf, Device, LinkId, Nanos, Region, SendBuffers as _, SupplyError, SupplyFault, Time,
+    Buf, Device, Endpoint, LinkId, Nanos, PageCrcs, Region, SendBuffers as _, Time,
 };
 
-use super::asking::Called;
-use super::rebuilding::{Own, Rebuilding};
-use super::{PeerId, Sent, outcome_of};
+use super::hop::{Asking, Sent};
+use super::rebuilding::Rebuilding;
+use super::{Onward, Part};
+use crate::guard::Guard;
 use crate::service::answer::Answer;
-use crate::service::errors::{of_read, of_unsent};
+use crate::service::ask::Asked;
+use crate::service::errors::of_read;
 use crate::service::limits::REBUILD_BYTES_MAX;
-use crate::service::server::{Asked, ChunkServer};
-use crate::store::disks::Target;
-use crate::store::{Fenced, ReadDone, ReadError, Request};
+use crate::service::scheduler::{Due, Kind};
+use crate::service::server::ChunkServer;
+use crate::store::{Fenced, ReadDone, ReadError};
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What a range that is made anew has at a server that helps, from its header on.
@@ -36,10 +38,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         };
         self.check_peer(onward.rank(), server).map_err(Answer::Error)?;
         let length = plan.target().length;
-        if length as usize > self.read_bytes_max {
-            let max = self.read_bytes_max as u64;
-            return Err(Answer::Error(ErrorReply::TooLong { max }));
-        }
+        self.gate.check_room(length).map_err(Answer::Error)?;
         // In ranges of this length, of which each link may have its share.
         let free = REBUILD_BYTES_MAX.saturating_sub(self.onward.rebuilding_bytes);
         let (held, length_bytes) = (self.open.rebuilding_bytes_of(link), (length as usize).max(1));
@@ -47,103 +46,64 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             return Err(Answer::Error(ErrorReply::NoSums));
         }
         let (class, now) = (self.class_of(link), self.endpoint.now());
-        let price = self.tenants.price_of_read(link, length);
-        self.tenants
-            .arrived(now, price)
-            .map_err(|limit| Answer::Error(ErrorReply::TenantLimit { max: price.bytes(limit) }))?;
-        let begun = self.entries.begin(link).map_err(|Fenced| {
+        let leave = self.clients.begin(link).map_err(|Fenced| {
             self.stats.fenced += 1;
-            ErrorReply::Fenced
-        });
-        let held = begun.and_then(|pass| match self.onward.peers.hold((server, class), now) {
-            Some(peer) => Ok((peer, pass)),
-            None => {
-                pass.iter().for_each(|pass| pass.end());
-                Err(ErrorReply::Busy)
-            }
-        });
-        let (peer, pass) = held.map_err(|error| {
-            self.tenants.withdrawn(now, price);
-            Answer::Error(error)
+            Answer::Error(ErrorReply::Fenced)
         })?;
+        let peer = self.onward.peers.hold((server, class), now);
+        let peer = peer.ok_or(Answer::Error(ErrorReply::Busy))?;
         self.onward.rebuilding_bytes += length as usize;
-        let (of, costs) = ((class, capability), (price, pass));
-        Ok(Rebuilding::new(plan, (onward, *helper), peer, of, costs))
+        let of = (class, capability);
+        Ok(Rebuilding::new(plan, (onward, *helper), peer, of, leave))
+    }
+
+    /// A range that is made anew has begun: the store is asked for this server's own part of it, as
+    /// it is asked for whatever is read.
+    pub(in crate::service) fn set_out_rebuilding(&mut self, request: RequestKey) {
+        let Some((rebuilding, link, deadline)) = self.open.rebuilding(request) else { return };
+        let (class, byte_len) = (rebuilding.class, rebuilding.byte_len());
+        let (chunk, offset) = (rebuilding.helper.chunk, rebuilding.onward.target().offset);
+        let read = (Kind::Sketch, byte_len as u64);
+        let price = self.sched.tenants().price(link, read);
+        let when = (self.endpoint.now(), deadline);
+        let due = Due::new((link.index(), class), read, price, when);
+        let own = Asked::Own { request, link, bytes: (chunk, offset, byte_len) };
+        if let Err((limit, _)) = self.sched.push(due, own) {
+            self.refuse_begun(request, price.past_limit(limit));
+        }
     }
 
     /// It has ended: what it has is free for others, and the next server is left.
-    pub(in crate::service) fn leave_rebuilding(&mut self, rebuilding: &Rebuilding) {
+    pub(in crate::service) fn leave_rebuilding(
+        &mut self,
+        (request, link): (RequestKey, LinkId),
+        rebuilding: &Rebuilding,
+    ) {
         self.onward.rebuilding_bytes -= rebuilding.byte_len();
-        if matches!(rebuilding.own, Own::Wanted) {
-            self.tenants.withdrawn(self.endpoint.now(), rebuilding.price);
-        }
-        let peer = rebuilding.peer;
-        if let (Some(request), false) = (rebuilding.request, rebuilding.has_ended) {
-            self.onward.sent.remove(&(peer, request.number()));
-            self.onward.peers.cancel(&mut self.endpoint, peer, request);
-        }
-        self.onward.peers.release(peer);
+        let is_own =
+            |asked: &Asked| matches!(asked, Asked::Own { request: other, .. } if *other == request);
+        self.sched.cancel(self.endpoint.now(), link.index(), is_own);
+        self.onward.leave(&mut self.endpoint, &rebuilding.hop);
     }
 
     /// Goes on with it, as far as what is here allows.
-    pub(in crate::service) fn advance_rebuilding(&mut self, request: RequestKey) {
-        let asked = self.ask_own(request);
-        let sent = asked.and_then(|asked| {
-            let sent = self.send_sum(request).map_err(Answer::Error)?;
-            Ok(if asked == Sent::Waits { asked } else { sent })
-        });
-        match sent {
-            Err(answer) => self.refuse_begun(request, answer),
-            Ok(Sent::All) => {}
-            Ok(Sent::Waits) => {
-                let Some((rebuilding, _)) = self.open.rebuilding(request) else { return };
-                if !std::mem::replace(&mut rebuilding.is_waiting, true) {
-                    self.onward.rebuilds.push(request);
-                }
+    pub(super) fn advance_rebuilding(&mut self, request: RequestKey) {
+        let Some((rebuilding, _, deadline)) = self.open.rebuilding(request) else { return };
+        let (endpoint, guard) = (&mut self.endpoint, self.gate.guard());
+        let answer = match rebuilding.hop.ended() {
+            None => match self.onward.send_sum(endpoint, guard, rebuilding, (request, deadline)) {
+                Ok(Sent::All) => return,
+                Ok(Sent::Waits) => return self.onward.wait(request),
+                Err(error) => Answer::Error(error),
+            },
+            Some(Ok(version)) => {
+                self.stats.passed_on += 1;
+                self.stats.passed_on_bytes += rebuilding.byte_len() as u64;
+                Answer::Changed(version)
             }
-        }
-    }
-
-    /// Those that wait for a link, a buffer, tokens or the store.
-    pub(super) fn advance_rebuilds(&mut self) {
-        for request in std::mem::take(&mut self.onward.rebuilds) {
-            if let Some((rebuilding, _)) = self.open.rebuilding(request) {
-                rebuilding.is_waiting = false;
-                self.advance_rebuilding(request);
-            }
-        }
-    }
-
-    /// Asks the store for this server's own part, where that has not been done.
-    fn ask_own(&mut self, request: RequestKey) -> Result<Sent, Answer> {
-        let Some((rebuilding, _)) = self.open.rebuilding(request) else { return Ok(Sent::All) };
-        if !matches!(rebuilding.own, Own::Wanted) {
-            return Ok(Sent::All);
-        }
-        let (class, price, byte_len) = (rebuilding.class, rebuilding.price, rebuilding.byte_len());
-        let (chunk, offset) = (rebuilding.helper.chunk, rebuilding.onward.target().offset);
-        let target = Target::Chunk(chunk);
-        if !self.store.has_room_for(class, target, false) {
-            return Ok(Sent::Waits);
-        }
-        // Its bytes go on as copies, for which there must be room beside.
-        let Some(link) = self.open.link_of(request) else { return Ok(Sent::All) };
-        let Some(buf) = self.read_buf(link, byte_len, byte_len) else { return Ok(Sent::Waits) };
-        let now = self.endpoint.now();
-        let Ok(tokens) = self.tenants.admit(now, price) else { return Ok(Sent::Waits) };
-        if let Some((rebuilding, _)) = self.open.rebuilding(request) {
-            rebuilding.own = Own::Asked;
-        }
-        let token = self.staged.insert(Asked::Own { request, tokens });
-        let crcs = self.policy.spare.take_crcs();
-        let asked = Request::Read { chunk, offset, byte_len, buf, crcs };
-        if let Err(unsent) = self.store.send(class, token as u64, asked) {
-            if let Asked::Own { tokens, .. } = self.staged.remove(token) {
-                self.tenants.done(tokens);
-            }
-            return Err(Answer::Error(of_unsent(Some(target), unsent)));
-        }
-        Ok(Sent::All)
+            Some(Err(error)) => Answer::Error(error),
+        };
+        self.refuse_begun(request, answer);
     }
 
     /// The store has read this server's own part, or has not.
@@ -153,9 +113,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         result: Result<ReadDone, ReadError>,
         (buf, crcs): (Buf, Vec<u32>),
     ) {
-        self.policy.spare.put_crcs(crcs);
-        let (now, link) = (self.endpoint.now(), self.open.link_of(request));
-        let Some((rebuilding, _)) = self.open.rebuilding(request) else { return };
+        self.open.spare().put_crcs(crcs);
+        let now = self.endpoint.now();
+        let Some((rebuilding, link, _)) = self.open.rebuilding(request) else { return };
         let chunk = rebuilding.helper.chunk;
         let refused = match result {
             Ok(ReadDone { unfinished: true, .. }) => ErrorReply::Unfinished { chunk },
@@ -166,81 +126,49 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 self.stats.read_bytes += buf.len() as u64;
                 rebuilding.take_own(&buf);
                 // To read it has cost as much; this is for the sum that is made of it.
-                let byte_len = buf.len() as u32;
-                link.into_iter().for_each(|link| self.tenants.added(now, link, byte_len));
+                self.sched.tenants().added(now, link, buf.len() as u64);
                 drop(buf);
-                return self.advance_rebuilding(request);
+                return self.advance(request);
             }
             Err(error) => of_read(chunk, error),
         };
         self.refuse_begun(request, Answer::Error(refused));
     }
+}
 
+impl Onward {
     /// Sends the sum on, as far as it is made.
-    fn send_sum(&mut self, request: RequestKey) -> Result<Sent, ErrorReply> {
-        let Some((rebuilding, deadline)) = self.open.rebuilding(request) else {
-            return Ok(Sent::All);
-        };
-        if rebuilding.has_ended || !rebuilding.can_ask() {
+    fn send_sum<D: Device<Memory = Region>>(
+        &mut self,
+        endpoint: &mut Endpoint<D>,
+        guard: Option<&Guard>,
+        rebuilding: &mut Rebuilding,
+        (request, deadline): (RequestKey, Time),
+    ) -> Result<Sent, ErrorReply> {
+        if !rebuilding.can_ask() {
             return Ok(Sent::All);
         }
-        let peer = rebuilding.peer;
-        let sent_as = match rebuilding.request {
-            Some(sent_as) => sent_as,
-            None => {
-                let until = share(self.endpoint.now(), deadline, rebuilding.onward.servers_left());
-                let (body, byte_len) = (rebuilding.body(), rebuilding.byte_len() as u32);
-                let (of, capability) = ((Method::Rebuild, byte_len), rebuilding.capability);
-                let (endpoint, guard) = (&mut self.endpoint, self.guard.as_ref());
-                let asked = (of, &[&body[..]][..], until);
-                match self.onward.call(endpoint, guard, peer, capability.as_ref(), asked) {
-                    Ok(Called::Waits) => return Ok(Sent::Waits),
-                    Ok(Called::As(sent_as)) => {
-                        self.onward.sent.insert((peer, sent_as.number()), request);
-                        *rebuilding.request.insert(sent_as)
-                    }
-                    Err(None) => return Err(rebuilding.refused()),
-                    Err(Some(error)) => return Err(error),
-                }
+        if rebuilding.hop.request().is_none() {
+            let (body, capability) = (rebuilding.body(), rebuilding.capability);
+            let asking = Asking {
+                of: (Method::Rebuild, rebuilding.byte_len() as u32),
+                parts: &[&body[..]],
+                capability: capability.as_ref(),
+                deadline: share(endpoint.now(), deadline, rebuilding.onward.servers_left()),
+            };
+            if self.ask(endpoint, guard, (&mut rebuilding.hop, request), asking)?.is_none() {
+                return Ok(Sent::Waits);
             }
-        };
+        }
         while let Some((offset, bytes)) = rebuilding.next_ready() {
-            let Some((rpc, _)) = self.onward.peers.link(peer) else { return Ok(Sent::Waits) };
-            let copied = self.endpoint.buffers_of(rpc.link()).copy(bytes);
-            let Ok(copied) = copied else { return Ok(Sent::Waits) };
-            let given = rpc.supply(&mut self.endpoint, sent_as, offset, copied.freeze());
-            match given.map_err(|rejected| rejected.error) {
-                Ok(()) => rebuilding.note_sent(),
-                // Its end is told by a completion.
-                Err(SupplyFault::Refused(SupplyError::Ended)) => return Ok(Sent::All),
-                Err(error) => {
-                    tracing::warn!(%error, "a piece of a sum cannot be passed on");
-                    return Err(rebuilding.refused());
-                }
-            }
+            let link = self.peers.link(rebuilding.hop.peer()).map(|(rpc, _)| rpc.link());
+            let copied = link.and_then(|link| endpoint.buffers_of(link).copy(bytes).ok());
+            let Some(copied) = copied else { return Ok(Sent::Waits) };
+            let part = Part { offset, bytes: copied.freeze(), crcs: PageCrcs::default() };
+            self.supply(endpoint, &rebuilding.hop, part)?;
+            rebuilding.note_sent();
         }
         Ok(Sent::All)
-    }
-
-    /// The next server has said how it ended.
-    pub(super) fn on_rebuilt(&mut self, request: RequestKey, completion: Completion) {
-        let Some((rebuilding, _)) = self.open.rebuilding(request) else { return };
-        rebuilding.has_ended = true;
-        let (rank, byte_len) = (rebuilding.onward.rank(), rebuilding.byte_len() as u64);
-        let answer = match outcome_of(rank, completion) {
-            Ok(version) => {
-                self.stats.passed_on += 1;
-                self.stats.passed_on_bytes += byte_len;
-                Answer::Changed(version)
-            }
-            Err(error) => Answer::Error(error),
-        };
-        self.refuse_begun(request, answer);
-    }
-
-    /// Whether that request of the next server is of one that is made anew here.
-    pub(super) fn is_rebuilding(&mut self, request: RequestKey, peer: PeerId, sent: u64) -> bool {
-        self.open.rebuilding(request).is_some_and(|(of, _)| of.is_sent_as(peer, sent))
     }
 }
 

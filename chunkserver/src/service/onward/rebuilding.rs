@@ -3,31 +3,20 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 
 use towpath_ec::{Factor, add};
 use towpath_fastpath::cap::Capability;
-use towpath_fastpath::{ErrorReply, Helper, Rebuild};
-use towpath_rpc::{Piece, RequestId};
+use towpath_fastpath::{Helper, Rebuild};
+use towpath_rpc::Piece;
 use towpath_transport::Class;
 
+use super::hop::Hop;
 use super::peers::PeerId;
-use crate::service::tenants::Price;
-use crate::store::{ChunkId, Pass};
+use crate::service::ask::Place;
+use crate::service::clients::Leave;
 
 /// Bytes of a sum that go on together where they are here together: a piece of a message.
 const SENT_BYTES: usize = 64 << 10;
-
-/// This server's own part.
-#[derive(Debug)]
-pub(super) enum Own {
-    /// The store was not asked for it yet.
-    Wanted,
-    /// It was.
-    Asked,
-    /// It is in the sum.
-    Added,
-}
 
 /// A range that is made anew, at a server that helps.
 #[derive(Debug)]
@@ -35,17 +24,13 @@ pub(in crate::service) struct Rebuilding {
     /// As the next server gets it.
     pub(super) onward: Rebuild,
     pub(super) helper: Helper,
-    pub(super) peer: PeerId,
-    /// Once it has gone out.
-    pub(super) request: Option<RequestId>,
-    pub(super) has_ended: bool,
+    /// The next server.
+    pub(in crate::service) hop: Hop,
     pub(super) class: Class,
     /// What it was proved with; none where nobody has to prove anything.
     pub(super) capability: Option<Capability>,
-    pub(super) price: Price,
-    pub(super) own: Own,
-    /// It is looked at in the next turn.
-    pub(super) is_waiting: bool,
+    /// This server's own part is in the sum.
+    has_own: bool,
     /// What came before this server's own part was here.
     held: Vec<(usize, Piece)>,
     sum: Vec<u8>,
@@ -55,14 +40,7 @@ pub(in crate::service) struct Rebuilding {
     ready: VecDeque<Range<usize>>,
     /// Bytes that were not given to the link.
     unsent: usize,
-    /// Leave of the session of its link.
-    pass: Option<Arc<Pass>>,
-}
-
-impl Drop for Rebuilding {
-    fn drop(&mut self) {
-        self.pass.take().iter().for_each(|pass| pass.end());
-    }
+    _leave: Leave,
 }
 
 impl Rebuilding {
@@ -71,33 +49,28 @@ impl Rebuilding {
         (onward, helper): (Rebuild, Helper),
         peer: PeerId,
         (class, capability): (Class, Option<Capability>),
-        (price, pass): (Price, Option<Arc<Pass>>),
+        leave: Leave,
     ) -> Self {
         let byte_len = plan.target().length as usize;
         Self {
+            hop: Hop::new(peer, onward.rank()),
             onward,
             helper,
-            peer,
-            request: None,
-            has_ended: false,
             class,
             capability,
-            price,
-            own: Own::Wanted,
-            is_waiting: false,
+            has_own: false,
             held: Vec::new(),
             sum: Vec::new(),
             missing: plan.data_len() as usize,
             ready: VecDeque::new(),
             unsent: byte_len,
-            pass,
+            _leave: leave,
         }
     }
 
     /// The chunk that is made, and which bytes of it.
-    pub(in crate::service) fn place(&self) -> (ChunkId, u64, u64) {
-        let header = self.onward.write_header();
-        (header.chunk, header.offset, header.length.into())
+    pub(in crate::service) fn place(&self) -> Place {
+        Place::of(&self.onward.write_header())
     }
 
     /// Bytes of the range.
@@ -107,9 +80,9 @@ impl Rebuilding {
 
     /// What the server before has sent of the sum is here.
     pub(in crate::service) fn take(&mut self, offset: usize, piece: Piece) {
-        match self.own {
-            Own::Added => self.add(offset, &piece),
-            Own::Wanted | Own::Asked => self.held.push((offset, piece)),
+        match self.has_own {
+            true => self.add(offset, &piece),
+            false => self.held.push((offset, piece)),
         }
     }
 
@@ -119,7 +92,7 @@ impl Rebuilding {
         // Both have the length of the range.
         let multiplied = Factor::new(self.helper.coefficient).multiply(bytes, &mut self.sum);
         debug_assert_eq!(multiplied, Ok(()));
-        self.own = Own::Added;
+        self.has_own = true;
         for (offset, piece) in std::mem::take(&mut self.held) {
             self.add(offset, &piece);
         }
@@ -182,20 +155,5 @@ impl Rebuilding {
     /// All of it has gone on: whether it was written is told by those behind alone.
     pub(in crate::service) fn is_released(&self) -> bool {
         self.unsent == 0
-    }
-
-    /// Whether it is to go to a server, and has not.
-    pub(in crate::service) fn is_unsent_to(&self, peer: PeerId) -> bool {
-        self.peer == peer && self.request.is_none()
-    }
-
-    /// Whether the next server has it as that request.
-    pub(super) fn is_sent_as(&self, peer: PeerId, number: u64) -> bool {
-        self.peer == peer && self.request.is_some_and(|request| request.number() == number)
-    }
-
-    /// The next server cannot have it.
-    pub(super) fn refused(&self) -> ErrorReply {
-        ErrorReply::ReplicaRefused { rank: self.onward.rank().into(), code: 0 }
     }
 }

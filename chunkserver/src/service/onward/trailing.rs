@@ -22,32 +22,32 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let (link, byte_len) = (to.way.0, along.byte_len());
         // What came over a link that is gone has given its credit back.
         let whole = self.endpoint.whole_bytes_max(link).map_or(u64::MAX, u64::from);
-        let of_link = self.open.trailing.values().filter(|trailing| trailing.to.way.0 == link);
+        let of_link = self.open.trailing().values().filter(|trailing| trailing.to.way.0 == link);
         let (count, bytes) = of_link.fold((0, 0), |(count, bytes), trailing| {
             (count + 1, bytes + trailing.along.byte_len())
         });
         // A long one goes alone: all of it is here.
         let fits = bytes == 0 || bytes + byte_len <= whole / TRAILING_SHARE;
-        fits && may_take(count, TRAILING_MAX.saturating_sub(self.open.trailing.len()))
+        fits && may_take(count, TRAILING_MAX.saturating_sub(self.open.trailing().len()))
     }
 
     /// Ends a write that goes nowhere any more.
     pub(super) fn end_trailing(&mut self, request: RequestKey) {
         let is_over = |trailing: &Trailing| !trailing.along.is_trailing();
-        if self.open.trailing.get(&request).is_some_and(is_over) {
+        if self.open.trailing().get(&request).is_some_and(is_over) {
             self.drop_trailing(request);
         }
     }
 
     /// Those whose time is over.
     pub(in crate::service) fn expire_trailing(&mut self, now: Time) {
-        let over = self.open.trailing.iter().filter(|(_, of)| of.to.deadline <= now);
+        let over = self.open.trailing().iter().filter(|(_, of)| of.to.deadline <= now);
         let over: Vec<RequestKey> = over.map(|(request, _)| *request).collect();
         over.into_iter().for_each(|request| self.drop_trailing(request));
     }
 
     fn drop_trailing(&mut self, request: RequestKey) {
-        let Some(Trailing { mut along, to }) = self.open.trailing.remove(&request) else { return };
+        let Some(Trailing { mut along, to }) = self.open.take_trailing(request) else { return };
         self.leave(&along);
         along.skip_trailing(|_| true);
         let until = self.endpoint.now() + SILENT_FOR;

@@ -123,11 +123,6 @@ impl Life {
         for _ in 0..TURNS_MAX {
             let is_busy = self.server.turn();
             let moved = self.driver.turn().map_err(|error| format!("{error:?}"))?;
-            let mut waiting = self.server.onward.waiting.clone();
-            waiting.sort_unstable();
-            if !waiting.is_sorted_by(|one, next| one < next) {
-                return Err("a write waits twice, and is looked at twice as often each turn".into());
-            }
             if !is_busy && !moved {
                 return Ok(());
             }
@@ -157,13 +152,13 @@ impl Life {
         is_nothing("unwanted stages", unwanted)?;
         is_nothing("bytes staged", early as usize)?;
         is_nothing("requests at the disk", usize::from(!is_idle))?;
-        is_nothing("requests at the store", server.staged.len())?;
-        is_nothing("waiting requests", server.waiting.len())?;
+        is_nothing("requests at the store", server.sched.at_store())?;
+        is_nothing("waiting requests", server.sched.waiting())?;
         is_nothing("requests under way", server.rpc.under_way())?;
         is_nothing("holds of peers", holders)?;
         is_nothing("requests to peers", asked)?;
-        let Onward { waiting, ready, adding, sent, .. } = &server.onward;
-        is_nothing("waiting writes", waiting.len() + ready.len() + adding.len())?;
+        let Onward { waiting, ready, sent, .. } = &server.onward;
+        is_nothing("waiting writes", waiting.len() + ready.len())?;
         is_nothing("writes that were sent on", sent.len())?;
         left_of(server.endpoint())
     }

@@ -1,11 +1,51 @@
 //! What the store has of a write before the write is asked for.
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use towpath_transport::Class;
 
 /// What was staged and is not wanted any more: what the store calls it, on which disk, and of which
 /// class: it is told in the queue in which it was asked for.
 pub(super) type Unwanted = (u64, usize, Class);
+
+/// What the store was asked to take of writes before these are asked for.
+#[derive(Debug)]
+pub(super) struct Stages {
+    /// What the last one is called.
+    last: u64,
+    /// Where those are told that are not wanted any more.
+    unwanted: (Sender<Unwanted>, Receiver<Unwanted>),
+    /// One of them whose disk's queue had no room.
+    waiting: Option<Unwanted>,
+}
+
+impl Default for Stages {
+    fn default() -> Self {
+        Self { last: 0, unwanted: unbounded(), waiting: None }
+    }
+}
+
+impl Stages {
+    /// For another write.
+    pub(super) fn add(&mut self, class: Class) -> Staged {
+        self.last += 1;
+        Staged::new(self.last, class, self.unwanted.0.clone())
+    }
+
+    /// One that the store is to forget.
+    pub(super) fn next_unwanted(&mut self) -> Option<Unwanted> {
+        self.waiting.take().or_else(|| self.unwanted.1.try_recv().ok())
+    }
+
+    /// The disk's queue has no room for that now.
+    pub(super) fn put_back(&mut self, unwanted: Unwanted) {
+        self.waiting = Some(unwanted);
+    }
+
+    #[cfg(test)]
+    pub(super) fn left(&self) -> usize {
+        self.unwanted.1.len() + usize::from(self.waiting.is_some())
+    }
+}
 
 /// What the store has of a write before the write is asked for. Dropped before the store has done
 /// the write, it has the store forget it.
@@ -23,7 +63,7 @@ pub(in crate::service) struct Staged {
 
 impl Staged {
     /// Of a write that the store is to call `stage`.
-    pub(super) fn new(stage: u64, class: Class, unwanted: Sender<Unwanted>) -> Self {
+    fn new(stage: u64, class: Class, unwanted: Sender<Unwanted>) -> Self {
         Self { stage, class, unwanted: Some(unwanted), disk: None, is_there: false }
     }
 
@@ -70,7 +110,6 @@ impl Drop for Staged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crossbeam_channel::unbounded;
 
     #[test]
     fn what_a_disk_was_asked_to_take_is_told_unwanted_unless_its_write_is_done() {
