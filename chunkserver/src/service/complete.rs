@@ -10,9 +10,7 @@ use towpath_transport::{Buf, Device, LinkId, Region, Time};
 
 use super::answer::{Answer, chunk_info};
 use super::ask::Ask;
-use super::errors::{
-    of_chain, of_create, of_delete, of_finish, of_look, of_read, of_suspect, of_write,
-};
+use super::errors::{of_change, of_look, of_read, of_suspect};
 use super::scrubbing::{ScrubBoard, ScrubProgress};
 use super::server::{Asked, ChunkServer, Job};
 use super::sketch::sketched;
@@ -20,8 +18,8 @@ use super::stops::{Matter, StopReason};
 use crate::store::core::Told;
 use crate::store::disks::DiskStatus;
 use crate::store::{
-    ChunkId, ChunkStat, Completion, LookError, ReadDone, ReadError, Reply, StoreStats, Ticket,
-    WriteError,
+    ChangeError, ChunkId, ChunkStat, Completion, LookError, ReadDone, ReadError, Reply, StoreStats,
+    Ticket,
 };
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
@@ -89,11 +87,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let chunk = place.map(|(chunk, ..)| chunk).unwrap_or_default();
         self.follow_put(responder.link(), chunk, (&reply, &ask));
         let answer = match (reply, ask) {
-            (Reply::Chain(result), _) => done(result.map_err(|error| of_chain(chunk, error))),
-            (Reply::Create(result), _) => done(result.map_err(|error| of_create(chunk, error))),
-            (Reply::Clear(result), _) => done(result.map_err(|error| of_write(chunk, error))),
-            (Reply::Finish(result), _) => done(result.map_err(|error| of_finish(chunk, error))),
-            (Reply::Delete(result), _) => done(result.map_err(|error| of_delete(chunk, error))),
+            (
+                Reply::Chain(result)
+                | Reply::Create(result)
+                | Reply::Clear(result)
+                | Reply::Delete(result)
+                | Reply::Finish(result),
+                _,
+            ) => done(result.map_err(|error| of_change(chunk, error))),
             (Reply::Digest(digest), _) => digested(digest),
             (Reply::List(stats), Ask::List(_, count)) => Answer::List(list(&stats, count)),
             (Reply::Locate(found), Ask::Locate(chunk, _)) => {
@@ -118,7 +119,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             (Reply::Stat(stat), Ask::Stat(chunk)) => stated(chunk, stat),
             (Reply::Stats(stats), _) => Answer::Info(Box::new(self.info(responder.link(), &stats))),
             (Reply::Write { result, data, .. }, Ask::Write(header, _, _, mut staged)) => {
-                if !matches!(result, Err(WriteError::NotStaged)) {
+                if !matches!(result, Err(ChangeError::NotStaged)) {
                     staged.end();
                 }
                 // The buffers go back first: their credit leaves with the answer.
@@ -126,7 +127,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 if result.is_ok() {
                     self.stats.write_bytes += u64::from(header.length);
                 }
-                done(result.map_err(|error| of_write(header.chunk, error)))
+                done(result.map_err(|error| of_change(header.chunk, error)))
             }
             (reply, ask) => {
                 tracing::error!(?reply, ?ask, "the store answered something else");

@@ -53,8 +53,8 @@ pub use claims::{Claim, Claims};
 pub use clear::{ClearBody, Length, SlicePut};
 pub use damage::{Damage, DamageKind, LostRecords};
 pub use error::{
-    ApplyError, ChainError, CommitStep, CreateError, DeleteError, FinishError, FlushFailed,
-    LookError, OpenError, ReadError, ReadOnly, Refused, SliceCorrupt, WriteError,
+    ApplyError, ChangeError, CommitStep, FlushFailed, LookError, OpenError, ReadError, ReadOnly,
+    Refused, SliceCorrupt,
 };
 pub use fence::{Fenced, Fences, Pass};
 pub use media::{MediaError, MediaOp};

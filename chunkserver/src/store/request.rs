@@ -1,8 +1,6 @@
 //! What a store is asked, and what it answers.
 
-use super::error::{
-    ChainError, CreateError, DeleteError, FinishError, LookError, ReadError, WriteError,
-};
+use super::error::{ChangeError, LookError, ReadError};
 use super::residence::Located;
 use super::results::{ChunkStat, ReadDone, ScrubReport, Ticket};
 use super::slice::ChunkId;
@@ -174,23 +172,23 @@ pub enum Request<W, R = W> {
 #[derive(Debug)]
 pub enum Reply<W, R = W> {
     /// To a raise of the chain version; success means durable.
-    Chain(Result<Ticket, ChainError>),
+    Chain(Result<Ticket, ChangeError>),
     /// To a create; success means durable.
-    Create(Result<Ticket, CreateError>),
+    Create(Result<Ticket, ChangeError>),
     /// To a clear; success means durable.
-    Clear(Result<Ticket, WriteError>),
+    Clear(Result<Ticket, ChangeError>),
     /// To a delete; success means durable.
-    Delete(Result<Ticket, DeleteError>),
+    Delete(Result<Ticket, ChangeError>),
     /// To a digest.
     Digest(Result<DigestReply, LookError>),
     /// To a finish; success means durable.
-    Finish(Result<Ticket, FinishError>),
+    Finish(Result<Ticket, ChangeError>),
     /// To a listing.
     List(Vec<ChunkStat>),
     /// To a locate.
     Locate(Result<Located, LookError>),
     /// To a question whether a write would be made.
-    MayWrite(Result<(), WriteError>),
+    MayWrite(Result<(), ChangeError>),
     /// To a read.
     Read {
         /// How it went.
@@ -218,7 +216,7 @@ pub enum Reply<W, R = W> {
     /// To a write; success means durable.
     Write {
         /// How it went.
-        result: Result<Ticket, WriteError>,
+        result: Result<Ticket, ChangeError>,
         /// The caller's buffers.
         data: Vec<W>,
         /// The caller's list.

@@ -9,7 +9,7 @@ use super::stage::{Staged, Stop};
 use super::state::{Asked, StoreCore};
 use super::write::slots_wanted;
 use crate::store::clear::{CHUNK_SLICES_MAX, ClearBody, Length, SlicePut};
-use crate::store::error::WriteError;
+use crate::store::error::ChangeError;
 use crate::store::limits::CHUNK_BYTES_MAX;
 use crate::store::place::slices_in;
 use crate::store::record::Extent;
@@ -44,7 +44,7 @@ struct Plan {
 type Edges = SmallVec<[(Part, u32, Old); 2]>;
 
 impl Plan {
-    fn of(clear: &Clear, head: Head) -> Result<Self, WriteError> {
+    fn of(clear: &Clear, head: Head) -> Result<Self, ChangeError> {
         match *clear {
             Clear::Trim { offset, byte_len } => {
                 let end = end_of(offset, byte_len, head)?;
@@ -69,7 +69,7 @@ impl Plan {
             Clear::Truncate { byte_len } => {
                 let limit_bytes = head.limit_bytes;
                 if byte_len > limit_bytes {
-                    return Err(WriteError::LimitExceeded { limit_bytes });
+                    return Err(ChangeError::LimitExceeded { limit_bytes });
                 }
                 let first = slices_in(byte_len);
                 let (slice, from) = (byte_len / SLICE, (byte_len % SLICE) as usize);
@@ -82,13 +82,13 @@ impl Plan {
     }
 }
 
-fn end_of(offset: u64, byte_len: u64, head: Head) -> Result<u64, WriteError> {
+fn end_of(offset: u64, byte_len: u64, head: Head) -> Result<u64, ChangeError> {
     let limit_bytes = head.limit_bytes;
     if byte_len == 0 || byte_len > CHUNK_BYTES_MAX {
-        return Err(WriteError::Length { byte_len });
+        return Err(ChangeError::Length { byte_len });
     }
     let end = offset.checked_add(byte_len).filter(|end| *end <= limit_bytes);
-    end.ok_or(WriteError::LimitExceeded { limit_bytes })
+    end.ok_or(ChangeError::LimitExceeded { limit_bytes })
 }
 
 /// The slices that lie in a range whole; behind the end of the chunk there is nothing of one.
@@ -123,18 +123,18 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         chunk: ChunkId,
         clear: &Clear,
         terms: Terms,
-    ) -> Result<(Staged, Edges), Stop<WriteError>> {
-        self.check_usable().map_err(Stop::widen)?;
-        let head = self.head(chunk).ok_or(Stop::Refuse(WriteError::NoSuchChunk(chunk)))?;
+    ) -> Result<(Staged, Edges), Stop> {
+        self.check_usable()?;
+        let head = self.head(chunk).ok_or(ChangeError::NoSuchChunk(chunk))?;
         if self.is_suspect(chunk) {
-            return Err(Stop::Refuse(WriteError::Suspect(chunk)));
+            return Err(ChangeError::Suspect(chunk).into());
         }
-        self.check_terms(chunk, terms).map_err(Stop::widen)?;
-        let Plan { first, count, length, parts } = Plan::of(clear, head).map_err(Stop::Refuse)?;
+        self.check_terms(chunk, terms)?;
+        let Plan { first, count, length, parts } = Plan::of(clear, head)?;
         let byte_len = length.of(head.byte_len);
         let slots = slots_wanted(head, byte_len);
         if slots > 0 {
-            self.check_slots(slots).map_err(Stop::widen)?;
+            self.check_slots(slots)?;
         }
         let mut edges = Edges::new();
         for part in parts {
@@ -154,7 +154,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let mut body = ClearBody { first, count, length, puts: [None; 2] };
         edges.iter().zip(&mut body.puts).for_each(|(edge, place)| *place = put(edge));
         let record_bytes = Change::Clear(body).record_bytes(terms.stamp);
-        self.check_group(record_bytes).map_err(Stop::widen)?;
+        self.check_group(record_bytes)?;
         self.take_edge_pages(&mut edges)?;
         edges.iter().zip(&mut body.puts).for_each(|(edge, place)| *place = put(edge));
         let (change, head) = (Change::Clear(body), Some(Head { byte_len, ..head }));
@@ -162,7 +162,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     /// Takes the pages for the edges, of those that writes leave.
-    fn take_edge_pages(&mut self, edges: &mut Edges) -> Result<(), Stop<WriteError>> {
+    fn take_edge_pages(&mut self, edges: &mut Edges) -> Result<(), Stop> {
         if edges.is_empty() {
             return Ok(());
         }
@@ -173,7 +173,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let has_room = !self.is_sparse || self.room_bytes + self.backed_bytes() >= wanted;
         let mut extents = Vec::with_capacity(2);
         if !has_room || !self.space.take(edges.len() as u32, &mut extents) {
-            return Err(self.no_room(self.may_get_pages()).widen());
+            return Err(self.no_room(self.may_get_pages()));
         }
         let pages = extents.iter().flat_map(|&Extent { page, count }| page..page + count);
         edges.iter_mut().zip(pages).for_each(|((_, place, _), page)| *place = page);
@@ -248,11 +248,11 @@ mod tests {
     #[test]
     fn no_range_is_empty_or_reaches_past_the_limit() {
         let head = Head { byte_len: 5, limit_bytes: 8192, ..Head::default() };
-        let over = |clear| matches!(Plan::of(&clear, head), Err(WriteError::LimitExceeded { .. }));
+        let over = |clear| matches!(Plan::of(&clear, head), Err(ChangeError::LimitExceeded { .. }));
         assert!(over(Clear::Trim { offset: 1, byte_len: 8192 }));
         assert!(over(Clear::Zero { offset: u64::MAX, byte_len: 8192 }));
         assert!(over(Clear::Truncate { byte_len: 8193 }));
         let empty = Plan::of(&Clear::Trim { offset: 1, byte_len: 0 }, head);
-        assert!(matches!(empty, Err(WriteError::Length { byte_len: 0 })));
+        assert!(matches!(empty, Err(ChangeError::Length { byte_len: 0 })));
     }
 }

@@ -3,7 +3,7 @@
 
 use towpath_disk::{DiskError, DurableWrites, Op};
 
-use super::group::{Change, Failure, Group, Head, Member};
+use super::group::{Change, Group, Head, Member};
 use super::io::Purpose;
 use super::join::{Joining, LOGGED_PAGES_MAX};
 use super::layout::LOG_COPIES;
@@ -13,7 +13,7 @@ use super::read::stored_crc;
 use super::state::StoreCore;
 use super::superblock::LogPoint;
 use super::write::write_failed;
-use crate::store::error::{CommitStep, FinishError, FlushFailed, Refused};
+use crate::store::error::{ChangeError, CommitStep, FlushFailed, Refused};
 use crate::store::place::slices_in;
 use crate::store::record::{Body, Frame, Op as RecordOp, Record, parse_record};
 use crate::store::request::NewChunk;
@@ -188,7 +188,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 self.quarantine(&op, &error);
                 let failed = write_failed(&error);
                 self.note_full(&failed);
-                self.member_failed(key, Failure::Write(failed));
+                self.member_failed(key, failed);
             }
         }
         self.flush_when_written();
@@ -210,7 +210,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// A member does not happen: its record becomes void, and whoever said afterwards how long the
     /// chunk is may be wrong.
-    pub(super) fn member_failed(&mut self, key: usize, failure: Failure) {
+    pub(super) fn member_failed(&mut self, key: usize, failure: ChangeError) {
         let Some(member) = self.members.get_mut(key) else { return };
         let (chunk, is_first) = (member.chunk, member.failed.is_none());
         if is_first {
@@ -237,11 +237,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             }
             let Head { byte_len, version, .. } = head.unwrap_or_default();
             if member.terms.version.is_some_and(|expected| expected != version) {
-                member.failed = Some(Failure::Refused(Refused::OtherVersion { version }));
+                member.failed = Some(Refused::OtherVersion { version }.into());
                 continue;
             }
             if matches!(member.change, Change::Finish { byte_len: wanted } if wanted != byte_len) {
-                member.failed = Some(Failure::Finish(FinishError::Length { byte_len }));
+                member.failed = Some(ChangeError::WrongLength { byte_len });
                 continue;
             }
             head = match member.change {

@@ -15,7 +15,7 @@ use super::io::Purpose;
 use super::memory::LONG_PAGES;
 use super::state::StoreCore;
 use super::write::{OP_PAGES, write_failed};
-use crate::store::error::WriteError;
+use crate::store::error::ChangeError;
 use crate::store::gather::Gather;
 use crate::store::record::Extent;
 use crate::store::slice::{ChunkId, SLICE_BYTES};
@@ -38,7 +38,7 @@ pub(super) struct Early {
     pub(super) pages: BTreeMap<u64, u32>,
     /// Writes of them under way.
     pub(super) writes_left: usize,
-    failed: Option<WriteError>,
+    failed: Option<ChangeError>,
     next: Next,
 }
 
@@ -79,7 +79,7 @@ impl Earlies {
     }
 
     /// Why slices of a write did not get to the disk, if any did not.
-    pub(super) fn take_failure(&mut self, key: usize) -> Option<WriteError> {
+    pub(super) fn take_failure(&mut self, key: usize) -> Option<ChangeError> {
         self.all[key].failed.take()
     }
 

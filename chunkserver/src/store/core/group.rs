@@ -6,7 +6,7 @@ use towpath_disk::WritePages;
 use super::join::Kind;
 use super::superblock::LogPoint;
 use crate::store::clear::{ClearBody, Length};
-use crate::store::error::{FinishError, Refused, WriteError};
+use crate::store::error::{ChangeError, Refused};
 use crate::store::record::{Extent, Op};
 use crate::store::request::{NewChunk, Reply, Terms};
 use crate::store::results::Ticket;
@@ -188,14 +188,6 @@ impl Change {
     }
 }
 
-/// Why a member of a group does not happen after all.
-#[derive(Debug)]
-pub(super) enum Failure {
-    Refused(Refused),
-    Write(WriteError),
-    Finish(FinishError),
-}
-
 /// One change on its way.
 #[derive(Debug)]
 pub(super) struct Member<W> {
@@ -214,7 +206,7 @@ pub(super) struct Member<W> {
     pub(super) merges_left: usize,
     /// The caller's buffers.
     pub(super) data: Vec<W>,
-    pub(super) failed: Option<Failure>,
+    pub(super) failed: Option<ChangeError>,
     /// Its slices are kept for the memory of resident chunks: the position of the first of them,
     /// and their bytes. None where they are not wanted.
     pub(super) kept: Option<Vec<(usize, WritePages)>>,
@@ -264,23 +256,16 @@ impl<W> Member<W> {
     /// The answer once its fate is known.
     pub(super) fn into_reply(self, outcome: Result<Ticket, Refused>) -> Reply<W, Buf> {
         let outcome = match self.failed {
-            Some(Failure::Refused(refused)) => Err(refused),
-            _ => outcome,
+            Some(error) => Err(error),
+            None => outcome.map_err(ChangeError::from),
         };
-        match (self.change, self.failed) {
-            (Change::Create { .. }, _) => Reply::Create(outcome.map_err(Into::into)),
-            (Change::Chain { .. }, _) => Reply::Chain(outcome.map_err(Into::into)),
-            (Change::Finish { .. }, Some(Failure::Finish(error))) => Reply::Finish(Err(error)),
-            (Change::Finish { .. }, _) => Reply::Finish(outcome.map_err(Into::into)),
-            (Change::Write { crcs, .. }, Some(Failure::Write(error))) => {
-                Reply::Write { result: Err(error), data: self.data, crcs }
-            }
-            (Change::Write { crcs, .. }, _) => {
-                Reply::Write { result: outcome.map_err(Into::into), data: self.data, crcs }
-            }
-            (Change::Clear(_), Some(Failure::Write(error))) => Reply::Clear(Err(error)),
-            (Change::Clear(_), _) => Reply::Clear(outcome.map_err(Into::into)),
-            (Change::Delete | Change::Seal, _) => Reply::Delete(outcome.map_err(Into::into)),
+        match self.change {
+            Change::Create { .. } => Reply::Create(outcome),
+            Change::Chain { .. } => Reply::Chain(outcome),
+            Change::Finish { .. } => Reply::Finish(outcome),
+            Change::Write { crcs, .. } => Reply::Write { result: outcome, data: self.data, crcs },
+            Change::Clear(_) => Reply::Clear(outcome),
+            Change::Delete | Change::Seal => Reply::Delete(outcome),
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use towpath_disk::{DiskError, Op, ReadPages, WritePages};
 
-use super::group::{Change, Failure};
+use super::group::Change;
 use super::io::Purpose;
 use super::stage::Stop;
 use super::state::StoreCore;
-use crate::store::error::{SliceCorrupt, WriteError};
+use crate::store::error::{ChangeError, SliceCorrupt};
 use crate::store::media::{MediaError, MediaOp};
 use crate::store::place::SliceRef;
 use crate::store::slice::{ChunkId, slice_crc};
@@ -41,7 +41,7 @@ pub(super) struct Edge {
 impl<W: AsRef<[u8]>> StoreCore<W> {
     /// What a slice holds once all is done that is under way. Where that is being written just now,
     /// it is waited for.
-    pub(super) fn newest(&self, chunk: ChunkId, slice: u64) -> Result<Old, Stop<WriteError>> {
+    pub(super) fn newest(&self, chunk: ChunkId, slice: u64) -> Result<Old, Stop> {
         if self.pending.contains_key(&chunk) {
             let closed = self.closed.iter().flat_map(|group| &group.members);
             let members: Vec<_> = closed.chain(&self.gathering.members).collect();
@@ -69,7 +69,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             None => Ok(Old::Nothing),
             Some(found) if self.layout.has(found.page) => Ok(Old::At(found)),
             Some(found) => {
-                Err(Stop::Refuse(WriteError::OldSlice(self.corrupt(chunk, slice, found))))
+                Err(Stop::Refuse(ChangeError::OldSlice(self.corrupt(chunk, slice, found))))
             }
         }
     }
@@ -94,7 +94,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 }
                 Err(source) => {
                     let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
-                    self.merge_failed(edge.member, WriteError::Media(error));
+                    self.merge_failed(edge.member, ChangeError::Media(error));
                 }
             },
         }
@@ -110,7 +110,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             }
             Err(source) => {
                 let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
-                self.merge_failed(edge.member, WriteError::Media(error));
+                self.merge_failed(edge.member, ChangeError::Media(error));
             }
         }
     }
@@ -132,9 +132,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let error = match outcome {
             Ok(()) => {
                 self.counts.slices_corrupt += 1;
-                WriteError::OldSlice(self.corrupt(edge.chunk, edge.slice, found))
+                ChangeError::OldSlice(self.corrupt(edge.chunk, edge.slice, found))
             }
-            Err(error) => WriteError::Media(super::media_error(&error)),
+            Err(error) => ChangeError::Media(super::media_error(&error)),
         };
         self.merge_failed(edge.member, error);
     }
@@ -153,7 +153,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let Some(mut whole) = whole else {
             let source = std::io::ErrorKind::OutOfMemory.into();
             let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
-            return self.merge_failed(member, WriteError::Media(error));
+            return self.merge_failed(member, ChangeError::Media(error));
         };
         whole[from..from + bytes.len()].copy_from_slice(&bytes);
         let crc = slice_crc(chunk, slice, &whole);
@@ -170,9 +170,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.io.submit_as(class, Purpose::Data { member }, Op::write(at, whole));
     }
 
-    fn merge_failed(&mut self, member: usize, error: WriteError) {
+    fn merge_failed(&mut self, member: usize, error: ChangeError) {
         let Some(found) = self.members.get_mut(member) else { return };
         found.merges_left -= 1;
-        self.member_failed(member, Failure::Write(error));
+        self.member_failed(member, error);
     }
 }

@@ -5,7 +5,7 @@ use super::map::blocks_of;
 use super::map_page::ChunkHead;
 use super::page::PAGE_BYTES;
 use super::state::{Asked, StoreCore};
-use crate::store::error::{ChainError, CreateError, DeleteError, FinishError, Refused};
+use crate::store::error::{ChangeError, Refused};
 use crate::store::limits::{CHAIN_MAX, CHUNK_BYTES_MAX};
 use crate::store::request::{NewChunk, Reply, Request, Terms};
 use crate::store::results::Ticket;
@@ -21,28 +21,18 @@ const UNKNOWN: u64 = 0;
 
 /// Why a change is not staged.
 #[derive(Debug)]
-pub(super) enum Stop<E> {
+pub(super) enum Stop {
     /// It has to wait for what is under way.
     Hold,
     /// It was done before: the chunk has had that version since.
     Known(u64),
     /// It is refused.
-    Refuse(E),
+    Refuse(ChangeError),
 }
 
-impl<E> Stop<E> {
-    pub(super) fn widen<F: From<E>>(self) -> Stop<F> {
-        match self {
-            Self::Hold => Stop::Hold,
-            Self::Known(version) => Stop::Known(version),
-            Self::Refuse(error) => Stop::Refuse(error.into()),
-        }
-    }
-}
-
-impl From<Refused> for Stop<Refused> {
-    fn from(refused: Refused) -> Self {
-        Self::Refuse(refused)
+impl<E: Into<ChangeError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Refuse(error.into())
     }
 }
 
@@ -100,11 +90,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     /// What comes of a change that has no data: it joins the group, waits, or is answered.
-    fn settle_stage<E>(
+    fn settle_stage(
         &mut self,
         asked: Asked<W>,
-        staged: Result<Staged, Stop<E>>,
-        reply: fn(Result<Ticket, E>) -> Reply<W, Buf>,
+        staged: Result<Staged, Stop>,
+        reply: fn(Result<Ticket, ChangeError>) -> Reply<W, Buf>,
     ) {
         let (to, chunk) = (asked.to, chunk_of(&asked.request));
         match staged {
@@ -137,32 +127,32 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         limit_bytes: Option<u64>,
         kind: NewChunk,
         stamp: u64,
-    ) -> Result<Staged, Stop<CreateError>> {
-        self.check_usable().map_err(Stop::widen)?;
+    ) -> Result<Staged, Stop> {
+        self.check_usable()?;
         let limit_bytes = limit_bytes.unwrap_or(CHUNK_BYTES_MAX);
         if limit_bytes == 0 || limit_bytes > CHUNK_BYTES_MAX {
-            return Err(Stop::Refuse(CreateError::Limit(limit_bytes)));
+            return Err(ChangeError::Limit(limit_bytes).into());
         }
         if kind.chain > CHAIN_MAX {
-            return Err(Stop::Refuse(CreateError::Chain(kind.chain)));
+            return Err(ChangeError::Chain(kind.chain).into());
         }
         let terms = Terms { stamp, ..Terms::default() };
         if let Some(Head { chain, .. }) = self.head(chunk) {
-            self.check_terms(chunk, Terms { chain, ..terms }).map_err(Stop::widen)?;
-            return Err(Stop::Refuse(CreateError::Exists(chunk)));
+            self.check_terms(chunk, Terms { chain, ..terms })?;
+            return Err(ChangeError::Exists(chunk).into());
         }
         let chunks = (self.map.chunks.len() as u64).saturating_add_signed(self.pending_chunks);
         if chunks >= self.chunks_max {
-            return Err(Stop::Refuse(CreateError::TooManyChunks(self.chunks_max)));
+            return Err(ChangeError::TooManyChunks(self.chunks_max).into());
         }
         let NewChunk { resident, chain, .. } = kind;
         if resident {
             // Without room for its first slice it could only be written to in vain.
-            self.check_slots(1).map_err(Stop::widen)?;
+            self.check_slots(1)?;
         }
         let change = Change::Create { limit_bytes, kind };
-        self.check_group(change.record_bytes(stamp)).map_err(Stop::widen)?;
-        self.check_blocks(1).map_err(Stop::widen)?;
+        self.check_group(change.record_bytes(stamp))?;
+        self.check_blocks(1)?;
         let has_slots = resident && self.residence.is_some();
         let head = Some(Head { limit_bytes, has_slots, chain, ..Head::default() });
         Ok(Staged { change, terms, head, slots: 0, blocks: 1 })
@@ -176,14 +166,14 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         chain: u32,
         version: Option<u64>,
         stamp: u64,
-    ) -> Result<Staged, Stop<ChainError>> {
-        self.check_usable().map_err(Stop::widen)?;
+    ) -> Result<Staged, Stop> {
+        self.check_usable()?;
         if chain > CHAIN_MAX {
-            return Err(Stop::Refuse(ChainError::Limit(chain)));
+            return Err(ChangeError::Chain(chain).into());
         }
-        let head = self.head(chunk).ok_or(Stop::Refuse(ChainError::NoSuchChunk(chunk)))?;
+        let head = self.head(chunk).ok_or(ChangeError::NoSuchChunk(chunk))?;
         if self.is_suspect(chunk) {
-            return Err(Stop::Refuse(ChainError::Suspect(chunk)));
+            return Err(ChangeError::Suspect(chunk).into());
         }
         let terms = Terms { version, stamp, chain: head.chain };
         if chain <= head.chain {
@@ -194,9 +184,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 false => Stop::Refuse(Refused::OtherChain { chain: head.chain }.into()),
             });
         }
-        self.check_terms(chunk, terms).map_err(Stop::widen)?;
+        self.check_terms(chunk, terms)?;
         let change = Change::Chain { chain };
-        self.check_group(change.record_bytes(stamp)).map_err(Stop::widen)?;
+        self.check_group(change.record_bytes(stamp))?;
         let head = Some(Head { chain, ..head });
         Ok(Staged { change, terms, head, slots: 0, blocks: 0 })
     }
@@ -206,35 +196,31 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         chunk: ChunkId,
         byte_len: u64,
         terms: Terms,
-    ) -> Result<Staged, Stop<FinishError>> {
-        self.check_usable().map_err(Stop::widen)?;
-        let head = self.head(chunk).ok_or(Stop::Refuse(FinishError::NoSuchChunk(chunk)))?;
+    ) -> Result<Staged, Stop> {
+        self.check_usable()?;
+        let head = self.head(chunk).ok_or(ChangeError::NoSuchChunk(chunk))?;
         if self.is_suspect(chunk) {
-            return Err(Stop::Refuse(FinishError::Suspect(chunk)));
+            return Err(ChangeError::Suspect(chunk).into());
         }
-        self.check_terms(chunk, terms).map_err(Stop::widen)?;
+        self.check_terms(chunk, terms)?;
         if head.byte_len != byte_len {
-            return Err(Stop::Refuse(FinishError::Length { byte_len: head.byte_len }));
+            return Err(ChangeError::WrongLength { byte_len: head.byte_len }.into());
         }
         let change = Change::Finish { byte_len };
-        self.check_group(change.record_bytes(terms.stamp)).map_err(Stop::widen)?;
+        self.check_group(change.record_bytes(terms.stamp))?;
         Ok(Staged { change, terms, head: Some(head), slots: 0, blocks: 0 })
     }
 
-    fn stage_delete(
-        &mut self,
-        chunk: ChunkId,
-        version: Option<u64>,
-    ) -> Result<Staged, Stop<DeleteError>> {
-        self.check_usable().map_err(Stop::widen)?;
+    fn stage_delete(&mut self, chunk: ChunkId, version: Option<u64>) -> Result<Staged, Stop> {
+        self.check_usable()?;
         let Some(Head { chain, .. }) = self.head(chunk) else {
-            return Err(Stop::Refuse(DeleteError::NoSuchChunk(chunk)));
+            return Err(ChangeError::NoSuchChunk(chunk).into());
         };
         // Nothing is left that could differ between replicas: a delete names no chain version.
         let terms = Terms { version, stamp: 0, chain };
-        self.check_terms(chunk, terms).map_err(Stop::widen)?;
+        self.check_terms(chunk, terms)?;
         let change = Change::Delete;
-        self.check_group(change.record_bytes(0)).map_err(Stop::widen)?;
+        self.check_group(change.record_bytes(0))?;
         Ok(Staged { change, terms, head: None, slots: 0, blocks: 0 })
     }
 
@@ -242,7 +228,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// nothing of the chunk is under way: the number of a change is not known before its group
     /// closes. Only then is it said that there is another version or chain version, or that the
     /// change was made before: that is durable then.
-    pub(super) fn check_terms(&self, chunk: ChunkId, terms: Terms) -> Result<(), Stop<Refused>> {
+    pub(super) fn check_terms(&self, chunk: ChunkId, terms: Terms) -> Result<(), Stop> {
         let pending = self.pending.get(&chunk);
         let head = pending.map_or_else(|| self.committed_head(chunk), |pending| pending.head);
         let Some(Head { version, stamp, chain, .. }) = head else { return Ok(()) };
@@ -358,7 +344,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    pub(super) fn check_usable(&self) -> Result<(), Stop<Refused>> {
+    pub(super) fn check_usable(&self) -> Result<(), Stop> {
         if self.map.is_lossy {
             return Err(Refused::Damaged.into());
         }
@@ -387,7 +373,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     /// Whether a record finds room in the group that gathers.
-    pub(super) fn check_group(&self, record_bytes: usize) -> Result<(), Stop<Refused>> {
+    pub(super) fn check_group(&self, record_bytes: usize) -> Result<(), Stop> {
         let gathered = self.gathering.by_class[self.staging.index()];
         let full = gathered.record_bytes + record_bytes as u64 > self.log.group_bytes_max();
         match full || gathered.members >= GROUP_MEMBERS_MAX {
@@ -397,7 +383,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     /// Whether the map has room for so many more blocks.
-    pub(super) fn check_blocks(&mut self, blocks: u64) -> Result<(), Stop<Refused>> {
+    pub(super) fn check_blocks(&mut self, blocks: u64) -> Result<(), Stop> {
         match self.promised_blocks + blocks <= self.map.blocks_free() {
             true => Ok(()),
             // Deletes may give some, under way or not done yet, and a sparse store may give its map
@@ -430,17 +416,17 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     /// The answer to a change for which there is no room: where some may come, it waits.
-    pub(super) fn no_room(&mut self, some_may_come: bool) -> Stop<Refused> {
+    pub(super) fn no_room(&mut self, some_may_come: bool) -> Stop {
         if some_may_come {
             return Stop::Hold;
         }
         self.counts.no_space += 1;
         self.is_full = true;
-        Stop::Refuse(Refused::NoSpace)
+        Refused::NoSpace.into()
     }
 
     /// Whether so many slots are free that nothing under way will take.
-    pub(super) fn check_slots(&self, wanted: u64) -> Result<(), Stop<Refused>> {
+    pub(super) fn check_slots(&self, wanted: u64) -> Result<(), Stop> {
         let free = self.residence.as_ref().map_or(0, |residence| residence.slots_free());
         let left = free.saturating_sub(self.promised_slots);
         match left >= wanted {
@@ -462,7 +448,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// Whether the file system has room for so many bytes more, where the data takes its room from
     /// it.
-    pub(super) fn check_room(&mut self, byte_len: u64) -> Result<(), Stop<Refused>> {
+    pub(super) fn check_room(&mut self, byte_len: u64) -> Result<(), Stop> {
         if self.is_room_for(byte_len) {
             return Ok(());
         }

@@ -14,7 +14,7 @@ use super::memory::LONG_PAGES;
 use super::merge::{Edge, Old};
 use super::stage::{Staged, Stop};
 use super::state::{Asked, StoreCore};
-use crate::store::error::{Refused, WriteError};
+use crate::store::error::{ChangeError, Refused};
 use crate::store::gather::Gather;
 use crate::store::limits::{LOGGED_BYTES_MAX, WRITE_BYTES_MAX};
 use crate::store::media::{MediaError, MediaOp};
@@ -77,8 +77,8 @@ type Fragments = SmallVec<[Fragment; 2]>;
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Counts a write that failed for want of room.
-    pub(super) fn note_full(&mut self, failed: &WriteError) {
-        if matches!(failed, WriteError::Refused(Refused::NoSpace)) {
+    pub(super) fn note_full(&mut self, failed: &ChangeError) {
+        if matches!(failed, ChangeError::Refused(Refused::NoSpace)) {
             self.counts.no_space += 1;
             self.is_full = true;
         }
@@ -91,7 +91,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let asker = to.map_or(usize::MAX, |to| to.asker);
         let early = staged.map(|stage| self.early.find(asker, stage, chunk));
         let lost = match early {
-            Some(None) => Some(WriteError::NotStaged),
+            Some(None) => Some(ChangeError::NotStaged),
             Some(Some(key)) => self.early.take_failure(key),
             None => None,
         };
@@ -118,7 +118,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                     Err(source) => {
                         placed.fresh.iter().for_each(|(_, extent)| self.space.release(*extent));
                         let media = MediaError::at(MediaOp::Write, "memory", 0)(source);
-                        Err(WriteError::Media(media))
+                        Err(ChangeError::Media(media))
                     }
                 }
             }
@@ -137,34 +137,34 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     fn stage_write(
         &mut self,
         wanted: &Wanted<'_, W>,
-    ) -> Result<(Span, Head, Fragments, Placed), Stop<WriteError>> {
-        self.check_usable().map_err(Stop::widen)?;
-        let (span, head) = self.check_write(wanted).map_err(Stop::Refuse)?;
-        self.check_terms(wanted.chunk, wanted.terms).map_err(Stop::widen)?;
+    ) -> Result<(Span, Head, Fragments, Placed), Stop> {
+        self.check_usable()?;
+        let (span, head) = self.check_write(wanted)?;
+        self.check_terms(wanted.chunk, wanted.terms)?;
         let slots = slots_wanted(head, span.end());
         if slots > 0 {
-            self.check_slots(slots).map_err(Stop::widen)?;
+            self.check_slots(slots)?;
         }
         let fragments = self.fragments(wanted, span)?;
         if !wanted.is_verified {
-            self.check_wire(wanted, span).map_err(Stop::Refuse)?;
+            self.check_wire(wanted, span)?;
         }
         let count = span.count() as u32;
         // At worst each slice gets an extent of its own.
-        self.check_group(112 + 12 * count as usize).map_err(Stop::widen)?;
+        self.check_group(112 + 12 * count as usize)?;
         let byte_len = u64::from(count) * SLICE_BYTES as u64;
         let data_bytes = self.gathering.by_class[self.staging.index()].data_bytes;
         if data_bytes > 0 && data_bytes + byte_len > GROUP_DATA_BYTES_MAX {
             return Err(Stop::Hold);
         }
         let blocks = self.blocks_for(wanted.chunk, span.first(), span.count());
-        self.check_blocks(blocks).map_err(Stop::widen)?;
-        self.check_room(byte_len).map_err(Stop::widen)?;
+        self.check_blocks(blocks)?;
+        self.check_room(byte_len)?;
         let missing = count - self.staged_count(wanted) as u32;
         let mut taken = Vec::with_capacity(1);
         let is_left = self.space.free_pages() >= u64::from(missing) + EDGE_PAGES;
         if missing > 0 && (!is_left || !self.space.take(missing, &mut taken)) {
-            return Err(self.no_room(self.may_get_pages()).widen());
+            return Err(self.no_room(self.may_get_pages()));
         }
         Ok((span, head, fragments, self.place(wanted, span, taken)))
     }
@@ -220,12 +220,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         chunk: ChunkId,
         (offset, byte_len): (u64, u64),
         terms: Terms,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), ChangeError> {
         match self.check_to_write(chunk, (offset, byte_len), terms) {
             // What was made before is made again without harm.
             Ok(()) | Err(Stop::Known(_)) => Ok(()),
             // It may find room in a while.
-            Err(Stop::Hold) => Err(WriteError::NotStaged),
+            Err(Stop::Hold) => Err(ChangeError::NotStaged),
             Err(Stop::Refuse(error)) => Err(error),
         }
     }
@@ -235,26 +235,26 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         chunk: ChunkId,
         (offset, byte_len): (u64, u64),
         terms: Terms,
-    ) -> Result<(), Stop<WriteError>> {
-        self.check_usable().map_err(Stop::widen)?;
+    ) -> Result<(), Stop> {
+        self.check_usable()?;
         if byte_len == 0 || byte_len > WRITE_BYTES_MAX {
-            return Err(Stop::Refuse(WriteError::Length { byte_len }));
+            return Err(ChangeError::Length { byte_len }.into());
         }
-        let (span, head) = self.check_place(chunk, offset, byte_len).map_err(Stop::Refuse)?;
+        let (span, head) = self.check_place(chunk, offset, byte_len)?;
         match self.check_terms(chunk, terms) {
             // What is under way comes before the write in any case.
             Ok(()) | Err(Stop::Hold) => {}
-            Err(stop) => return Err(stop.widen()),
+            Err(stop) => return Err(stop),
         }
         let slots = slots_wanted(head, span.end());
         if slots > 0 {
-            self.check_slots(slots).map_err(Stop::widen)?;
+            self.check_slots(slots)?;
         }
         let blocks = self.blocks_for(chunk, span.first(), span.count());
-        self.check_blocks(blocks).map_err(Stop::widen)?;
-        self.check_room(span.count() * SLICE_BYTES as u64).map_err(Stop::widen)?;
+        self.check_blocks(blocks)?;
+        self.check_room(span.count() * SLICE_BYTES as u64)?;
         if self.space.free_pages() < span.count() + EDGE_PAGES {
-            return Err(self.no_room(self.may_get_pages()).widen());
+            return Err(self.no_room(self.may_get_pages()));
         }
         Ok(())
     }
@@ -265,45 +265,41 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         chunk: ChunkId,
         offset: u64,
         byte_len: u64,
-    ) -> Result<(Span, Head), WriteError> {
-        let head = self.head(chunk).ok_or(WriteError::NoSuchChunk(chunk))?;
+    ) -> Result<(Span, Head), ChangeError> {
+        let head = self.head(chunk).ok_or(ChangeError::NoSuchChunk(chunk))?;
         if self.is_suspect(chunk) {
-            return Err(WriteError::Suspect(chunk));
+            return Err(ChangeError::Suspect(chunk));
         }
         let limit_bytes = head.limit_bytes;
         if offset.checked_add(byte_len).is_none_or(|end| end > limit_bytes) {
-            return Err(WriteError::LimitExceeded { limit_bytes });
+            return Err(ChangeError::LimitExceeded { limit_bytes });
         }
         Ok((Span::new(offset, byte_len), head))
     }
 
-    fn check_write(&self, wanted: &Wanted<'_, W>) -> Result<(Span, Head), WriteError> {
+    fn check_write(&self, wanted: &Wanted<'_, W>) -> Result<(Span, Head), ChangeError> {
         let byte_len: u64 = wanted.data.iter().map(|piece| piece.as_ref().len() as u64).sum();
         let byte_len = byte_len + self.staged_count(wanted) * SLICE_BYTES as u64;
         if byte_len == 0 || byte_len > WRITE_BYTES_MAX {
-            return Err(WriteError::Length { byte_len });
+            return Err(ChangeError::Length { byte_len });
         }
         let (span, head) = self.check_place(wanted.chunk, wanted.offset, byte_len)?;
         let (expected, found) = (span.count(), wanted.crcs.len() as u64);
         if expected != found {
-            return Err(WriteError::CrcCount { expected, found });
+            return Err(ChangeError::CrcCount { expected, found });
         }
         if let Some(key) = wanted.early {
             let covers = |slice: &u64| span.covers(*slice);
             // Slices of resident chunks must be in memory as well: it was made anew meanwhile.
             if head.has_slots || !self.early.get(key).pages.keys().all(covers) {
-                return Err(WriteError::NotStaged);
+                return Err(ChangeError::NotStaged);
             }
         }
         Ok((span, head))
     }
 
     /// The slices that are written in part, checked as they lie in memory of the store.
-    fn fragments(
-        &mut self,
-        wanted: &Wanted<'_, W>,
-        span: Span,
-    ) -> Result<Fragments, Stop<WriteError>> {
+    fn fragments(&mut self, wanted: &Wanted<'_, W>, span: Span) -> Result<Fragments, Stop> {
         let mut fragments = Fragments::new();
         let last = span.first() + span.count() - 1;
         let edges = [Some(span.first()), (last > span.first()).then_some(last)];
@@ -321,14 +317,14 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             let crc = wanted.crcs[(slice - span.first()) as usize];
             if fragment_crc(wanted.chunk, slice, from as u32, &bytes) != crc {
                 self.counts.wire_corrupt += 1;
-                return Err(Stop::Refuse(WriteError::WireCorrupt { slice }));
+                return Err(ChangeError::WireCorrupt { slice }.into());
             }
             fragments.push(Fragment { slice, from, bytes, old });
         }
         Ok(fragments)
     }
 
-    fn check_wire(&mut self, wanted: &Wanted<'_, W>, span: Span) -> Result<(), WriteError> {
+    fn check_wire(&mut self, wanted: &Wanted<'_, W>, span: Span) -> Result<(), ChangeError> {
         let mut data = Gather::new(wanted.data);
         let mut scratch = [0; SLICE_BYTES];
         for (slice, crc) in (span.first()..).zip(wanted.crcs) {
@@ -343,7 +339,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             let bytes = data.together(len, &mut scratch);
             if slice_crc(wanted.chunk, slice, bytes) != *crc {
                 self.counts.wire_corrupt += 1;
-                return Err(WriteError::WireCorrupt { slice });
+                return Err(ChangeError::WireCorrupt { slice });
             }
         }
         Ok(())
@@ -480,10 +476,10 @@ fn page_at(extents: &[Extent], position: usize) -> u32 {
 }
 
 /// What a write comes to whose data does not get to the disk.
-pub(super) fn write_failed(error: &DiskError) -> WriteError {
+pub(super) fn write_failed(error: &DiskError) -> ChangeError {
     match error.is_full() {
-        true => WriteError::Refused(Refused::NoSpace),
-        false => WriteError::Media(super::media_error(error)),
+        true => ChangeError::Refused(Refused::NoSpace),
+        false => ChangeError::Media(super::media_error(error)),
     }
 }
 

@@ -27,7 +27,7 @@ use towpath_transport::Class;
 
 use super::claims::Claims;
 use super::core::StoreThread;
-use super::error::{CommitStep, CreateError, FlushFailed, Refused};
+use super::error::{ChangeError, CommitStep, FlushFailed, Refused};
 use super::fence::Fences;
 use super::request::{Completion, Reply, Request};
 use super::slice::ChunkId;
@@ -324,7 +324,7 @@ impl<W> Disks<W> {
                 *page = listing.add(disk, page, &self.shared.directory)?;
             }
             (Kind::Create(chunk), Reply::Create(result)) => {
-                let undecided = matches!(result, Err(CreateError::Refused(Refused::Undecided(_))));
+                let undecided = matches!(result, Err(ChangeError::Refused(Refused::Undecided(_))));
                 self.shared.directory.create_answered(*chunk, !undecided);
             }
             (Kind::Scrub, Reply::Scrub(report)) => {

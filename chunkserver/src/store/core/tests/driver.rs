@@ -13,7 +13,7 @@ use towpath_wake::Bell;
 
 use super::*;
 use crate::store::core::{DriverConfig, StoreDriver, StoreThread};
-use crate::store::error::{FlushFailed, WriteError};
+use crate::store::error::{ChangeError, FlushFailed};
 
 const DRIVER: DriverConfig = DriverConfig { queue_max: 64, unfinished_keep: None };
 
@@ -129,7 +129,7 @@ fn a_failed_flush_reaches_the_change_and_whoever_stops_the_store() {
         send(&store, 2, write_request(ChunkId(1), 0, &[1; 100]));
         let reply = answer(&mut driver, &store).reply;
         let Reply::Write { result, data, .. } = reply else { panic!("another answer") };
-        assert!(matches!(result, Err(WriteError::Refused(Refused::Undecided(_)))));
+        assert!(matches!(result, Err(ChangeError::Refused(Refused::Undecided(_)))));
         assert_eq!(data.concat(), [1; 100], "the buffers come back");
         assert!(matches!(stop(driver, store), Some(Err(_))));
     }

@@ -326,14 +326,14 @@ pub(super) fn made(reply: &Reply<Vec<u8>, Buf>) -> Option<u64> {
 
 /// Why a change was refused that any change may be refused for.
 pub(super) fn refused(reply: &Reply<Vec<u8>, Buf>) -> Option<Refused> {
-    use crate::store::error::{ChainError, CreateError, DeleteError, FinishError, WriteError};
+    use crate::store::error::ChangeError;
     match reply {
-        Reply::Chain(Err(ChainError::Refused(refused)))
-        | Reply::Create(Err(CreateError::Refused(refused)))
-        | Reply::Delete(Err(DeleteError::Refused(refused)))
-        | Reply::Finish(Err(FinishError::Refused(refused)))
-        | Reply::Clear(Err(WriteError::Refused(refused)))
-        | Reply::Write { result: Err(WriteError::Refused(refused)), .. } => Some(*refused),
+        Reply::Chain(Err(ChangeError::Refused(refused)))
+        | Reply::Create(Err(ChangeError::Refused(refused)))
+        | Reply::Delete(Err(ChangeError::Refused(refused)))
+        | Reply::Finish(Err(ChangeError::Refused(refused)))
+        | Reply::Clear(Err(ChangeError::Refused(refused)))
+        | Reply::Write { result: Err(ChangeError::Refused(refused)), .. } => Some(*refused),
         _ => None,
     }
 }
