@@ -286,6 +286,33 @@ impl<W, R> Request<W, R> {
     }
 }
 
+impl<W, R> Request<W, R> {
+    /// The chunk that it changes; none's name where it is no change.
+    pub(super) fn chunk(&self) -> ChunkId {
+        match self {
+            Self::Create { chunk, .. }
+            | Self::Chain { chunk, .. }
+            | Self::Finish { chunk, .. }
+            | Self::Clear { chunk, .. }
+            | Self::Delete { chunk, .. }
+            | Self::Write { chunk, .. } => *chunk,
+            _ => ChunkId::default(),
+        }
+    }
+
+    /// The answer to a change, with the buffers.
+    pub(super) fn into_reply(self, result: Result<Ticket, ChangeError>) -> Reply<W, R> {
+        match self {
+            Self::Create { .. } => Reply::Create(result),
+            Self::Chain { .. } => Reply::Chain(result),
+            Self::Finish { .. } => Reply::Finish(result),
+            Self::Clear { .. } => Reply::Clear(result),
+            Self::Write { data, crcs, .. } => Reply::Write { result, data, crcs },
+            _ => Reply::Delete(result),
+        }
+    }
+}
+
 impl<W: AsRef<[u8]>, R> Request<W, R> {
     /// Bytes of data that come with it.
     pub(super) fn byte_len(&self) -> u64 {

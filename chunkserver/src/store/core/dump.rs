@@ -205,9 +205,7 @@ fn dump_log(
 fn row_of_record(record: &Record<'_>, offset: u64) -> DumpRow {
     let (kind, at, byte_len, extents) = match &record.body {
         Body::Create { limit_bytes, .. } => ("create", *limit_bytes, 0, 0),
-        Body::Write(write) => {
-            ("write", write.offset, write.byte_len, write.extents().count() as u64)
-        }
+        Body::Write(write) => ("write", write.offset, write.byte_len, write.extent_count() as u64),
         Body::Finish => ("finish", 0, 0, 0),
         Body::Chain { chain } => ("chain", (*chain).into(), 0, 0),
         Body::Clear(clear) => {
@@ -216,7 +214,7 @@ fn row_of_record(record: &Record<'_>, offset: u64) -> DumpRow {
         }
         Body::Delete => ("delete", 0, 0, 0),
         Body::Seal => ("seal", 0, 0, 0),
-        Body::Void => ("void", 0, 0, 0),
+        Body::Void { .. } => ("void", 0, 0, 0),
     };
     let (sequence, durable_sequence) = (record.frame.sequence, record.frame.durable_sequence);
     let chunk = record.chunk;

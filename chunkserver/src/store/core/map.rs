@@ -287,7 +287,7 @@ impl Map {
             Body::Write(write) => self.apply_write(id, (version, stamp), write),
             Body::Clear(clear) => self.apply_clear(id, (version, stamp), clear),
             Body::Delete => self.begin_delete(id, version),
-            Body::Seal | Body::Void => Ok(()),
+            Body::Seal | Body::Void { .. } => Ok(()),
         }
     }
 

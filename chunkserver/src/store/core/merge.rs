@@ -1,8 +1,9 @@
 //! Slices that are written in part: merged with what they held, read from the disk.
 
 use towpath_disk::{DiskError, Op, ReadPages, WritePages};
+use towpath_transport::Class;
 
-use super::group::Change;
+use super::change::Change;
 use super::io::Purpose;
 use super::stage::Stop;
 use super::state::StoreCore;
@@ -42,11 +43,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// What a slice holds once all is done that is under way. Where that is being written just now,
     /// it is waited for.
     pub(super) fn newest(&self, chunk: ChunkId, slice: u64) -> Result<Old, Stop> {
-        if self.pending.contains_key(&chunk) {
-            let closed = self.closed.iter().flat_map(|group| &group.members);
-            let members: Vec<_> = closed.chain(&self.gathering.members).collect();
-            let of_chunk = members.into_iter().rev().map(|key| &self.members[*key]);
-            for member in of_chunk.filter(|member| member.chunk == chunk) {
+        if self.changes.pending(chunk).is_some() {
+            let members = self.changing().into_iter().rev();
+            let members = members.filter_map(|key| self.changes.get(key));
+            for member in members.filter(|member| member.chunk == chunk) {
                 match (&member.change, member.change.span()) {
                     (Change::Create { .. } | Change::Delete, _) => return Ok(Old::Nothing),
                     (Change::Clear(clear), _) if clear.takes(slice) => {
@@ -68,9 +68,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         match found.filter(|found| !found.is_hole()) {
             None => Ok(Old::Nothing),
             Some(found) if self.layout.has(found.page) => Ok(Old::At(found)),
-            Some(found) => {
-                Err(Stop::Refuse(ChangeError::OldSlice(self.corrupt(chunk, slice, found))))
-            }
+            Some(found) => Err(ChangeError::OldSlice(self.corrupt(chunk, slice, found)).into()),
         }
     }
 
@@ -81,42 +79,27 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     pub(super) fn begin_merge(&mut self, edge: Box<Edge>) {
-        match edge.old {
-            Old::Nothing => self.merge(*edge, None),
-            Old::At(SliceRef { page, .. }) if self.away.get(page).is_some() => {
-                self.merge_with_logged(*edge, page);
-            }
-            Old::At(found) => match self.memory.to_fill(1) {
-                Ok(into) => {
+        let Old::At(found) = edge.old else { return self.merge(*edge, None) };
+        match self.io.memory.to_fill(1) {
+            Ok(mut into) => match self.away.get(found.page) {
+                // Its bytes are in the log still.
+                Some(logged) => {
+                    into.copy_from_slice(logged);
+                    self.merge(*edge, Some(into));
+                }
+                None => {
                     let at = self.layout.data_page(found.page);
-                    let class = self.class_of(edge.member);
+                    let class = self.changes.get(edge.member).map(|member| member.class);
+                    let class = class.unwrap_or(Class::Copper);
                     self.io.submit_as(class, Purpose::Edge(edge), Op::read(at, into));
                 }
-                Err(source) => {
-                    let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
-                    self.merge_failed(edge.member, ChangeError::Media(error));
-                }
             },
-        }
-    }
-
-    /// The same where the bytes are in the log still.
-    fn merge_with_logged(&mut self, edge: Edge, page: u32) {
-        let Some(logged) = self.away.get(page) else { return };
-        match self.memory.to_fill(1) {
-            Ok(mut old) => {
-                old.copy_from_slice(logged);
-                self.merge(edge, Some(old));
-            }
-            Err(source) => {
-                let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
-                self.merge_failed(edge.member, ChangeError::Media(error));
-            }
+            Err(source) => self.merge_failed(edge.member, no_memory(source)),
         }
     }
 
     pub(super) fn on_edge(&mut self, edge: Edge, op: Op, outcome: Result<(), DiskError>) {
-        if self.failed.is_some() {
+        if self.health.failed.is_some() {
             return;
         }
         let Op::Read { mut into, .. } = op else { return };
@@ -126,12 +109,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             return self.merge(edge, Some(page));
         }
         if !edge.is_second {
-            self.counts.reads_retried += 1;
+            self.health.counts.reads_retried += 1;
             return self.begin_merge(Box::new(Edge { is_second: true, ..edge }));
         }
         let error = match outcome {
             Ok(()) => {
-                self.counts.slices_corrupt += 1;
+                self.health.counts.slices_corrupt += 1;
                 ChangeError::OldSlice(self.corrupt(edge.chunk, edge.slice, found))
             }
             Err(error) => ChangeError::Media(super::media_error(&error)),
@@ -143,36 +126,30 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     fn merge(&mut self, edge: Edge, old: Option<ReadPages>) {
         let Edge { member, chunk, slice, position, page, from, bytes, .. } = edge;
         let made = match old {
-            None => self.memory.filled(1, |slice| slice.fill(0)),
-            Some(old) => Ok(old).and_then(|old| {
-                let whole = WritePages::new(old.into_buf());
-                whole.map_err(|_| std::io::ErrorKind::OutOfMemory.into())
-            }),
+            None => self.io.memory.zeros(),
+            Some(old) => Ok(old.into_buf()),
         };
-        let whole = made.ok().and_then(|whole| whole.into_buf().ok());
-        let Some(mut whole) = whole else {
-            let source = std::io::ErrorKind::OutOfMemory.into();
-            let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
-            return self.merge_failed(member, ChangeError::Media(error));
+        let mut whole = match made {
+            Ok(whole) => whole,
+            Err(source) => return self.merge_failed(member, no_memory(source)),
         };
         whole[from..from + bytes.len()].copy_from_slice(&bytes);
         let crc = slice_crc(chunk, slice, &whole);
-        let Some(found) = self.members.get_mut(member) else { return };
-        found.change.set_crc(position, crc);
-        found.merges_left -= 1;
-        if let Change::Write { logged: Some(logged), .. } = &mut found.change {
-            logged[position] = Some(whole.freeze());
-            return;
-        }
+        let Some(found) = self.changes.get_mut(member) else { return };
+        let Some(whole) = found.on_merged(position, whole, crc) else { return };
+        // It is a page of memory that has only those.
         let Ok(whole) = WritePages::new(whole) else { return };
-        found.writes_left += 1;
         let (class, at) = (found.class, self.layout.data_page(page));
         self.io.submit_as(class, Purpose::Data { member }, Op::write(at, whole));
     }
 
     fn merge_failed(&mut self, member: usize, error: ChangeError) {
-        let Some(found) = self.members.get_mut(member) else { return };
+        let Some(found) = self.changes.get_mut(member) else { return };
         found.merges_left -= 1;
         self.member_failed(member, error);
     }
+}
+
+fn no_memory(source: std::io::Error) -> ChangeError {
+    ChangeError::Media(MediaError::at(MediaOp::Read, "memory", 0)(source))
 }

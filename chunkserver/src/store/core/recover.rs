@@ -16,13 +16,13 @@ use super::open::{io_error, space_of};
 use super::page::{Kind, PAGE_BYTES, PageBytes, PageError, open as open_page};
 use super::replay::{Replay, ReplayError, Replayed};
 use super::ring::Ring;
+use super::space::{PageClash, Pages};
 use super::superblock::{Superblock, decode_copies, encode_page};
 use super::tape::Tape;
 use crate::store::damage::{Damage, DamageKind};
 use crate::store::error::OpenError;
 use crate::store::media::MediaOp;
 use crate::store::record::LogKey;
-use crate::store::space::{PageClash, Space};
 
 /// The numbers of generations on one disk lie closer together: a page that says otherwise is none
 /// of ours.
@@ -120,7 +120,7 @@ pub(super) struct Opened {
     /// The first page of the log that a restart may need.
     pub(super) floor: u64,
     /// The pages that no slice has, and how many were written once; none where changes are lost.
-    pub(super) space: Option<(Space, u32)>,
+    pub(super) space: Option<(Pages, u32)>,
     /// Slices that are in the log and not at their pages.
     pub(super) away: Away,
 }

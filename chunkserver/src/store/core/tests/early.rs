@@ -177,5 +177,5 @@ fn who_stages_all_that_it_can_leaves_room_for_others_and_gets_it_back() {
     core.drop_all_early_of(1);
     core.drop_all_early_of(2);
     assert_eq!(core.early_slices(), 0);
-    assert!(core.early.by_owner.is_empty());
+    assert!(core.early.has_none());
 }

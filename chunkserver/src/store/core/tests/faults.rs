@@ -395,13 +395,13 @@ fn one_page_of_the_log_that_cannot_be_written_stops_nothing() {
         for at in 0..300u64 {
             write(&mut core, ChunkId(1), at % 8 * 4096, &[at as u8; 4096]);
         }
-        assert!(core.log.end.page > 2 * core.layout.log_pages, "the log went round");
-        while !(51..54).contains(&(core.log.end.page % core.layout.log_pages)) {
+        assert!(core.commits.log.end.page > 2 * core.layout.log_pages, "the log went round");
+        while !(51..54).contains(&(core.commits.log.end.page % core.layout.log_pages)) {
             write(&mut core, ChunkId(1), 0, &[7; 4096]);
         }
         assert_eq!(core.failure(), None);
         // What a restart needs is in the other copy.
-        let end = core.log.end;
+        let end = core.commits.log.end;
         medium.end_process();
         drop(core);
         let mut core =

@@ -191,7 +191,8 @@ fn a_checkpoint_writes_only_what_has_changed() {
         create(&mut core, ChunkId(chunk));
     }
     checkpoint(&mut core);
-    let pages = |core: &Core| core.published.entries.iter().map(|entry| entry.generation).collect();
+    let pages =
+        |core: &Core| core.checkpoints.entries().iter().map(|entry| entry.generation).collect();
     let before: Vec<u64> = pages(&core);
     assert!(before.len() >= 4);
     write(&mut core, ChunkId(30), 0, &[1; 4096]);
