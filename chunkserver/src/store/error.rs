@@ -238,7 +238,7 @@ pub enum ChangeError {
     /// The stored slice with which the written part would be merged is damaged; overwrite the whole
     /// slice.
     #[error("a part of a damaged slice cannot be written, write the whole slice: {0}")]
-    OldSlice(SliceCorrupt),
+    OldSlice(Box<SliceCorrupt>),
     /// Not now.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -295,7 +295,7 @@ pub struct SliceCorrupt {
 pub enum ReadError {
     /// A slice is damaged; the others of the chunk can still be read.
     #[error(transparent)]
-    Corrupt(#[from] SliceCorrupt),
+    Corrupt(Box<SliceCorrupt>),
     /// A change of the chunk is lost: the stored bytes may be old, or too few.
     #[error("a change of chunk {0} is lost to damage: the stored bytes may be old")]
     Suspect(ChunkId),

@@ -105,8 +105,7 @@ pub struct Frame {
     pub previous_crc: u32,
 }
 
-/// A record, borrowing its lists from the bytes it was read from, or from the change that it is made
-/// of.
+/// A record, borrowing its lists from the bytes it was read from, or from the change that it is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Where it stands.

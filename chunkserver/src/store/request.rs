@@ -210,7 +210,7 @@ pub enum Reply<W, R = W> {
     /// To a stat.
     Stat(Option<ChunkStat>),
     /// To a question for the counters.
-    Stats(StoreStats),
+    Stats(Box<StoreStats>),
     /// To an unstage.
     Unstage,
     /// To a write; success means durable.

@@ -113,10 +113,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             }
             // What holds nothing reads as zeros as it is.
             if let old @ Old::At(_) = self.newest(chunk, slice)? {
-                let (member, position, page, is_second) = (0, edges.len(), 0, false);
+                let (member, position, page) = (0, edges.len(), 0);
                 let bytes = vec![0; len];
-                let edge =
-                    Edge { member, chunk, slice, position, page, from, bytes, old, is_second };
+                let edge = Edge { member, chunk, slice, position, page, from, bytes, old };
                 edges.push(edge);
             }
         }

@@ -276,8 +276,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     /// Slices that are kept for writes that nobody has asked for yet.
-    #[must_use]
-    pub fn early_slices(&self) -> u64 {
+    #[cfg(test)]
+    pub(super) fn early_slices(&self) -> u64 {
         self.early.slices
     }
 }

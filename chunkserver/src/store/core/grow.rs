@@ -74,7 +74,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         ops.into_iter().for_each(|op| self.io.submit(Purpose::MapRoom, op));
     }
 
-    fn zeros(&self, at: PageNumber, count: u32) -> std::io::Result<Op> {
+    /// Gives pages their room by zeros.
+    pub(super) fn zeros(&self, at: PageNumber, count: u32) -> std::io::Result<Op> {
         let from = self.io.memory.all_filled(count as usize, |buf| buf.fill(0))?;
         Ok(Op::write_all(at, from))
     }

@@ -11,7 +11,6 @@ use towpath_transport::Class;
 use super::blocking::Blocking;
 use super::lanes::Lanes;
 use super::memory::Memory;
-use super::merge::Edge;
 use super::page::PAGE_BYTES;
 use crate::store::record::Extent;
 
@@ -20,8 +19,6 @@ use crate::store::record::Extent;
 pub(super) enum Purpose {
     /// Data of a member of a group.
     Data { member: usize },
-    /// What a slice held that a member writes in part.
-    Edge(Box<Edge>),
     /// Data of a write that may not be asked for yet.
     Early { key: usize },
     /// Records of the group of that number, and the slices that stand behind them.
@@ -32,8 +29,6 @@ pub(super) enum Purpose {
     Home(super::away::Move),
     /// Slices of a read, from a position on.
     Read { read: usize, position: usize, is_second: bool },
-    /// A slice of a scrub.
-    Scrub { slice: super::scrub::Looked, is_second: bool },
     /// A page of the map, the directory, or the superblock, for the checkpoint under way.
     Checkpoint,
     /// Pages that are written before they are used.
@@ -219,8 +214,8 @@ impl Io {
         None
     }
 
-    /// What has ended; waits for something, for `timeout` at most, where there is a timeout. Whoever
-    /// is done with the list [gives it back](Self::done_with).
+    /// What has ended; waits for something, for `timeout` at most, where there is a timeout. The
+    /// list is to be [given back](Self::done_with), empty.
     ///
     /// # Errors
     /// The system does not speak of the disk any more.

@@ -1,8 +1,6 @@
 //! The log gets longer as it is used, up to its area: the more it holds, the more slices are
 //! overwritten before they are brought home, and the fewer checkpoints there are.
 
-use towpath_disk::Op;
-
 use super::io::Purpose;
 use super::layout::LOG_COPIES;
 use super::memory::LONG_PAGES;
@@ -56,13 +54,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             return;
         }
         for copy in 0..LOG_COPIES {
-            let Ok(zeros) = self.io.memory.filled(count as usize, |buf| buf.fill(0)) else {
+            let Ok(op) = self.zeros(self.layout.log_slot(copy, ready), count as u32) else {
                 self.commits.room.has_failed = true;
                 return;
             };
             self.commits.room.under_way += 1;
-            let at = self.layout.log_slot(copy, ready);
-            self.io.submit(Purpose::LogRoom, Op::write(at, zeros));
+            self.io.submit(Purpose::LogRoom, op);
         }
     }
 

@@ -1,13 +1,15 @@
 //! Slices that are written in part: merged with what they held, read from the disk.
 
-use towpath_disk::{DiskError, Op, ReadPages, WritePages};
+use towpath_disk::{Op, WritePages};
+use towpath_memory::Buf;
 use towpath_transport::Class;
 
 use super::change::Change;
 use super::io::Purpose;
+use super::read::Then;
 use super::stage::Stop;
 use super::state::StoreCore;
-use crate::store::error::{ChangeError, SliceCorrupt};
+use crate::store::error::{ChangeError, ReadError, SliceCorrupt};
 use crate::store::media::{MediaError, MediaOp};
 use crate::store::place::SliceRef;
 use crate::store::slice::{ChunkId, slice_crc};
@@ -35,8 +37,6 @@ pub(super) struct Edge {
     pub(super) from: usize,
     pub(super) bytes: Vec<u8>,
     pub(super) old: Old,
-    /// The old bytes are read for the second time.
-    pub(super) is_second: bool,
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
@@ -72,67 +72,43 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    pub(super) fn corrupt(&self, chunk: ChunkId, slice: u64, found: SliceRef) -> SliceCorrupt {
+    pub(super) fn corrupt(&self, chunk: ChunkId, slice: u64, found: SliceRef) -> Box<SliceCorrupt> {
         let is_there = self.layout.has(found.page);
         let offset = if is_there { self.layout.data_page(found.page).byte_offset() } else { 0 };
-        SliceCorrupt { chunk, slice, file: String::from(super::DISK_NAME), offset }
+        Box::new(SliceCorrupt { chunk, slice, file: String::from(super::DISK_NAME), offset })
     }
 
-    pub(super) fn begin_merge(&mut self, edge: Box<Edge>) {
-        let Old::At(found) = edge.old else { return self.merge(*edge, None) };
-        match self.io.memory.to_fill(1) {
-            Ok(mut into) => match self.away.get(found.page) {
-                // Its bytes are in the log still.
-                Some(logged) => {
-                    into.copy_from_slice(logged);
-                    self.merge(*edge, Some(into));
-                }
-                None => {
-                    let at = self.layout.data_page(found.page);
-                    let class = self.changes.get(edge.member).map(|member| member.class);
-                    let class = class.unwrap_or(Class::Copper);
-                    self.io.submit_as(class, Purpose::Edge(edge), Op::read(at, into));
-                }
-            },
-            Err(source) => self.merge_failed(edge.member, no_memory(source)),
-        }
-    }
-
-    pub(super) fn on_edge(&mut self, edge: Edge, op: Op, outcome: Result<(), DiskError>) {
-        if self.health.failed.is_some() {
-            return;
-        }
-        let Op::Read { mut into, .. } = op else { return };
-        let (Some(page), Old::At(found)) = (into.pop(), edge.old) else { return };
-        let is_good = outcome.is_ok() && slice_crc(edge.chunk, edge.slice, &page) == found.crc;
-        if is_good {
-            return self.merge(edge, Some(page));
-        }
-        if !edge.is_second {
-            self.health.counts.reads_retried += 1;
-            return self.begin_merge(Box::new(Edge { is_second: true, ..edge }));
-        }
-        let error = match outcome {
-            Ok(()) => {
-                self.health.counts.slices_corrupt += 1;
-                ChangeError::OldSlice(self.corrupt(edge.chunk, edge.slice, found))
-            }
-            Err(error) => ChangeError::Media(super::media_error(&error)),
+    pub(super) fn begin_merge(&mut self, edge: Edge) {
+        let Old::At(found) = edge.old else {
+            let zeros = self.io.memory.zeros();
+            let zeros = zeros.map_err(|source| MediaError::memory(MediaOp::Read, source));
+            return self.on_edge(edge, zeros.map_err(ReadError::Media));
         };
-        self.merge_failed(edge.member, error);
+        let member = edge.member;
+        let class = self.changes.get(member).map_or(Class::Copper, |member| member.class);
+        let of = (edge.chunk, edge.slice, found);
+        if let Err(error) = self.read_slice(Then::Merge(Box::new(edge)), class, of) {
+            self.merge_failed(member, error.into());
+        }
+    }
+
+    /// What a slice held was read.
+    pub(super) fn on_edge(&mut self, edge: Edge, old: Result<Buf, ReadError>) {
+        match old {
+            // Of a store that has failed nobody waits for it any more.
+            _ if self.health.failed.is_some() => {}
+            Ok(old) => self.merge(edge, old),
+            Err(ReadError::Media(error)) => self.merge_failed(edge.member, error.into()),
+            Err(ReadError::Corrupt(found)) => {
+                self.merge_failed(edge.member, ChangeError::OldSlice(found));
+            }
+            Err(other) => tracing::error!(%other, "a slice was read, and not a chunk"),
+        }
     }
 
     /// Puts the fragment over what the slice held, and writes the slice.
-    fn merge(&mut self, edge: Edge, old: Option<ReadPages>) {
+    fn merge(&mut self, edge: Edge, mut whole: Buf) {
         let Edge { member, chunk, slice, position, page, from, bytes, .. } = edge;
-        let made = match old {
-            None => self.io.memory.zeros(),
-            Some(old) => Ok(old.into_buf()),
-        };
-        let mut whole = match made {
-            Ok(whole) => whole,
-            Err(source) => return self.merge_failed(member, no_memory(source)),
-        };
         whole[from..from + bytes.len()].copy_from_slice(&bytes);
         let crc = slice_crc(chunk, slice, &whole);
         let Some(found) = self.changes.get_mut(member) else { return };
@@ -148,8 +124,4 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         found.merges_left -= 1;
         self.member_failed(member, error);
     }
-}
-
-fn no_memory(source: std::io::Error) -> ChangeError {
-    ChangeError::Media(MediaError::at(MediaOp::Read, "memory", 0)(source))
 }

@@ -80,8 +80,9 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use towpath_disk::{DiskError, What};
+use towpath_disk::{DiskError, PageNumber, What};
 
+use super::damage::{Damage, DamageKind};
 use super::media::{MediaError, MediaOp};
 use layout::{DATA_PAGES_MAX, LOG_PAGES_MAX, LOG_PAGES_MIN};
 use page::PAGE_BYTES;
@@ -123,5 +124,15 @@ fn media_error(error: &DiskError) -> MediaError {
         What::Write | What::Discard => MediaOp::Write,
     };
     let source = std::io::Error::new(error.source.kind(), error.source.to_string());
-    MediaError::at(op, DISK_NAME, error.at.byte_offset())(source)
+    MediaError::new(op, DISK_NAME, error.at.byte_offset(), source)
+}
+
+/// Something that is damaged, from an offset of the disk on.
+fn damage_at(offset: u64, kind: DamageKind) -> Damage {
+    Damage { file: DISK_NAME.into(), offset, kind }
+}
+
+/// A page of the map or of what belongs to it is damaged.
+fn map_damage(at: PageNumber, why: &str) -> Damage {
+    damage_at(at.byte_offset(), DamageKind::Map { why: why.to_owned() })
 }

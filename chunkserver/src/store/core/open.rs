@@ -101,7 +101,7 @@ impl CoreConfig {
 }
 
 pub(super) fn io_error(op: MediaOp) -> impl FnOnce(io::Error) -> OpenError {
-    move |source| OpenError::Media(MediaError::at(op, super::DISK_NAME, 0)(source))
+    move |source| MediaError::new(op, super::DISK_NAME, 0, source).into()
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {

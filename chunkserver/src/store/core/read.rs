@@ -1,6 +1,7 @@
 //! Reads: only committed data, only slices whose bytes have their checksum, any number at a time.
 
 use slab::Slab;
+use smallvec::{SmallVec, smallvec};
 use towpath_disk::{DiskError, Op, ReadPages};
 use towpath_memory::Buf;
 use towpath_transport::Class;
@@ -8,6 +9,7 @@ use towpath_transport::Class;
 use super::changes::Client;
 use super::io::Purpose;
 use super::memory::LONG_PAGES;
+use super::merge::Edge;
 use super::page::PAGE_BYTES;
 use super::scrub::Scrubs;
 use super::space::Pin;
@@ -20,15 +22,25 @@ use crate::store::request::Reply;
 use crate::store::results::ReadDone;
 use crate::store::slice::{ChunkId, SLICE_BYTES, Span, fragment_crc, hole_crc, slice_crc};
 
+/// What becomes of a read once it is done.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// Whoever asked is answered.
+    Answer(Option<Client>, ReadDone),
+    /// The slice is merged with a part that is written.
+    Merge(Box<Edge>),
+    /// A scrub has looked at the slice.
+    Scrub,
+}
+
 /// A read under way. Its pages are not used again before it is over.
 #[derive(Debug)]
 struct Reading {
-    to: Option<Client>,
+    then: Then,
     class: Class,
     chunk: ChunkId,
     span: Span,
-    done: ReadDone,
-    slices: Vec<SliceRef>,
+    slices: SmallVec<[SliceRef; 4]>,
     pin: Pin,
     /// None while the disk fills it.
     buf: Option<Buf>,
@@ -47,7 +59,7 @@ pub(super) struct Reads {
 impl Reads {
     /// Whether anybody waits for a read.
     pub(super) fn is_reading(&self) -> bool {
-        !self.all.is_empty()
+        self.all.len() > self.scrubs.under_way()
     }
 }
 
@@ -72,9 +84,10 @@ impl Reading {
                 None => buf[to..to + len].fill(0),
             }
         }
-        let is_stored =
-            len == SLICE_BYTES || (from == 0 && self.span.end() == self.done.chunk_bytes);
-        self.crcs[position] = match (is_stored, page) {
+        let is_stored = len == SLICE_BYTES
+            || matches!(self.then, Then::Answer(_, done)
+                if from == 0 && self.span.end() == done.chunk_bytes);
+        let crc = match (is_stored, page) {
             (true, _) => stored_crc(self.chunk, slice, self.slices[position]),
             (false, Some(page)) => {
                 fragment_crc(self.chunk, slice, from as u32, &page[from..from + len])
@@ -84,6 +97,10 @@ impl Reading {
                 fragment_crc(self.chunk, slice, from as u32, &zeros[..len])
             }
         };
+        // Nobody else wants any.
+        if let Some(place) = self.crcs.get_mut(position) {
+            *place = crc;
+        }
     }
 
     fn is_sound(&self, position: usize, page: &[u8]) -> bool {
@@ -114,25 +131,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             true => Ok(planned),
             false => Err(ReadError::Length { byte_len: byte_len as u64 }),
         });
-        let (span, done) = match planned {
+        let (span, done, slices) = match planned {
             Ok(planned) => planned,
             Err(error) => return self.answer(to, Reply::Read { result: Err(error), buf, crcs }),
         };
-        let found = self.map.chunks.get(&chunk);
-        let slices = span.first()..span.first() + span.count();
-        let slices: Vec<_> =
-            slices.map(|slice| found.map_or_else(SliceRef::default, |c| c.slice(slice))).collect();
         crcs.resize(slices.len(), 0);
-        let pin = self.space.pages.pin();
-        let (under_way, error) = (0, None);
-        let buf = Some(buf);
-        let reading =
-            Reading { to, class, chunk, span, done, slices, pin, buf, crcs, under_way, error };
-        let read = self.reads.all.insert(reading);
-        if !self.read_directly(read) {
-            self.read_in_runs(read);
-        }
-        self.finish_read_when_done(read);
+        self.read(Then::Answer(to, done), class, (chunk, span, slices), (buf, crcs));
     }
 
     fn plan(
@@ -140,12 +144,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         chunk: ChunkId,
         offset: u64,
         byte_len: u64,
-    ) -> Result<(Span, ReadDone), ReadError> {
-        let head = match self.map.chunks.get(&chunk) {
-            Some(found) if !found.head.suspect => found.head,
+    ) -> Result<(Span, ReadDone, SmallVec<[SliceRef; 4]>), ReadError> {
+        let found = match self.map.chunks.get(&chunk) {
+            Some(found) if !found.head.suspect => found,
             None if !self.map.may_miss_chunks => return Err(ReadError::NoSuchChunk(chunk)),
             _ => return Err(ReadError::Suspect(chunk)),
         };
+        let head = found.head;
         if byte_len == 0 || byte_len > WRITE_BYTES_MAX {
             return Err(ReadError::Length { byte_len });
         }
@@ -157,7 +162,43 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             chunk_bytes: head.byte_len,
             unfinished: head.unfinished,
         };
-        Ok((Span::new(offset, byte_len), done))
+        let span = Span::new(offset, byte_len);
+        Ok((span, done, found.slices(span.first(), span.count()).collect()))
+    }
+
+    /// Reads one whole slice into memory of the store.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub(super) fn read_slice(
+        &mut self,
+        then: Then,
+        class: Class,
+        (chunk, slice, at): (ChunkId, u64, SliceRef),
+    ) -> Result<(), MediaError> {
+        let no_memory = |source| MediaError::memory(MediaOp::Read, source);
+        let buf = self.io.memory.to_fill(1).map_err(no_memory)?.into_buf();
+        let span = Span::new(slice * SLICE_BYTES as u64, SLICE_BYTES as u64);
+        self.read(then, class, (chunk, span, smallvec![at]), (buf, Vec::new()));
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        then: Then,
+        class: Class,
+        (chunk, span, slices): (ChunkId, Span, SmallVec<[SliceRef; 4]>),
+        (buf, crcs): (Buf, Vec<u32>),
+    ) {
+        let (pin, under_way, error) = (self.space.pages.pin(), 0, None);
+        let buf = Some(buf);
+        let reading =
+            Reading { then, class, chunk, span, slices, pin, buf, crcs, under_way, error };
+        let read = self.reads.all.insert(reading);
+        if !self.read_directly(read) {
+            self.read_in_runs(read);
+        }
+        self.finish_read_when_done(read);
     }
 
     /// Has the disk fill the caller's buffer, where all slices lie together and the buffer begins
@@ -232,7 +273,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 self.io.submit_as(self.reads.all[read].class, purpose, op);
             }
             Err(source) => {
-                let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
+                let error = MediaError::memory(MediaOp::Read, source);
                 self.read_failed(read, position, Some(error));
             }
         }
@@ -293,7 +334,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         if self.reads.all[read].under_way > 0 {
             return;
         }
-        let Reading { to, span, done, pin, buf, crcs, error, .. } = self.reads.all.remove(read);
+        let Reading { then, span, pin, buf, crcs, error, .. } = self.reads.all.remove(read);
         self.space.pages.unpin(pin);
         self.held.wake();
         // It is there when nothing is under way.
@@ -303,6 +344,11 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             // It shrinks, which always goes.
             let _ = buf.set_len(byte_len as usize);
         }
+        let (to, done) = match then {
+            Then::Answer(to, done) => (to, done),
+            Then::Merge(edge) => return self.on_edge(*edge, error.map_or(Ok(buf), Err)),
+            Then::Scrub => return self.on_scrub(error),
+        };
         let result = match error {
             Some(error) => {
                 buf.fill(0);

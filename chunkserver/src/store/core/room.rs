@@ -72,11 +72,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             return;
         }
         let Some(extent) = self.space.next_ahead() else { return };
-        match self.io.memory.all_filled(extent.count as usize, |buf| buf.fill(0)) {
-            Ok(from) => {
-                let at = self.layout.data_page(extent.page);
-                self.io.submit(Purpose::Ahead(extent), Op::write_all(at, from));
-            }
+        match self.zeros(self.layout.data_page(extent.page), extent.count) {
+            Ok(op) => self.io.submit(Purpose::Ahead(extent), op),
             // Without memory for it pages are used as they are.
             Err(_) => self.on_ahead(extent),
         }

@@ -2,26 +2,24 @@
 
 use std::collections::VecDeque;
 
-use towpath_disk::{DiskError, Op};
 use towpath_transport::Class;
 
 use super::changes::Client;
-use super::io::Purpose;
 use super::page::PAGE_BYTES;
-use super::space::Pin;
+use super::read::Then;
 use super::state::StoreCore;
-use crate::store::media::{MediaError, MediaOp};
+use crate::store::error::ReadError;
 use crate::store::place::SliceRef;
 use crate::store::request::Reply;
 use crate::store::results::ScrubReport;
-use crate::store::slice::{ChunkId, slice_crc};
+use crate::store::slice::ChunkId;
 
 /// Slices that are read together: a scrub gives way to others.
 const UNDER_WAY_MAX: usize = 16;
 
 /// A slice that is being looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Looked {
+struct Looked {
     chunk: ChunkId,
     slice: u64,
     at: SliceRef,
@@ -35,6 +33,13 @@ pub(super) struct Scrubs {
     cursor: (ChunkId, u64),
 }
 
+impl Scrubs {
+    /// How many slices are being read.
+    pub(super) fn under_way(&self) -> usize {
+        self.queue.front().map_or(0, |scrub| scrub.under_way)
+    }
+}
+
 /// A step of a scrub under way.
 #[derive(Debug)]
 struct Scrubbing {
@@ -44,8 +49,6 @@ struct Scrubbing {
     /// Where it goes on, of one that does not share the place of the others.
     from: Option<(ChunkId, u64)>,
     under_way: usize,
-    /// No page of what is being looked at is used again. None before the first look.
-    pin: Option<Pin>,
     report: ScrubReport,
 }
 
@@ -56,8 +59,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         budget: u64,
         from: Option<(ChunkId, u64)>,
     ) {
-        let (under_way, pin, report) = (0, None, ScrubReport::default());
-        self.reads.scrubs.queue.push_back(Scrubbing { to, budget, from, under_way, pin, report });
+        let (under_way, report) = (0, ScrubReport::default());
+        self.reads.scrubs.queue.push_back(Scrubbing { to, budget, from, under_way, report });
         if self.reads.scrubs.queue.len() == 1 {
             self.go_on_with_scrub();
         }
@@ -71,10 +74,6 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             if scrub.under_way > 0 {
                 self.reads.scrubs.queue.push_front(scrub);
                 return;
-            }
-            if let Some(pin) = scrub.pin.take() {
-                self.space.pages.unpin(pin);
-                self.held.wake();
             }
             self.health.counts.slices_scrubbed += scrub.report.slices;
             scrub.report.next = scrub.from.unwrap_or(self.reads.scrubs.cursor);
@@ -92,32 +91,18 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         scrub.budget -= 1;
         scrub.report.slices += 1;
         scrub.report.bytes += PAGE_BYTES as u64;
-        if scrub.pin.is_none() {
-            scrub.pin = Some(self.space.pages.pin());
-        }
-        self.look_at(looked, false, scrub);
+        self.look_at(looked, scrub);
     }
 
-    fn look_at(&mut self, looked: Looked, is_second: bool, scrub: &mut Scrubbing) {
-        if !self.layout.has(looked.at.page) {
-            let corrupt = self.corrupt(looked.chunk, looked.slice, looked.at);
-            scrub.report.corrupt.push(corrupt);
-            return;
-        }
-        if self.away.get(looked.at.page).is_some() {
-            // It is in memory, and will be looked at when it is at home.
-            return;
-        }
-        match self.io.memory.to_fill(1) {
-            Ok(into) => {
-                scrub.under_way += 1;
-                let op = Op::read(self.layout.data_page(looked.at.page), into);
-                let purpose = Purpose::Scrub { slice: looked, is_second };
-                self.io.submit_as(Class::Copper, purpose, op);
-            }
-            Err(error) => {
-                let error = MediaError::at(MediaOp::Read, "memory", 0)(error);
-                scrub.report.unreadable.push(error);
+    fn look_at(&mut self, looked: Looked, scrub: &mut Scrubbing) {
+        let Looked { chunk, slice, at } = looked;
+        if !self.layout.has(at.page) {
+            scrub.report.corrupt.push(*self.corrupt(chunk, slice, at));
+        } else if self.away.get(at.page).is_none() {
+            // What is away is in memory, and is looked at when it is at home.
+            match self.read_slice(Then::Scrub, Class::Copper, (chunk, slice, at)) {
+                Ok(()) => scrub.under_way += 1,
+                Err(error) => scrub.report.unreadable.push(error),
             }
         }
     }
@@ -131,36 +116,15 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         })
     }
 
-    pub(super) fn on_scrub(
-        &mut self,
-        looked: Looked,
-        is_second: bool,
-        op: Op,
-        outcome: Result<(), DiskError>,
-    ) {
-        let Op::Read { mut into, .. } = op else { return };
-        let (Some(page), Some(mut scrub)) = (into.pop(), self.reads.scrubs.queue.pop_front())
-        else {
-            return;
-        };
+    /// A slice was read; what it lacks.
+    pub(super) fn on_scrub(&mut self, error: Option<ReadError>) {
+        let Some(scrub) = self.reads.scrubs.queue.front_mut() else { return };
         scrub.under_way -= 1;
-        let Looked { chunk, slice, at } = looked;
-        let is_sound = outcome.is_ok() && slice_crc(chunk, slice, &page) == at.crc;
-        match (is_sound, is_second, outcome) {
-            (true, ..) => {}
-            (false, false, _) => {
-                self.health.counts.reads_retried += 1;
-                self.look_at(looked, true, &mut scrub);
-            }
-            (false, true, Err(error)) => {
-                scrub.report.unreadable.push(super::media_error(&error));
-            }
-            (false, true, Ok(())) => {
-                self.health.counts.slices_corrupt += 1;
-                scrub.report.corrupt.push(self.corrupt(chunk, slice, at));
-            }
+        match error {
+            Some(ReadError::Corrupt(found)) => scrub.report.corrupt.push(*found),
+            Some(ReadError::Media(error)) => scrub.report.unreadable.push(error),
+            _ => {}
         }
-        self.reads.scrubs.queue.push_front(scrub);
         self.go_on_with_scrub();
     }
 }

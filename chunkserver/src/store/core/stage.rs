@@ -243,7 +243,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             self.io.submit_as(class, Purpose::Data { member: key }, op);
         }
         for edge in edges {
-            self.begin_merge(Box::new(Edge { member: key, ..edge }));
+            self.begin_merge(Edge { member: key, ..edge });
         }
     }
 

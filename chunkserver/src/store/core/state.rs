@@ -47,20 +47,30 @@ pub(super) struct Health {
 /// answered when they are durable; reads see what is durable. The bytes on the disk are described
 /// in docs/store-core.md.
 pub struct StoreCore<W> {
+    /// The disk, and memory for what it reads and writes.
     pub(super) io: Io,
+    /// Where everything lies.
     pub(super) layout: Layout,
     pub(super) chunks_max: u64,
+    /// What each slice is, as it is durable.
     pub(super) map: Map,
+    /// The pages that no slice has, and the room that is left.
     pub(super) space: Space,
+    /// Changes that are neither durable nor refused.
     pub(super) changes: Changes<W>,
+    /// Changes that wait before they are staged.
     pub(super) held: Held<W>,
+    /// The log, and the groups on their way to it.
     pub(super) commits: Commits,
+    /// The map as it is on the disk, and is about to be.
     pub(super) checkpoints: Checkpoints,
     /// Slices that are in the log and not at their pages yet.
     pub(super) away: Away,
     /// Slices of writes that are still to be asked for.
     pub(super) early: Earlies,
+    /// Reads and scrubs under way.
     pub(super) reads: Reads,
+    /// Memory of resident chunks, and who follows which chunks there are.
     pub(super) followers: Followers,
     pub(super) health: Health,
     pub(super) answers: Vec<(usize, Completion<W, Buf>)>,
@@ -110,7 +120,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 Reply::Unstage
             }
             Request::Stat { chunk } => Reply::Stat(self.stat(chunk)),
-            Request::Stats => Reply::Stats(self.stats()),
+            Request::Stats => Reply::Stats(Box::new(self.stats())),
         };
         self.answer(to, reply);
     }
@@ -173,14 +183,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         match purpose {
             Purpose::Data { member } => self.on_data(member, op, outcome),
             Purpose::Early { key } => self.on_early(key, op, outcome),
-            Purpose::Edge(edge) => self.on_edge(*edge, op, outcome),
             Purpose::Log { group } => self.on_log(group, &op, outcome),
             Purpose::Flush { group } => self.on_flush(group, outcome),
             Purpose::Home(moved) => self.on_home(moved, outcome),
             Purpose::Read { read, position, is_second } => {
                 self.on_read((read, position, is_second), op, outcome);
             }
-            Purpose::Scrub { slice, is_second } => self.on_scrub(slice, is_second, op, outcome),
             Purpose::Checkpoint => self.on_checkpoint(outcome),
             Purpose::Ahead(extent) => self.on_ahead(extent),
             Purpose::MapRoom => self.on_map_room(outcome.is_ok()),
@@ -216,20 +224,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// The committed state of a chunk.
     #[must_use]
     pub fn stat(&self, chunk: ChunkId) -> Option<ChunkStat> {
-        let nothing = ChunkStat { chunk, ..ChunkStat::default() };
         match self.map.chunks.get(&chunk) {
-            Some(found) => Some(ChunkStat {
-                chunk,
-                byte_len: found.head.byte_len,
-                limit_bytes: found.head.limit_bytes,
-                version: found.head.version,
-                suspect: found.head.suspect,
-                unfinished: found.head.unfinished,
-                resident: found.head.resident,
-                chain: found.head.chain,
-            }),
+            Some(found) => Some(found.stat(chunk)),
             // What made it may be lost.
-            None if self.map.may_miss_chunks => Some(ChunkStat { suspect: true, ..nothing }),
+            None if self.map.may_miss_chunks => {
+                Some(ChunkStat { chunk, suspect: true, ..ChunkStat::default() })
+            }
             None => None,
         }
     }

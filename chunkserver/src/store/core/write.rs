@@ -99,8 +99,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Ok(()) => Ok(staged),
             Err(source) => {
                 fresh.iter().for_each(|(_, extent)| self.space.pages.release(*extent));
-                let media = MediaError::at(MediaOp::Write, "memory", 0)(source);
-                Err(ChangeError::Media(media).into())
+                Err(MediaError::memory(MediaOp::Write, source).into())
             }
         }
     }
@@ -222,8 +221,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 self.health.counts.wire_corrupt += 1;
                 return Err(ChangeError::WireCorrupt { slice }.into());
             }
-            let (member, page, is_second) = (0, 0, false);
-            edges.push(Edge { member, chunk, slice, position, page, from, bytes, old, is_second });
+            let (member, page) = (0, 0);
+            edges.push(Edge { member, chunk, slice, position, page, from, bytes, old });
         }
         Ok(edges)
     }

@@ -206,7 +206,8 @@ impl<W> Disks<W> {
         let disk = match self.route(class, target)? {
             Route::One(disk) => disk,
             Route::Here => {
-                self.ready.push_back(Completion::at_once(token, Reply::Stats(self.sum())));
+                self.ready
+                    .push_back(Completion::at_once(token, Reply::Stats(Box::new(self.sum()))));
                 return Ok(());
             }
             Route::All => return self.send_list(class, token, &request),
