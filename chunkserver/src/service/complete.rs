@@ -87,14 +87,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         let chunk = place.map(|(chunk, ..)| chunk).unwrap_or_default();
         self.follow_put(responder.link(), chunk, (&reply, &ask));
         let answer = match (reply, ask) {
-            (
-                Reply::Chain(result)
-                | Reply::Create(result)
-                | Reply::Clear(result)
-                | Reply::Delete(result)
-                | Reply::Finish(result),
-                _,
-            ) => done(result.map_err(|error| of_change(chunk, error))),
+            (Reply::Change(result), _) => done(result.map_err(|error| of_change(chunk, error))),
             (Reply::Digest(digest), _) => digested(digest),
             (Reply::List(stats), Ask::List(_, count)) => Answer::List(list(&stats, count)),
             (Reply::Locate(found), Ask::Locate(chunk, _)) => {

@@ -23,10 +23,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         done: (&Reply<Piece, Buf>, &Ask),
     ) {
         match done {
-            (Reply::Create(Ok(_)), Ask::Create(_, _, NewChunk { unfinished: true, .. }, _)) => {
+            (Reply::Change(Ok(_)), Ask::Create(_, _, NewChunk { unfinished: true, .. }, _)) => {
                 self.begin_put(link, chunk);
             }
-            (Reply::Finish(Ok(_)) | Reply::Delete(Ok(_)), _) => self.end_put(link, chunk),
+            (Reply::Change(Ok(_)), Ask::Finish(..) | Ask::Delete(..)) => self.end_put(link, chunk),
             _ => {}
         }
     }

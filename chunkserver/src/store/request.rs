@@ -171,18 +171,11 @@ pub enum Request<W, R = W> {
 /// The answer to a [`Request`].
 #[derive(Debug)]
 pub enum Reply<W, R = W> {
-    /// To a raise of the chain version; success means durable.
-    Chain(Result<Ticket, ChangeError>),
-    /// To a create; success means durable.
-    Create(Result<Ticket, ChangeError>),
-    /// To a clear; success means durable.
-    Clear(Result<Ticket, ChangeError>),
-    /// To a delete; success means durable.
-    Delete(Result<Ticket, ChangeError>),
+    /// To a create, a raise of the chain version, a finish, a clear or a delete; success means
+    /// durable.
+    Change(Result<Ticket, ChangeError>),
     /// To a digest.
     Digest(Result<DigestReply, LookError>),
-    /// To a finish; success means durable.
-    Finish(Result<Ticket, ChangeError>),
     /// To a listing.
     List(Vec<ChunkStat>),
     /// To a locate.
@@ -248,15 +241,7 @@ impl<W, R> Completion<W, R> {
 impl<W, R> Reply<W, R> {
     /// Whether it says that a change is durable.
     pub(super) fn is_change(&self) -> bool {
-        matches!(
-            self,
-            Self::Chain(Ok(_))
-                | Self::Create(Ok(_))
-                | Self::Clear(Ok(_))
-                | Self::Delete(Ok(_))
-                | Self::Finish(Ok(_))
-                | Self::Write { result: Ok(_), .. }
-        )
+        matches!(self, Self::Change(Ok(_)) | Self::Write { result: Ok(_), .. })
     }
 }
 
@@ -303,12 +288,8 @@ impl<W, R> Request<W, R> {
     /// The answer to a change, with the buffers.
     pub(super) fn into_reply(self, result: Result<Ticket, ChangeError>) -> Reply<W, R> {
         match self {
-            Self::Create { .. } => Reply::Create(result),
-            Self::Chain { .. } => Reply::Chain(result),
-            Self::Finish { .. } => Reply::Finish(result),
-            Self::Clear { .. } => Reply::Clear(result),
             Self::Write { data, crcs, .. } => Reply::Write { result, data, crcs },
-            _ => Reply::Delete(result),
+            _ => Reply::Change(result),
         }
     }
 }
@@ -328,6 +309,11 @@ impl<W: AsRef<[u8]>, R> Request<W, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_is_small_enough_to_be_moved_on_its_way() {
+        assert!(size_of::<Completion<Vec<u8>>>() <= 160);
+    }
 
     #[test]
     fn data_counts_alike_whether_it_comes_early_or_with_its_write() {

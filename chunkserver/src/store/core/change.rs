@@ -330,12 +330,8 @@ impl<W> Member<W> {
     pub(super) fn into_reply(self, outcome: Result<Ticket, ChangeError>) -> Reply<W, Buf> {
         let outcome = self.failed.map_or(outcome, Err);
         match self.change {
-            Change::Create { .. } => Reply::Create(outcome),
-            Change::Chain { .. } => Reply::Chain(outcome),
-            Change::Finish { .. } => Reply::Finish(outcome),
             Change::Write { crcs, .. } => Reply::Write { result: outcome, data: self.data, crcs },
-            Change::Clear(_) => Reply::Clear(outcome),
-            Change::Delete | Change::Seal => Reply::Delete(outcome),
+            _ => Reply::Change(outcome),
         }
     }
 }

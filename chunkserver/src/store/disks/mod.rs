@@ -324,7 +324,7 @@ impl<W> Disks<W> {
             (Kind::List(listing), Reply::List(page)) => {
                 *page = listing.add(disk, page, &self.shared.directory)?;
             }
-            (Kind::Create(chunk), Reply::Create(result)) => {
+            (Kind::Create(chunk), Reply::Change(result)) => {
                 let undecided = matches!(result, Err(ChangeError::Refused(Refused::Undecided(_))));
                 self.shared.directory.create_answered(*chunk, !undecided);
             }

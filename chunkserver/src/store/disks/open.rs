@@ -194,12 +194,12 @@ impl Shared {
         let name = |file: &mut String| *file = format!("{}/{DISK_NAME}", self.names[disk]);
         match reply {
             Reply::Read { result: Err(ReadError::Corrupt(found)), .. }
-            | Reply::Clear(Err(ChangeError::OldSlice(found)))
+            | Reply::Change(Err(ChangeError::OldSlice(found)))
             | Reply::Write { result: Err(ChangeError::OldSlice(found)), .. } => {
                 name(&mut found.file);
             }
             Reply::Read { result: Err(ReadError::Media(error)), .. }
-            | Reply::Clear(Err(ChangeError::Media(error)))
+            | Reply::Change(Err(ChangeError::Media(error)))
             | Reply::Write { result: Err(ChangeError::Media(error)), .. } => {
                 name(&mut error.file);
             }

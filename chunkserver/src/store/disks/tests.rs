@@ -145,7 +145,7 @@ impl Rig {
         let chunk = ChunkId(name);
         let request =
             Request::Create { chunk, limit_bytes: None, kind: NewChunk::default(), stamp: 0 };
-        let Reply::Create(made) = self.ask(request)? else { panic!("another answer") };
+        let Reply::Change(made) = self.ask(request)? else { panic!("another answer") };
         made.expect("it is made");
         Ok(self.holds[0].disk_of(chunk))
     }
@@ -341,7 +341,7 @@ fn new_chunks_go_to_disks_as_they_have_room_and_a_full_one_gets_none() {
     }
     let chunk = ChunkId(fill);
     let deleted = rig.ask(Request::Delete { chunk, version: None }).expect("its disk is there");
-    assert!(matches!(deleted, Reply::Delete(Ok(_))));
+    assert!(matches!(deleted, Reply::Change(Ok(_))));
     let again = (200..230).filter(|name| rig.create(*name).expect("there is room") == 0).count();
     assert!(again > 0, "it has room again");
 }
@@ -406,7 +406,7 @@ fn a_chunk_on_two_disks_is_told_and_neither_copy_is_served() {
     let away = media[1].open(1).expect("it was closed");
     let mut rig = Rig::open(media, 1);
     let delete = Request::Delete { chunk, version: None };
-    assert!(matches!(rig.ask(delete), Ok(Reply::Delete(Ok(_)))));
+    assert!(matches!(rig.ask(delete), Ok(Reply::Change(Ok(_)))));
     let (media, _) = rig.close();
     drop(away);
     let mut rig = Rig::open(media, 1);

@@ -14,7 +14,7 @@ fn clear_request(clear: Clear) -> Request<Vec<u8>, Buf> {
 
 fn clear(core: &mut Core, clear: Clear) -> Result<Ticket, ChangeError> {
     match ask(core, clear_request(clear)) {
-        Reply::Clear(result) => result,
+        Reply::Change(result) => result,
         _ => panic!("another answer"),
     }
 }

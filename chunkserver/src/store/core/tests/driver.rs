@@ -192,7 +192,7 @@ fn changes_that_are_held_keep_no_reads_waiting() {
     let (store, chunk) = (stores.pop().expect("one"), ChunkId(1));
     let mut driver = Some(driver);
     send(&store, 1, create_request(chunk));
-    let Reply::Create(Ok(Ticket(version))) = answer(&mut driver, &store).reply else {
+    let Reply::Change(Ok(Ticket(version))) = answer(&mut driver, &store).reply else {
         panic!("it is new")
     };
     // Each waits for what is under way, and the disk does nothing meanwhile.

@@ -301,7 +301,7 @@ fn a_write_whose_data_does_not_reach_the_disk_is_refused_and_the_group_goes_on_w
                 (2, Reply::Write { result, .. }) => {
                     assert!(matches!(result, Err(ChangeError::Media(_))));
                 }
-                (4, Reply::Finish(result)) => {
+                (4, Reply::Change(result)) => {
                     assert!(matches!(result, Err(ChangeError::WrongLength { byte_len: 4096 })));
                 }
                 (token, reply) => assert_eq!(fate(&reply), Fate::Done, "{token}"),

@@ -314,12 +314,7 @@ pub(super) enum Fate {
 /// The version that a change has made.
 pub(super) fn made(reply: &Reply<Vec<u8>, Buf>) -> Option<u64> {
     match reply {
-        Reply::Chain(Ok(ticket))
-        | Reply::Create(Ok(ticket))
-        | Reply::Delete(Ok(ticket))
-        | Reply::Finish(Ok(ticket))
-        | Reply::Clear(Ok(ticket))
-        | Reply::Write { result: Ok(ticket), .. } => Some(ticket.0),
+        Reply::Change(Ok(ticket)) | Reply::Write { result: Ok(ticket), .. } => Some(ticket.0),
         _ => None,
     }
 }
@@ -328,11 +323,7 @@ pub(super) fn made(reply: &Reply<Vec<u8>, Buf>) -> Option<u64> {
 pub(super) fn refused(reply: &Reply<Vec<u8>, Buf>) -> Option<Refused> {
     use crate::store::error::ChangeError;
     match reply {
-        Reply::Chain(Err(ChangeError::Refused(refused)))
-        | Reply::Create(Err(ChangeError::Refused(refused)))
-        | Reply::Delete(Err(ChangeError::Refused(refused)))
-        | Reply::Finish(Err(ChangeError::Refused(refused)))
-        | Reply::Clear(Err(ChangeError::Refused(refused)))
+        Reply::Change(Err(ChangeError::Refused(refused)))
         | Reply::Write { result: Err(ChangeError::Refused(refused)), .. } => Some(*refused),
         _ => None,
     }

@@ -25,7 +25,7 @@ fn resident_request(chunk: ChunkId, unfinished: bool) -> Request<Vec<u8>, Buf> {
 
 fn create_resident(core: &mut Core, chunk: ChunkId) -> Result<(), ChangeError> {
     match ask(core, resident_request(chunk, false)) {
-        Reply::Create(made) => made.map(drop),
+        Reply::Change(made) => made.map(drop),
         _ => panic!("another answer"),
     }
 }
@@ -116,7 +116,7 @@ fn memory_follows_the_commits_and_a_restart_fills_it_again() {
 fn is_full(reply: &Reply<Vec<u8>, Buf>) -> bool {
     let full = |refused: &Refused| matches!(refused, Refused::ResidentFull { .. });
     match reply {
-        Reply::Create(Err(ChangeError::Refused(refused)))
+        Reply::Change(Err(ChangeError::Refused(refused)))
         | Reply::Write { result: Err(ChangeError::Refused(refused)), .. } => full(refused),
         _ => false,
     }

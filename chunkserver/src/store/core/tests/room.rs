@@ -9,8 +9,8 @@ use towpath_disk::{Disk, Op, PageNumber, WritePages};
 fn fill(core: &mut Core, byte: u8) -> u128 {
     for chunk in 1.. {
         match ask(core, create_request(ChunkId(chunk))) {
-            Reply::Create(Ok(_)) => {}
-            Reply::Create(Err(_)) => return chunk - 1,
+            Reply::Change(Ok(_)) => {}
+            Reply::Change(Err(_)) => return chunk - 1,
             _ => panic!("another answer"),
         }
         let reply = ask(core, write_request(ChunkId(chunk), 0, &[byte; 8 * 4096]));

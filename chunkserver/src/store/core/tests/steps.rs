@@ -236,7 +236,7 @@ fn change(core: &mut Core, expected: &mut Expected, prng: &mut Prng) {
         }
     };
     let reply = ask(core, Request::Clear { chunk, clear, terms: Terms::default() });
-    assert!(matches!(reply, Reply::Clear(Ok(_))), "{reply:?}");
+    assert!(matches!(reply, Reply::Change(Ok(_))), "{reply:?}");
 }
 
 fn check(core: &mut Core, expected: &Expected) {
