@@ -2,6 +2,7 @@
 //! what is promised to them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use slab::Slab;
 use towpath_transport::Class;
@@ -65,12 +66,14 @@ impl Gathering {
 }
 
 /// What changes under way will take.
-#[derive(Debug, Default)]
-struct Promised {
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Promised {
     /// Chunks made less chunks deleted.
-    chunks: i64,
-    slots: u64,
-    blocks: u64,
+    pub(super) chunks: i64,
+    /// Slots of resident chunks.
+    pub(super) slots: u64,
+    /// Blocks of the map.
+    pub(super) blocks: u64,
 }
 
 /// All changes that are neither durable nor refused.
@@ -106,19 +109,9 @@ impl<W> Changes<W> {
         self.pending.get(&chunk)
     }
 
-    /// Chunks made less chunks deleted by what is under way.
-    pub(super) fn chunks(&self) -> i64 {
-        self.promised.chunks
-    }
-
-    /// Slots of resident chunks that are promised.
-    pub(super) fn slots(&self) -> u64 {
-        self.promised.slots
-    }
-
-    /// Blocks of the map that are promised.
-    pub(super) fn blocks(&self) -> u64 {
-        self.promised.blocks
+    /// What those under way will take.
+    pub(super) fn promised(&self) -> Promised {
+        self.promised
     }
 
     /// How much of a class gathers.
@@ -195,11 +188,11 @@ impl<W> Changes<W> {
         self.promised.blocks -= member.blocks;
         self.promised.chunks -= member.change.chunks();
         if !matches!(member.change, Change::Seal)
-            && let Some(pending) = self.pending.get_mut(&member.chunk)
+            && let Entry::Occupied(mut pending) = self.pending.entry(member.chunk)
         {
-            pending.count -= 1;
-            if pending.count == 0 {
-                self.pending.remove(&member.chunk);
+            pending.get_mut().count -= 1;
+            if pending.get().count == 0 {
+                pending.remove();
             }
         }
         member

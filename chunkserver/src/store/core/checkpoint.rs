@@ -92,18 +92,21 @@ enum Step {
     Pages,
     /// Writes pages of the directory, from one on.
     Directory(u32),
-    /// Flushes them.
-    Flush,
+    /// Flushes what it wrote, and then does this.
+    Flush(Then),
+    /// Does this, when nothing is under way.
+    Do(Then),
+}
+
+/// What a checkpoint does once all before is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
     /// Writes the superblock.
     Superblock,
-    /// Flushes it.
-    SuperblockFlush,
     /// Writes a copy of the superblock to the page of the one before.
     Copy,
-    /// Flushes it.
-    CopyFlush,
     /// Is done with that.
-    Done,
+    Publish,
 }
 
 /// A checkpoint under way.
@@ -171,29 +174,31 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Step::Directory(page) => self.write_directory_page(&mut checkpoint, page),
             _ if checkpoint.under_way > 0 => Ok(()),
             // What the log before it holds is to be at home by then.
-            Step::Flush if self.away.has_old() => Ok(()),
-            Step::Flush | Step::SuperblockFlush | Step::CopyFlush => {
-                let is_of_map = checkpoint.step == Step::Flush;
-                checkpoint.step = match checkpoint.step {
-                    Step::Flush => Step::Superblock,
-                    Step::SuperblockFlush => Step::Copy,
-                    _ => Step::Done,
-                };
-                checkpoint.under_way += 1;
+            Step::Flush(Then::Superblock) if self.away.has_old() => Ok(()),
+            Step::Flush(then) => {
+                checkpoint.step = Step::Do(then);
                 #[cfg(test)]
-                let skips = self.bug == Some(super::tests::Bug::SkipMapFlush) && is_of_map;
-                #[cfg(not(test))]
-                let _ = is_of_map;
+                let skips = self.bug == Some(super::tests::Bug::SkipMapFlush);
                 #[cfg(not(test))]
                 let skips = false;
-                match skips {
-                    true => checkpoint.under_way -= 1,
-                    false => self.io.submit(Purpose::Checkpoint, Op::Flush),
+                if !skips || then != Then::Superblock {
+                    checkpoint.under_way += 1;
+                    self.io.submit(Purpose::Checkpoint, Op::Flush);
                 }
                 Ok(())
             }
-            Step::Superblock | Step::Copy => self.write_superblock(&mut checkpoint),
-            Step::Done => return self.publish(checkpoint),
+            Step::Do(Then::Superblock) => {
+                let new = self.superblock(&checkpoint);
+                checkpoint.superblock = Some(new);
+                let before = self.checkpoints.published.superblock;
+                self.write_superblock(&mut checkpoint, (&new, &before), Then::Copy)
+            }
+            Step::Do(Then::Copy) => {
+                let before = self.checkpoints.published.superblock;
+                let new = checkpoint.superblock.unwrap_or(before);
+                self.write_superblock(&mut checkpoint, (&before, &new), Then::Publish)
+            }
+            Step::Do(Then::Publish) => return self.publish(checkpoint),
         };
         self.checkpoints.under_way = Some(checkpoint);
         if let Err(error) = outcome {
@@ -256,7 +261,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         let first = page * ENTRIES as u32;
         if first >= checkpoint.map_pages_used {
-            checkpoint.step = Step::Flush;
+            checkpoint.step = Step::Flush(Then::Superblock);
             return Ok(());
         }
         let Checkpoint { generation, map_pages_used, .. } = *checkpoint;
@@ -273,32 +278,24 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         Ok(())
     }
 
-    /// Writes the page of the new superblock, and when that is durable the page of the one before:
-    /// each has copies of both, so damage of one page takes neither.
-    fn write_superblock(&mut self, checkpoint: &mut Checkpoint) -> std::io::Result<()> {
-        let &mut Checkpoint { generation, start, ring, map_pages_used, .. } = checkpoint;
-        let new = *checkpoint
-            .superblock
-            .get_or_insert_with(|| self.superblock(generation, (start, ring), map_pages_used));
-        let before = self.checkpoints.published.superblock;
-        let (own, other, next) = match checkpoint.step {
-            Step::Superblock => (new, before, Step::SuperblockFlush),
-            _ => (before, new, Step::CopyFlush),
-        };
-        let bytes = encode_page(Some(&own), Some(&other));
+    /// Writes the page of a superblock, with a copy of another one. The new one goes first, and when
+    /// that is durable the one before: damage of one page takes neither.
+    fn write_superblock(
+        &mut self,
+        checkpoint: &mut Checkpoint,
+        (own, other): (&Superblock, &Superblock),
+        then: Then,
+    ) -> std::io::Result<()> {
+        let bytes = encode_page(Some(own), Some(other));
         let op = Op::write(self.layout.superblock(own.generation), self.io.memory.page(&bytes)?);
-        checkpoint.step = next;
+        checkpoint.step = Step::Flush(then);
         checkpoint.under_way += 1;
         self.io.submit(Purpose::Checkpoint, op);
         Ok(())
     }
 
-    fn superblock(
-        &self,
-        generation: u64,
-        (start, ring): (LogPoint, Ring),
-        map_pages_used: u32,
-    ) -> Superblock {
+    fn superblock(&self, checkpoint: &Checkpoint) -> Superblock {
+        let &Checkpoint { generation, start, ring, map_pages_used, .. } = checkpoint;
         let written_pages = self.space.written_pages();
         let before = self.checkpoints.published.superblock;
         Superblock { generation, start, ring, map_pages_used, written_pages, ..before }

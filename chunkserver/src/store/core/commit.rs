@@ -211,8 +211,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 self.away.insert(page_at(extents, *position), bytes.clone());
             }
         }
-        let chunk = self.map.chunks.get(&record.chunk);
-        self.followers.follow(&record, chunk, member.kept_slices());
+        self.followers.follow(&record, &self.map, member.kept_slices());
         let counts = &mut self.health.counts;
         match &record.body {
             Body::Create { .. } => counts.creates += 1,

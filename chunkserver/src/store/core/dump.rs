@@ -172,7 +172,7 @@ fn dump_log(
     let (mut at, mut due, mut group_end) = (0, start.sequence, 0);
     loop {
         tape.read_to(disk, at + RECORD_HEADER_BYTES + RECORD_BODY_BYTES_MAX)?;
-        match tape.due(at, |record| record.frame.sequence == due) {
+        match tape.numbered(at, due) {
             Some((record, len)) => {
                 let page = tape.place(0, (at / PAGE_BYTES) as u64);
                 let offset = page.byte_offset() + (at % PAGE_BYTES) as u64;

@@ -1,7 +1,7 @@
 //! Those that follow what commits change: memory in which the slices of resident chunks are kept as
 //! well, and who follows which chunks there are.
 
-use super::map::Chunk;
+use super::map::{Chunk, Map};
 use super::read::stored_crc;
 use crate::store::place::slices_in;
 use crate::store::record::{Body, Record};
@@ -68,16 +68,16 @@ impl Followers {
         (slots.saturating_sub(free) * SLICE_BYTES as u64, slots * SLICE_BYTES as u64)
     }
 
-    /// A record was applied, which left its chunk like that and wrote these slices.
+    /// A record was applied to the map, which wrote these slices.
     pub(super) fn follow<'a>(
         &mut self,
         record: &Record<'_>,
-        chunk: Option<&Chunk>,
+        map: &Map,
         slices: impl Iterator<Item = (u64, &'a [u8])>,
     ) {
         let id = record.chunk;
         if let Some(residence) = &mut self.residence {
-            follow_in(&mut **residence, record, chunk, slices);
+            follow_in(&mut **residence, record, map.chunks.get(&id), slices);
         }
         let Some(watch) = &mut self.watch else { return };
         match record.body {

@@ -47,7 +47,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// Gives more of the map its room where few blocks are left.
     pub(super) fn grow_map(&mut self) {
-        let few = self.map.blocks_free() < self.changes.blocks() + BLOCKS_LOW;
+        let few = self.map.blocks_free() < self.changes.promised().blocks + BLOCKS_LOW;
         if few && !self.space.map.has_failed {
             self.begin_growing();
         }

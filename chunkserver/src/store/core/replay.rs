@@ -97,8 +97,7 @@ impl Replay<'_, '_, '_> {
                 }
             };
             let byte_offset = self.byte_offset(offset);
-            let is_due = |record: &Record<'_>| record.frame.sequence == due;
-            let Some((record, len)) = self.tape.due(offset, is_due) else { break };
+            let Some((record, len)) = self.tape.numbered(offset, due) else { break };
             let (sequence, header_crc) = (record.frame.sequence, record.header_crc);
             replayed.is_sealed =
                 matches!(record.body, Body::Seal) && record.frame.durable_sequence + 1 == sequence;
@@ -208,8 +207,7 @@ impl Replay<'_, '_, '_> {
         let mut live: HashMap<(ChunkId, u64), usize> = HashMap::new();
         for (at, event) in events.iter().enumerate().skip(first) {
             let Event::Record(offset, due) = event else { continue };
-            let is_due = |record: &Record<'_>| record.frame.sequence == *due;
-            let Some((record, _)) = self.tape.due(*offset, is_due) else { continue };
+            let Some((record, _)) = self.tape.numbered(*offset, *due) else { continue };
             let taken = |slice: u64| match &record.body {
                 Body::Delete => true,
                 Body::Clear(clear) => clear.takes(slice),

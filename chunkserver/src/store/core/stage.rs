@@ -47,6 +47,8 @@ pub(super) struct Known {
     pub(super) head: Option<Head>,
     /// Changes are under way.
     pub(super) is_pending: bool,
+    /// Other changes wait until the fate of the last of them is known.
+    is_barrier: bool,
     /// A change of it is lost, and none under way deletes the chunk.
     is_suspect: bool,
 }
@@ -97,12 +99,10 @@ impl Staged {
 impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Stages a change, unless one of the same chunk waits before it, or has to be decided first.
     pub(super) fn change(&mut self, asked: Asked<W>) {
-        let chunk = asked.request.chunk();
-        let must_wait = self.changes.pending(chunk).is_some_and(|pending| pending.is_barrier);
-        if must_wait || self.held.has(chunk) {
+        let known = self.known(asked.request.chunk());
+        if known.is_barrier || self.held.has(known.chunk) {
             return self.held.push(asked);
         }
-        let known = self.known(chunk);
         let staged = self.stage(&known, &asked);
         match staged {
             Ok(staged) => self.begin(asked, known.head, staged),
@@ -162,7 +162,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             self.check_terms(known, Terms { chain, ..terms })?;
             return Err(ChangeError::Exists(known.chunk).into());
         }
-        let chunks = (self.map.chunks.len() as u64).saturating_add_signed(self.changes.chunks());
+        let chunks =
+            (self.map.chunks.len() as u64).saturating_add_signed(self.changes.promised().chunks);
         if chunks >= self.chunks_max {
             return Err(ChangeError::TooManyChunks(self.chunks_max).into());
         }
@@ -249,15 +250,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// What is known of a chunk, with all that is under way.
     pub(super) fn known(&self, chunk: ChunkId) -> Known {
-        let (head, is_pending, is_suspect) = match self.changes.pending(chunk) {
-            Some(Pending { head, .. }) => (*head, true, false),
-            None => {
-                let found = self.map.chunks.get(&chunk).map(|found| &found.head);
-                let head = found.map(|found| self.head_of(chunk, found));
-                (head, false, found.is_some_and(|found| found.suspect))
-            }
-        };
-        Known { chunk, head, is_pending, is_suspect }
+        if let Some(&Pending { head, is_barrier, .. }) = self.changes.pending(chunk) {
+            return Known { chunk, head, is_pending: true, is_barrier, is_suspect: false };
+        }
+        let found = self.map.chunks.get(&chunk).map(|found| &found.head);
+        let head = found.map(|found| self.head_of(chunk, found));
+        let is_suspect = found.is_some_and(|found| found.suspect);
+        Known { chunk, head, is_pending: false, is_barrier: false, is_suspect }
     }
 
     /// The chunk as it is durable.
@@ -338,7 +337,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// Whether the map has room for so many more blocks.
     pub(super) fn check_blocks(&mut self, blocks: u64) -> Result<(), Stop> {
-        match self.changes.blocks() + blocks <= self.map.blocks_free() {
+        match self.changes.promised().blocks + blocks <= self.map.blocks_free() {
             true => Ok(()),
             // Deletes may give some, under way or not done yet, and a sparse store may give its map
             // more room.
@@ -387,7 +386,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// Whether so many slots are free that nothing under way will take.
     pub(super) fn check_slots(&self, wanted: u64) -> Result<(), Stop> {
-        let left = self.followers.slots_free().saturating_sub(self.changes.slots());
+        let left = self.followers.slots_free().saturating_sub(self.changes.promised().slots);
         match left >= wanted {
             true => Ok(()),
             false if !self.changes.is_empty() => Err(Stop::Hold),

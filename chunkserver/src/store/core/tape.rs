@@ -75,6 +75,11 @@ impl<'a> Tape<'a> {
         self.copies[0].len()
     }
 
+    /// The record of a number at an offset, from a copy that has it.
+    pub(super) fn numbered(&self, offset: usize, sequence: u64) -> Option<(Record<'_>, usize)> {
+        self.due(offset, |record| record.frame.sequence == sequence)
+    }
+
     /// The record at an offset that is due there, from a copy that has it. The other one may have
     /// what was there before, where its page could not be written.
     pub(super) fn due(
