@@ -278,8 +278,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         Ok(())
     }
 
-    /// Writes the page of a superblock, with a copy of another one. The new one goes first, and when
-    /// that is durable the one before: damage of one page takes neither.
+    /// Writes the page of a superblock, with a copy of another one. The new one goes first, and
+    /// when that is durable the one before: damage of one page takes neither.
     fn write_superblock(
         &mut self,
         checkpoint: &mut Checkpoint,

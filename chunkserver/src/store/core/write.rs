@@ -170,7 +170,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 position += extent.count as usize;
                 (first, *extent)
             });
-            return (taken.clone(), fresh.collect());
+            let fresh = fresh.collect();
+            return (taken, fresh);
         };
         let mut taken = taken.iter().flat_map(|extent| extent.page..extent.page + extent.count);
         let (mut extents, mut fresh) = (Extents::new(), Fresh::new());
