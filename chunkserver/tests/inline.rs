@@ -177,7 +177,7 @@ fn what_the_disk_has_done_wakes_the_network_thread_and_so_does_who_asks() {
     ended.store(1, Ordering::SeqCst);
     ring.wake();
     let answer = asker.completions().recv_timeout(Duration::from_secs(60));
-    assert!(matches!(answer.expect("it is woken").reply, Reply::Create(Ok(_))));
+    assert!(matches!(answer.expect("it is woken").reply, Reply::Change(Ok(_))));
     stop.stop();
     asker.begin_stop().wait(std::time::Instant::now()).expect("at once").expect("no failure");
     assert_eq!(server.join().expect("it ends"), Some(Ok(())));

@@ -128,7 +128,7 @@ impl Store for Threaded {
 
 fn good(reply: Reply<Vec<u8>, Buf>) -> Outcome<(Option<Buf>, Vec<Vec<u8>>)> {
     match reply {
-        Reply::Create(made) => made.map(|_| (None, Vec::new())).map_err(Into::into),
+        Reply::Change(made) => made.map(|_| (None, Vec::new())).map_err(Into::into),
         Reply::Read { result, buf, .. } => {
             result?;
             Ok((Some(buf), Vec::new()))

@@ -114,7 +114,7 @@ fn stats(store: &StoreThread<Piece>, asked: u64, until: Instant) -> Option<Store
         if let Reply::Stats(stats) = answer.reply
             && answer.token == asked
         {
-            return Some(stats);
+            return Some(*stats);
         }
     }
 }

@@ -150,7 +150,7 @@ impl Clients {
         done: (&Reply<Piece, Buf>, &StorageRequest),
     ) {
         match done {
-            (Reply::Create(Ok(_)), StorageRequest::Create { chunk, kind, .. })
+            (Reply::Change(Ok(_)), StorageRequest::Create { chunk, kind, .. })
                 // A link that is gone has been forgotten.
                 if kind.unfinished && endpoint.class_of(link).is_some() =>
             {
@@ -161,7 +161,7 @@ impl Clients {
                 }
             }
             (
-                Reply::Finish(Ok(_)) | Reply::Delete(Ok(_)),
+                Reply::Change(Ok(_)),
                 StorageRequest::Finish { chunk, .. } | StorageRequest::Delete { chunk, .. },
             ) => {
                 let puts = &mut self.of(link).puts;

@@ -12,9 +12,7 @@ use towpath_transport::{Buf, Device, LinkId, Region, Time};
 use super::answer::{Answer, chunk_info};
 use super::ask::{Ask, Asked, Job, With, page_of};
 use super::clients::Leave;
-use super::errors::{
-    of_chain, of_create, of_delete, of_finish, of_look, of_read, of_suspect, of_write,
-};
+use super::errors::{of_change, of_look, of_read, of_suspect};
 use super::scrubbing::ScrubProgress;
 use super::server::ChunkServer;
 use super::sketch::sketched;
@@ -23,8 +21,8 @@ use crate::qos::TenantId;
 use crate::store::core::Told;
 use crate::store::disks::DiskStatus;
 use crate::store::{
-    ChunkId, ChunkStat, Completion, LookError, ReadDone, ReadError, Reply, StoreStats, Ticket,
-    WriteError,
+    ChangeError, ChunkId, ChunkStat, Completion, LookError, ReadDone, ReadError, Reply, StoreStats,
+    Ticket,
 };
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
@@ -82,11 +80,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.clients.follow_put(ours, responder.link(), what);
         let Ask { op, with } = ask;
         let answer = match (reply, op, with) {
-            (Reply::Chain(result), ..) => done(result.map_err(|error| of_chain(chunk, error))),
-            (Reply::Create(result), ..) => done(result.map_err(|error| of_create(chunk, error))),
-            (Reply::Clear(result), ..) => done(result.map_err(|error| of_write(chunk, error))),
-            (Reply::Finish(result), ..) => done(result.map_err(|error| of_finish(chunk, error))),
-            (Reply::Delete(result), ..) => done(result.map_err(|error| of_delete(chunk, error))),
+            (Reply::Change(result), ..) => done(result.map_err(|error| of_change(chunk, error))),
             (Reply::Digest(digest), ..) => digested(digest),
             (Reply::List(stats), StorageRequest::List { count_max, .. }, _) => {
                 Answer::List(list(&stats, page_of(count_max)))
@@ -114,7 +108,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 Answer::Info(Box::new(self.info(responder.link(), &stats)))
             }
             (Reply::Write { result, data, .. }, op, With::Data(_, mut staged)) => {
-                if !matches!(result, Err(WriteError::NotStaged)) {
+                if !matches!(result, Err(ChangeError::NotStaged)) {
                     staged.end();
                 }
                 // The buffers go back first: their credit leaves with the answer.
@@ -122,7 +116,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
                 if let (Ok(_), StorageRequest::Write { header, .. }) = (&result, op) {
                     self.stats.write_bytes += u64::from(header.length);
                 }
-                done(result.map_err(|error| of_write(chunk, error)))
+                done(result.map_err(|error| of_change(chunk, error)))
             }
             (reply, op, _) => {
                 tracing::error!(?reply, ?op, "the store answered something else");

@@ -4,45 +4,7 @@ use towpath_fastpath::ErrorReply;
 use towpath_fastpath::wire::Why;
 
 use crate::store::disks::{Target, Unsent};
-use crate::store::{
-    ChainError, ChunkId, CreateError, DeleteError, FinishError, LookError, ReadError, Refused,
-    WriteError,
-};
-
-pub(super) fn of_chain(chunk: ChunkId, error: ChainError) -> ErrorReply {
-    match error {
-        ChainError::Limit(_) => ErrorReply::BadRequest { why: Why::Chain },
-        ChainError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
-        ChainError::Refused(refused) => of_refused(chunk, refused),
-        ChainError::Suspect(chunk) => of_suspect(chunk),
-    }
-}
-
-pub(super) fn of_create(chunk: ChunkId, error: CreateError) -> ErrorReply {
-    match error {
-        CreateError::Chain(_) => ErrorReply::BadRequest { why: Why::Chain },
-        CreateError::Exists(chunk) => ErrorReply::ChunkExists { chunk },
-        CreateError::Limit(_) => ErrorReply::BadRequest { why: Why::Limit },
-        CreateError::Refused(refused) => of_refused(chunk, refused),
-        CreateError::TooManyChunks(max) => ErrorReply::TooManyChunks { max },
-    }
-}
-
-pub(super) fn of_delete(chunk: ChunkId, error: DeleteError) -> ErrorReply {
-    match error {
-        DeleteError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
-        DeleteError::Refused(refused) => of_refused(chunk, refused),
-    }
-}
-
-pub(super) fn of_finish(chunk: ChunkId, error: FinishError) -> ErrorReply {
-    match error {
-        FinishError::Length { byte_len: length } => ErrorReply::WrongLength { chunk, length },
-        FinishError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
-        FinishError::Refused(refused) => of_refused(chunk, refused),
-        FinishError::Suspect(chunk) => of_suspect(chunk),
-    }
-}
+use crate::store::{ChangeError, ChunkId, LookError, ReadError, Refused};
 
 pub(super) fn of_look(error: LookError) -> ErrorReply {
     match error {
@@ -52,25 +14,30 @@ pub(super) fn of_look(error: LookError) -> ErrorReply {
     }
 }
 
-pub(super) fn of_write(chunk: ChunkId, error: WriteError) -> ErrorReply {
+pub(super) fn of_change(chunk: ChunkId, error: ChangeError) -> ErrorReply {
     match error {
-        WriteError::CrcCount { .. } => ErrorReply::BadRequest { why: Why::CrcCount },
-        WriteError::Length { .. } => ErrorReply::BadRequest { why: Why::Range },
-        WriteError::LimitExceeded { limit_bytes: limit } => ErrorReply::PastLimit { chunk, limit },
-        WriteError::Media(error) => {
+        ChangeError::Chain(_) => ErrorReply::BadRequest { why: Why::Chain },
+        ChangeError::CrcCount { .. } => ErrorReply::BadRequest { why: Why::CrcCount },
+        ChangeError::Exists(chunk) => ErrorReply::ChunkExists { chunk },
+        ChangeError::Length { .. } => ErrorReply::BadRequest { why: Why::Range },
+        ChangeError::Limit(_) => ErrorReply::BadRequest { why: Why::Limit },
+        ChangeError::LimitExceeded { limit_bytes: limit } => ErrorReply::PastLimit { chunk, limit },
+        ChangeError::Media(error) => {
             tracing::error!(%chunk, %error, "a write failed");
             ErrorReply::Media
         }
-        WriteError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
+        ChangeError::NoSuchChunk(chunk) => ErrorReply::NoSuchChunk { chunk },
         // Nothing was done, and what there was no room for may find some.
-        WriteError::NotStaged => ErrorReply::Busy,
-        WriteError::OldSlice(damaged) => {
+        ChangeError::NotStaged => ErrorReply::Busy,
+        ChangeError::OldSlice(damaged) => {
             tracing::error!(error = %damaged, "a write met a damaged slice");
             ErrorReply::SliceCorrupt { chunk: damaged.chunk, slice: damaged.slice }
         }
-        WriteError::Refused(refused) => of_refused(chunk, refused),
-        WriteError::Suspect(chunk) => of_suspect(chunk),
-        WriteError::WireCorrupt { slice } => ErrorReply::WireCorrupt { chunk, slice },
+        ChangeError::Refused(refused) => of_refused(chunk, refused),
+        ChangeError::Suspect(chunk) => of_suspect(chunk),
+        ChangeError::TooManyChunks(max) => ErrorReply::TooManyChunks { max },
+        ChangeError::WireCorrupt { slice } => ErrorReply::WireCorrupt { chunk, slice },
+        ChangeError::WrongLength { byte_len: length } => ErrorReply::WrongLength { chunk, length },
     }
 }
 

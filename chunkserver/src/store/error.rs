@@ -194,24 +194,72 @@ pub enum Refused {
     Undecided(FlushFailed),
 }
 
-/// Why a chunk was not created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum CreateError {
+/// Why a change was not made.
+#[derive(Debug, Error)]
+pub enum ChangeError {
     /// No chunk can have that chain version.
     #[error("a chunk cannot have the chain version {0}: the highest is {CHAIN_MAX}")]
     Chain(u32),
+    /// The number of checksums is not that of the touched slices.
+    #[error("{expected} checksums are needed, one for each touched slice, but there are {found}")]
+    CrcCount {
+        /// Slices touched.
+        expected: u64,
+        /// Checksums given.
+        found: u64,
+    },
     /// The chunk exists already.
     #[error("chunk {0} exists already: delete it first, or use another name")]
     Exists(ChunkId),
+    /// No bytes, or more than one write may have.
+    #[error("a write cannot have {byte_len} bytes")]
+    Length {
+        /// Bytes given.
+        byte_len: u64,
+    },
     /// The size limit is zero or larger than a chunk can be.
     #[error("a chunk cannot have a size limit of {0} bytes: use 1 byte to 1 TiB")]
     Limit(u64),
+    /// The end lies past the chunk's limit.
+    #[error("the write ends past the chunk's limit of {limit_bytes} bytes")]
+    LimitExceeded {
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The medium failed; the pages written are not used.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// The chunk is not there.
+    #[error("no chunk {0}")]
+    NoSuchChunk(ChunkId),
+    /// What was staged for a write is not there, or is not of this chunk and range.
+    #[error("what was staged for the write is not there any more: write it again")]
+    NotStaged,
+    /// The stored slice with which the written part would be merged is damaged; overwrite the whole
+    /// slice.
+    #[error("a part of a damaged slice cannot be written, write the whole slice: {0}")]
+    OldSlice(Box<SliceCorrupt>),
     /// Not now.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// An earlier change of the chunk is lost: delete the chunk, and make it anew.
+    #[error("a change of chunk {0} is lost to damage: delete the chunk, then write it anew")]
+    Suspect(ChunkId),
     /// The configured number of chunks is reached.
     #[error("the store already has {0} chunks, its maximum: delete some first")]
     TooManyChunks(u64),
+    /// The data does not match the writer's checksum: it was damaged on its way to the server.
+    #[error("slice {slice} of the write does not match its checksum: send it again")]
+    WireCorrupt {
+        /// Index of the slice in the chunk.
+        slice: u64,
+    },
+    /// A chunk that is said to be whole has another length.
+    #[error("the chunk has {byte_len} bytes: write the missing bytes first")]
+    WrongLength {
+        /// Its length in bytes.
+        byte_len: u64,
+    },
 }
 
 /// Why nothing is told of a chunk.
@@ -226,104 +274,6 @@ pub enum LookError {
     /// The chunk is unfinished: it is not read.
     #[error("chunk {0} is unfinished")]
     Unfinished(ChunkId),
-}
-
-/// Why a chunk was not finished.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum FinishError {
-    /// The chunk has another length.
-    #[error("the chunk has {byte_len} bytes: write the missing bytes first")]
-    Length {
-        /// Its length in bytes.
-        byte_len: u64,
-    },
-    /// It is not there.
-    #[error("no chunk {0}")]
-    NoSuchChunk(ChunkId),
-    /// An earlier change of the chunk is lost: delete it, and make it anew.
-    #[error("a change of chunk {0} is lost to damage: delete the chunk, then write it anew")]
-    Suspect(ChunkId),
-    /// Not now.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-}
-
-/// Why the chain version of a chunk was not raised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ChainError {
-    /// No chunk can have it.
-    #[error("a chunk cannot have the chain version {0}: the highest is {CHAIN_MAX}")]
-    Limit(u32),
-    /// The chunk is not there.
-    #[error("no chunk {0}")]
-    NoSuchChunk(ChunkId),
-    /// An earlier change of the chunk is lost: delete it, and make it anew.
-    #[error("a change of chunk {0} is lost to damage: delete the chunk, then write it anew")]
-    Suspect(ChunkId),
-    /// Not now, or the chunk has a higher one.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-}
-
-/// Why a chunk was not deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum DeleteError {
-    /// It is not there.
-    #[error("no chunk {0}")]
-    NoSuchChunk(ChunkId),
-    /// Not now.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-}
-
-/// Why nothing was written.
-#[derive(Debug, Error)]
-pub enum WriteError {
-    /// The number of checksums is not that of the touched slices.
-    #[error("{expected} checksums are needed, one for each touched slice, but there are {found}")]
-    CrcCount {
-        /// Slices touched.
-        expected: u64,
-        /// Checksums given.
-        found: u64,
-    },
-    /// No bytes, or more than one write may have.
-    #[error("a write cannot have {byte_len} bytes")]
-    Length {
-        /// Bytes given.
-        byte_len: u64,
-    },
-    /// The end lies past the chunk's limit.
-    #[error("the write ends past the chunk's limit of {limit_bytes} bytes")]
-    LimitExceeded {
-        /// The limit.
-        limit_bytes: u64,
-    },
-    /// The medium failed; the pages written are not used.
-    #[error(transparent)]
-    Media(#[from] MediaError),
-    /// The chunk is not there.
-    #[error("no chunk {0}")]
-    NoSuchChunk(ChunkId),
-    /// What was staged for it is not there, or is not of this chunk and range.
-    #[error("what was staged for the write is not there any more: write it again")]
-    NotStaged,
-    /// The stored slice with which the written part would be merged is damaged; overwrite the whole
-    /// slice.
-    #[error("a part of a damaged slice cannot be written, write the whole slice: {0}")]
-    OldSlice(SliceCorrupt),
-    /// An earlier change of the chunk is lost: delete the chunk and write it again.
-    #[error("a change of chunk {0} is lost to damage: delete the chunk, then write it again")]
-    Suspect(ChunkId),
-    /// Not now.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    /// The data does not match the writer's checksum: it was damaged on its way to the server.
-    #[error("slice {slice} of the write does not match its checksum: send it again")]
-    WireCorrupt {
-        /// Index of the slice in the chunk.
-        slice: u64,
-    },
 }
 
 /// A slice whose bytes on the medium, read twice, do not match its checksum.
@@ -345,7 +295,7 @@ pub struct SliceCorrupt {
 pub enum ReadError {
     /// A slice is damaged; the others of the chunk can still be read.
     #[error(transparent)]
-    Corrupt(#[from] SliceCorrupt),
+    Corrupt(Box<SliceCorrupt>),
     /// A change of the chunk is lost: the stored bytes may be old, or too few.
     #[error("a change of chunk {0} is lost to damage: the stored bytes may be old")]
     Suspect(ChunkId),

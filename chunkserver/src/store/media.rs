@@ -41,8 +41,12 @@ impl MediaError {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
-    pub(crate) fn at(op: MediaOp, file: &str, offset: u64) -> impl FnOnce(io::Error) -> Self {
-        let file = file.to_owned();
-        move |source| Self { op, file, offset, source }
+    pub(crate) fn new(op: MediaOp, file: &str, offset: u64, source: io::Error) -> Self {
+        Self { op, file: file.to_owned(), offset, source }
+    }
+
+    /// There is no memory for what is read or written.
+    pub(crate) fn memory(op: MediaOp, source: io::Error) -> Self {
+        Self::new(op, "memory", 0, source)
     }
 }

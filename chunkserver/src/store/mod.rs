@@ -11,8 +11,7 @@
 //! | `clear` | what takes bytes of a chunk away |
 //! | `slice`, `place` | chunk names, checksums of slices; where a slice lies |
 //! | `record`, `bytes` | the records of the log |
-//! | `space` | free pages |
-//! | `gather` | a walk over data in several pieces |
+//! | `gather`, `hash` | a walk over data in several pieces; a cheap hash of chunk names |
 //! | `residence` | memory in which slices of resident chunks are kept as well |
 //! | `unfinished` | chunks whose put is under way, and when each was last written |
 //! | `puts` | unfinished chunks whose makers are still there |
@@ -34,6 +33,7 @@ mod error;
 mod fence;
 pub(crate) mod folder;
 mod gather;
+mod hash;
 pub mod limits;
 mod media;
 mod place;
@@ -43,7 +43,6 @@ mod request;
 mod residence;
 mod results;
 mod slice;
-mod space;
 mod stats;
 mod sums;
 mod unfinished;
@@ -53,8 +52,8 @@ pub use claims::{Claim, Claims};
 pub use clear::{ClearBody, Length, SlicePut};
 pub use damage::{Damage, DamageKind, LostRecords};
 pub use error::{
-    ApplyError, ChainError, CommitStep, CreateError, DeleteError, FinishError, FlushFailed,
-    LookError, OpenError, ReadError, ReadOnly, Refused, SliceCorrupt, WriteError,
+    ApplyError, ChangeError, CommitStep, FlushFailed, LookError, OpenError, ReadError, ReadOnly,
+    Refused, SliceCorrupt,
 };
 pub use fence::{Fenced, Fences, Pass};
 pub use media::{MediaError, MediaOp};

@@ -1,5 +1,6 @@
 //! Log records, one for each change (docs/store-core.md section 4).
 
+use smallvec::SmallVec;
 use thiserror::Error;
 use towpath_base::crc::crc32c;
 
@@ -25,6 +26,7 @@ pub(crate) const RESIDENT: u64 = 1 << 61;
 
 const WRITE_FIXED_BYTES: usize = 24;
 const EXTENT_BYTES: usize = 8;
+const CRC_BYTES: usize = 4;
 
 /// In the flags of a record: its body begins with the stamp of the change.
 const STAMPED: u8 = 1;
@@ -87,8 +89,11 @@ pub struct Extent {
     pub count: u32,
 }
 
+/// Runs of pages, mostly one.
+pub(crate) type Extents = SmallVec<[Extent; 2]>;
+
 /// Where a record stands in its log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// Number of the record, one more than that of the record before; never used twice.
     pub sequence: u64,
@@ -100,12 +105,12 @@ pub struct Frame {
     pub previous_crc: u32,
 }
 
-/// A checked record, borrowing its lists from the bytes it was read from.
+/// A record, borrowing its lists from the bytes it was read from, or from the change that it is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Where it stands.
     pub frame: Frame,
-    /// Its own header checksum, which the next record repeats.
+    /// Its own header checksum, which the next record repeats; zero in one that has no bytes yet.
     pub header_crc: u32,
     /// The chunk it changes; zero in a seal.
     pub chunk: ChunkId,
@@ -141,7 +146,35 @@ pub enum Body<'a> {
     /// Changes nothing: it witnesses that all records before it were on stable media.
     Seal,
     /// Changes nothing: it stands where a write was to be whose data the medium did not take.
-    Void,
+    Void {
+        /// As long as the record in whose place it stands.
+        record_bytes: usize,
+    },
+}
+
+/// A list of a record: its bytes, or what is put there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List<'a, T> {
+    Bytes(&'a [u8]),
+    Values(&'a [T]),
+}
+
+impl<'a, T: Copy> List<'a, T> {
+    fn len(&self, bytes_each: usize) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len() / bytes_each,
+            Self::Values(values) => values.len(),
+        }
+    }
+
+    /// The values, each of which `parse` reads from its bytes.
+    fn iter(self, bytes_each: usize, parse: fn(&[u8]) -> T) -> impl Iterator<Item = T> + 'a {
+        let (bytes, values) = match self {
+            Self::Bytes(bytes) => (bytes, &[][..]),
+            Self::Values(values) => (&[][..], values),
+        };
+        bytes.chunks_exact(bytes_each).map(parse).chain(values.iter().copied())
+    }
 }
 
 /// The new pages and checksums of the slices that a write touched.
@@ -154,11 +187,28 @@ pub struct WriteBody<'a> {
     /// Where the bytes of its slices stand in the log, page after page: so many pages behind the
     /// page in which the record begins. None where they were written to their pages at once.
     pub data_page: Option<u32>,
-    extents: &'a [u8],
-    crcs: &'a [u8],
+    extents: List<'a, Extent>,
+    crcs: List<'a, u32>,
 }
 
 impl<'a> WriteBody<'a> {
+    /// What is to be put into a record.
+    pub(crate) fn new(
+        (offset, byte_len): (u64, u64),
+        data_page: Option<u32>,
+        extents: &'a [Extent],
+        crcs: &'a [u32],
+    ) -> Self {
+        let (extents, crcs) = (List::Values(extents), List::Values(crcs));
+        Self { offset, byte_len, data_page, extents, crcs }
+    }
+
+    /// How many runs of pages it has.
+    #[must_use]
+    pub fn extent_count(&self) -> usize {
+        self.extents.len(EXTENT_BYTES)
+    }
+
     /// The slices touched.
     #[must_use]
     pub fn span(&self) -> Span {
@@ -167,15 +217,37 @@ impl<'a> WriteBody<'a> {
 
     /// Where the slices lie, in the order of their index.
     pub fn extents(&self) -> impl Iterator<Item = Extent> + 'a {
-        self.extents
-            .chunks_exact(EXTENT_BYTES)
-            .map(|e| Extent { page: u32_at(e, 0), count: u32_at(e, 4) })
+        self.extents.iter(EXTENT_BYTES, |e| Extent { page: u32_at(e, 0), count: u32_at(e, 4) })
     }
 
     /// Page and checksum of each slice, in the order of its index.
     pub fn slices(&self) -> impl Iterator<Item = (u32, u32)> + 'a {
         let pages = self.extents().flat_map(|e| e.page..e.page + e.count);
-        pages.zip(self.crcs.chunks_exact(4).map(|c| u32_at(c, 0)))
+        pages.zip(self.crcs())
+    }
+
+    fn crcs(&self) -> impl Iterator<Item = u32> + 'a {
+        self.crcs.iter(CRC_BYTES, |crc| u32_at(crc, 0))
+    }
+
+    fn encoded_len(&self) -> usize {
+        let lists = self.extent_count() * EXTENT_BYTES + self.crcs.len(CRC_BYTES) * CRC_BYTES;
+        self.data_page.map_or(0, |_| PLACE_BYTES) + WRITE_FIXED_BYTES + lists
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        if let Some(page) = self.data_page {
+            out.extend_from_slice(&u64::from(page).to_le_bytes());
+        }
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        out.extend_from_slice(&self.byte_len.to_le_bytes());
+        out.extend_from_slice(&(self.extent_count() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.crcs.len(CRC_BYTES) as u32).to_le_bytes());
+        for extent in self.extents() {
+            out.extend_from_slice(&extent.page.to_le_bytes());
+            out.extend_from_slice(&extent.count.to_le_bytes());
+        }
+        self.crcs().for_each(|crc| out.extend_from_slice(&crc.to_le_bytes()));
     }
 }
 
@@ -326,7 +398,9 @@ fn parse_body<'a>(header: &[u8], body: &'a [u8]) -> Result<Body<'a>, &'static st
         (kind::CLEAR, _) => clear::parse(body).map(Body::Clear),
         (kind::DELETE, 0) => Ok(Body::Delete),
         (kind::SEAL, 0) => Ok(Body::Seal),
-        (kind::VOID, _) if body.iter().all(|byte| *byte == 0) => Ok(Body::Void),
+        (kind::VOID, len) if body.iter().all(|byte| *byte == 0) => {
+            Ok(Body::Void { record_bytes: RECORD_HEADER_BYTES + len })
+        }
         (kind::CREATE | kind::DELETE | kind::SEAL | kind::FINISH | kind::CHAIN, _) => {
             Err("body_len")
         }
@@ -374,7 +448,7 @@ fn parse_write(data_page: Option<u32>, body: &[u8]) -> Result<WriteBody<'_>, &'s
         return Err("extent_count");
     }
     let extents_len = extent_count as usize * EXTENT_BYTES;
-    let crcs_len = slice_count as usize * 4;
+    let crcs_len = slice_count as usize * CRC_BYTES;
     if lists.len() != (extents_len + crcs_len).next_multiple_of(RECORD_ALIGN) {
         return Err("body_len");
     }
@@ -386,6 +460,7 @@ fn parse_write(data_page: Option<u32>, body: &[u8]) -> Result<WriteBody<'_>, &'s
     if data_page.is_some() && slice_count > LOGGED_SLICES_MAX {
         return Err("data_page");
     }
+    let (extents, crcs) = (List::Bytes(extents), List::Bytes(crcs));
     let write = WriteBody { offset, byte_len, data_page, extents, crcs };
     let mut pages = 0u64;
     for extent in write.extents() {
@@ -401,64 +476,25 @@ fn parse_write(data_page: Option<u32>, body: &[u8]) -> Result<WriteBody<'_>, &'s
     Ok(write)
 }
 
-/// What to put into a record.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Op<'a> {
-    Create {
-        limit_bytes: u64,
-        kind: NewChunk,
-    },
-    Chain {
-        chain: u32,
-    },
-    Finish,
-    Write {
-        offset: u64,
-        byte_len: u64,
-        data_page: Option<u32>,
-        extents: &'a [Extent],
-        crcs: &'a [u32],
-    },
-    Clear(ClearBody),
-    Delete,
-    Seal,
-    /// As long as the record in whose place it stands.
-    Void {
-        record_bytes: usize,
-    },
+impl Body<'_> {
+    /// Bytes of the whole record, with this stamp.
+    pub(crate) fn record_bytes(&self, stamp: u64) -> usize {
+        let body_len = match self {
+            Self::Create { kind, .. } => 8 + if kind.chain == 0 { 0 } else { 8 },
+            Self::Chain { .. } => 8,
+            Self::Write(write) => write.encoded_len().next_multiple_of(RECORD_ALIGN),
+            Self::Clear(clear) => clear.encoded_len(),
+            Self::Delete | Self::Finish | Self::Seal => 0,
+            Self::Void { record_bytes } => return *record_bytes,
+        };
+        RECORD_HEADER_BYTES + body_len + if stamp == 0 { 0 } else { STAMP_BYTES }
+    }
 }
 
-impl Op<'_> {
-    /// Bytes of the whole record.
-    pub(crate) fn encoded_len(&self) -> usize {
-        RECORD_HEADER_BYTES
-            + match self {
-                Op::Create { kind, .. } => 8 + if kind.chain == 0 { 0 } else { 8 },
-                Op::Chain { .. } => 8,
-                Op::Write { data_page, extents, crcs, .. } => {
-                    let place = data_page.map_or(0, |_| PLACE_BYTES);
-                    (place + WRITE_FIXED_BYTES + extents.len() * EXTENT_BYTES + crcs.len() * 4)
-                        .next_multiple_of(RECORD_ALIGN)
-                }
-                Op::Clear(clear) => clear.encoded_len(),
-                Op::Delete | Op::Finish | Op::Seal => 0,
-                Op::Void { record_bytes } => record_bytes - RECORD_HEADER_BYTES,
-            }
-    }
-
-    /// The same of a record with this stamp.
-    pub(crate) fn encoded_len_with(&self, stamp: u64) -> usize {
-        self.encoded_len() + if stamp == 0 { 0 } else { STAMP_BYTES }
-    }
-
-    /// Appends the record to `out`, with the stamp of the change; gives its header checksum.
-    pub(crate) fn encode(
-        &self,
-        key: LogKey,
-        frame: Frame,
-        (chunk, stamp): (ChunkId, u64),
-        out: &mut Vec<u8>,
-    ) -> u32 {
+impl Record<'_> {
+    /// Appends the record to `out`; gives its header checksum.
+    pub(crate) fn encode(&self, key: LogKey, out: &mut Vec<u8>) -> u32 {
+        let Self { frame, chunk, stamp, body, .. } = *self;
         let start = out.len();
         out.resize(start + RECORD_HEADER_BYTES, 0);
         let mut flags = 0;
@@ -466,8 +502,8 @@ impl Op<'_> {
             flags |= STAMPED;
             out.extend_from_slice(&stamp.to_le_bytes());
         }
-        let kind = match *self {
-            Op::Create { limit_bytes, kind: NewChunk { unfinished, resident, chain } } => {
+        let kind = match body {
+            Body::Create { limit_bytes, kind: NewChunk { unfinished, resident, chain } } => {
                 let unfinished = if unfinished { UNFINISHED } else { 0 };
                 let resident = if resident { RESIDENT } else { 0 };
                 out.extend_from_slice(&(limit_bytes | unfinished | resident).to_le_bytes());
@@ -476,34 +512,23 @@ impl Op<'_> {
                 }
                 kind::CREATE
             }
-            Op::Chain { chain } => {
+            Body::Chain { chain } => {
                 out.extend_from_slice(&u64::from(chain).to_le_bytes());
                 kind::CHAIN
             }
-            Op::Write { offset, byte_len, data_page, extents, crcs } => {
-                if let Some(page) = data_page {
-                    flags |= LOGGED;
-                    out.extend_from_slice(&u64::from(page).to_le_bytes());
-                }
-                out.extend_from_slice(&offset.to_le_bytes());
-                out.extend_from_slice(&byte_len.to_le_bytes());
-                out.extend_from_slice(&(extents.len() as u32).to_le_bytes());
-                out.extend_from_slice(&(crcs.len() as u32).to_le_bytes());
-                for extent in extents {
-                    out.extend_from_slice(&extent.page.to_le_bytes());
-                    out.extend_from_slice(&extent.count.to_le_bytes());
-                }
-                crcs.iter().for_each(|crc| out.extend_from_slice(&crc.to_le_bytes()));
+            Body::Write(write) => {
+                flags |= write.data_page.map_or(0, |_| LOGGED);
+                write.encode(out);
                 kind::WRITE
             }
-            Op::Clear(clear) => {
+            Body::Clear(clear) => {
                 clear.encode(out);
                 kind::CLEAR
             }
-            Op::Delete => kind::DELETE,
-            Op::Finish => kind::FINISH,
-            Op::Seal => kind::SEAL,
-            Op::Void { record_bytes } => {
+            Body::Delete => kind::DELETE,
+            Body::Finish => kind::FINISH,
+            Body::Seal => kind::SEAL,
+            Body::Void { record_bytes } => {
                 out.resize(start + record_bytes, 0);
                 kind::VOID
             }

@@ -1,8 +1,6 @@
 //! What a store is asked, and what it answers.
 
-use super::error::{
-    ChainError, CreateError, DeleteError, FinishError, LookError, ReadError, WriteError,
-};
+use super::error::{ChangeError, LookError, ReadError};
 use super::residence::Located;
 use super::results::{ChunkStat, ReadDone, ScrubReport, Ticket};
 use super::slice::ChunkId;
@@ -173,24 +171,17 @@ pub enum Request<W, R = W> {
 /// The answer to a [`Request`].
 #[derive(Debug)]
 pub enum Reply<W, R = W> {
-    /// To a raise of the chain version; success means durable.
-    Chain(Result<Ticket, ChainError>),
-    /// To a create; success means durable.
-    Create(Result<Ticket, CreateError>),
-    /// To a clear; success means durable.
-    Clear(Result<Ticket, WriteError>),
-    /// To a delete; success means durable.
-    Delete(Result<Ticket, DeleteError>),
+    /// To a create, a raise of the chain version, a finish, a clear or a delete; success means
+    /// durable.
+    Change(Result<Ticket, ChangeError>),
     /// To a digest.
     Digest(Result<DigestReply, LookError>),
-    /// To a finish; success means durable.
-    Finish(Result<Ticket, FinishError>),
     /// To a listing.
     List(Vec<ChunkStat>),
     /// To a locate.
     Locate(Result<Located, LookError>),
     /// To a question whether a write would be made.
-    MayWrite(Result<(), WriteError>),
+    MayWrite(Result<(), ChangeError>),
     /// To a read.
     Read {
         /// How it went.
@@ -212,13 +203,13 @@ pub enum Reply<W, R = W> {
     /// To a stat.
     Stat(Option<ChunkStat>),
     /// To a question for the counters.
-    Stats(StoreStats),
+    Stats(Box<StoreStats>),
     /// To an unstage.
     Unstage,
     /// To a write; success means durable.
     Write {
         /// How it went.
-        result: Result<Ticket, WriteError>,
+        result: Result<Ticket, ChangeError>,
         /// The caller's buffers.
         data: Vec<W>,
         /// The caller's list.
@@ -250,15 +241,7 @@ impl<W, R> Completion<W, R> {
 impl<W, R> Reply<W, R> {
     /// Whether it says that a change is durable.
     pub(super) fn is_change(&self) -> bool {
-        matches!(
-            self,
-            Self::Chain(Ok(_))
-                | Self::Create(Ok(_))
-                | Self::Clear(Ok(_))
-                | Self::Delete(Ok(_))
-                | Self::Finish(Ok(_))
-                | Self::Write { result: Ok(_), .. }
-        )
+        matches!(self, Self::Change(Ok(_)) | Self::Write { result: Ok(_), .. })
     }
 }
 
@@ -288,6 +271,29 @@ impl<W, R> Request<W, R> {
     }
 }
 
+impl<W, R> Request<W, R> {
+    /// The chunk that it changes; none's name where it is no change.
+    pub(super) fn chunk(&self) -> ChunkId {
+        match self {
+            Self::Create { chunk, .. }
+            | Self::Chain { chunk, .. }
+            | Self::Finish { chunk, .. }
+            | Self::Clear { chunk, .. }
+            | Self::Delete { chunk, .. }
+            | Self::Write { chunk, .. } => *chunk,
+            _ => ChunkId::default(),
+        }
+    }
+
+    /// The answer to a change, with the buffers.
+    pub(super) fn into_reply(self, result: Result<Ticket, ChangeError>) -> Reply<W, R> {
+        match self {
+            Self::Write { data, crcs, .. } => Reply::Write { result, data, crcs },
+            _ => Reply::Change(result),
+        }
+    }
+}
+
 impl<W: AsRef<[u8]>, R> Request<W, R> {
     /// Bytes of data that come with it.
     pub(super) fn byte_len(&self) -> u64 {
@@ -303,6 +309,11 @@ impl<W: AsRef<[u8]>, R> Request<W, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_is_small_enough_to_be_moved_on_its_way() {
+        assert!(size_of::<Completion<Vec<u8>>>() <= 160);
+    }
 
     #[test]
     fn data_counts_alike_whether_it_comes_early_or_with_its_write() {

@@ -29,8 +29,6 @@ pub struct StoreStats {
     pub no_space: u64,
     /// Checkpoints written.
     pub checkpoints: u64,
-    /// Checkpoints put off because the medium was full.
-    pub checkpoints_deferred: u64,
     /// Slices that scrub has checked.
     pub slices_scrubbed: u64,
     /// Records that the last opening replayed.
@@ -84,7 +82,6 @@ impl std::ops::AddAssign for StoreStats {
             wire_corrupt,
             no_space,
             checkpoints,
-            checkpoints_deferred,
             slices_scrubbed,
             records_replayed,
             torn_tail_bytes,
@@ -114,7 +111,6 @@ impl std::ops::AddAssign for StoreStats {
         self.wire_corrupt += wire_corrupt;
         self.no_space += no_space;
         self.checkpoints += checkpoints;
-        self.checkpoints_deferred += checkpoints_deferred;
         self.slices_scrubbed += slices_scrubbed;
         self.records_replayed += records_replayed;
         self.torn_tail_bytes += torn_tail_bytes;

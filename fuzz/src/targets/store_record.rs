@@ -45,7 +45,7 @@ pub(crate) fn run(input: &[u8]) -> u64 {
                     class(&[6, puts, clear.count.min(4), u64::from(record.stamp != 0)])
                 }
                 Body::Delete => 3,
-                Body::Seal | Body::Void => 4,
+                Body::Seal | Body::Void { .. } => 4,
             }
         }
         Err(error) => {

@@ -51,14 +51,14 @@ pub(super) use rebuilding::Rebuilding;
 
 use super::answer::Answer;
 use super::ask::{Ask, Asked};
-use super::errors::of_write;
+use super::errors::of_change;
 use super::limits::READY_MAX;
 use super::open::{Begun, What};
 use super::server::ChunkServer;
 use super::trace::Came;
 use crate::guard::Guard;
 use crate::store::disks::Target;
-use crate::store::{Fenced, Request, WriteError};
+use crate::store::{ChangeError, Fenced, Request};
 
 /// Of the time that a write has, the part that those behind may take: one in so many is left to
 /// tell the server before how it ended.
@@ -294,14 +294,14 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     }
 
     /// The store has said whether it would make a write.
-    pub(super) fn on_may_write(&mut self, request: RequestKey, may: Result<(), WriteError>) {
+    pub(super) fn on_may_write(&mut self, request: RequestKey, may: Result<(), ChangeError>) {
         let Some(chunk) = self.open.along(request).map(|along| along.chunk()) else { return };
         match may {
             Ok(()) => {
                 self.open.along(request).into_iter().for_each(Along::allow);
                 self.advance(request);
             }
-            Err(error) => self.refuse_begun(request, Answer::Error(of_write(chunk, error))),
+            Err(error) => self.refuse_begun(request, Answer::Error(of_change(chunk, error))),
         }
     }
 

@@ -12,10 +12,10 @@ use towpath_disk::{Buffers, DiskError, Op, WritePages};
 use towpath_memory::Frozen;
 
 use super::io::Purpose;
+use super::space::Pin;
 use super::state::StoreCore;
 use crate::store::error::CommitStep;
 use crate::store::slice::SLICE_BYTES;
-use crate::store::space::Pin;
 
 /// Pages that are away before any is brought home, 64 MiB: what is overwritten sooner is never
 /// written home.
@@ -177,10 +177,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Brings home the slices that the checkpoint under way waits for; where it waits for none,
     /// those of more than [`AWAY_LOW`], or all while the store rests.
     pub(super) fn go_home(&mut self) {
-        while self.away.moves < MOVES_MAX && !self.away.is_stuck && self.failed.is_none() {
+        while self.away.moves < MOVES_MAX && !self.away.is_stuck && self.health.failed.is_none() {
             let Some((page, from)) = self.away.take_run() else { return };
             self.away.moves += 1;
-            let (count, pin) = (from.len() as u32, self.space.pin());
+            let (count, pin) = (from.len() as u32, self.space.pages.pin());
             let op = Op::write_all(self.layout.data_page(page), from);
             self.io.submit(Purpose::Home(Move { page, count, pin }), op);
         }
@@ -196,16 +196,17 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     pub(super) fn on_home(&mut self, moved: Move, outcome: Result<(), DiskError>) {
         let Move { page, count, pin } = moved;
         self.away.end_run(page, count, outcome.is_ok());
-        self.space.unpin(pin);
-        self.may_retry |= !self.held.is_empty();
+        self.space.pages.unpin(pin);
+        self.held.wake();
         match outcome {
             Ok(()) => {}
             // The bytes are safe in the log. Writes are refused until there is room.
             Err(error) if error.is_full() => {
-                (self.away.is_stuck, self.is_full) = (true, true);
+                self.away.is_stuck = true;
+                self.space.fill();
                 self.measure_room();
             }
-            Err(error) => self.fail(CommitStep::Home, error.source.kind()),
+            Err(error) => self.fail_at(CommitStep::Home, &error.source),
         }
     }
 }

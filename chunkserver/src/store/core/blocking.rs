@@ -1,9 +1,10 @@
 //! A disk that is waited for: what opens a store has nothing else to do.
 
 use std::io;
+use std::iter::Peekable;
 use std::time::Duration;
 
-use towpath_disk::{Disk, DiskError, Done, Op, PageNumber, ReadPages};
+use towpath_disk::{Disk, DiskError, Done, Op, PageNumber};
 
 use super::memory::{LONG_PAGES, Memory};
 use super::page::{PAGE_BYTES, PageBytes};
@@ -14,13 +15,28 @@ const DEPTH: usize = 32;
 /// How long one wait is; there is always another one.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Pages that follow each other, and the caller's number for them.
+/// Pages that follow each other on the disk, numbered from the caller's number of the first on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    pub(super) number: u64,
-    pub(super) at: PageNumber,
-    /// [`LONG_PAGES`] at most.
-    pub(super) count: usize,
+struct Run {
+    number: u64,
+    at: PageNumber,
+    count: usize,
+}
+
+impl Run {
+    /// The next pages of a list that can be read together.
+    fn next(pages: &mut Peekable<impl Iterator<Item = (u64, PageNumber)>>) -> Option<Self> {
+        let (number, at) = pages.next()?;
+        let mut run = Self { number, at, count: 1 };
+        while run.count < LONG_PAGES {
+            let due = (number + run.count as u64, PageNumber(at.0 + run.count as u64));
+            if pages.next_if_eq(&due).is_none() {
+                break;
+            }
+            run.count += 1;
+        }
+        Some(run)
+    }
 }
 
 /// A disk, waited for.
@@ -77,46 +93,48 @@ impl<'a> Blocking<'a> {
         Ok(None)
     }
 
-    /// Reads many runs of pages together; `take` is given each page with the number of its run and
-    /// its place there, or none where it cannot be read.
+    /// Reads many pages, each of which has a number of the caller's; those that lie together at
+    /// once. `take` is given each with its number, or none where it cannot be read.
     ///
     /// # Errors
     /// The system does not speak of the disk any more.
     pub(super) fn each(
         &mut self,
-        wanted: impl IntoIterator<Item = Wanted>,
-        mut take: impl FnMut(u64, usize, Option<&PageBytes>),
+        pages: impl IntoIterator<Item = (u64, PageNumber)>,
+        mut take: impl FnMut(u64, Option<&PageBytes>),
     ) -> io::Result<()> {
-        let mut wanted = wanted.into_iter().peekable();
-        let mut under_way: slab::Slab<Wanted> = slab::Slab::new();
+        let mut pages = pages.into_iter().peekable();
+        let mut under_way: slab::Slab<Run> = slab::Slab::new();
         let depth = DEPTH.min(self.disk.depth());
         let mut bad = Vec::new();
-        while wanted.peek().is_some() || !under_way.is_empty() {
+        while pages.peek().is_some() || !under_way.is_empty() {
             while under_way.len() < depth
-                && let Some(next) = wanted.next()
+                && let Some(run) = Run::next(&mut pages)
             {
-                if next.at.0 + next.count as u64 > self.disk.page_count() {
-                    bad.push(next);
+                if run.at.0 + run.count as u64 > self.disk.page_count() {
+                    bad.push(run);
                     continue;
                 }
-                let into = self.memory.to_fill(next.count.min(LONG_PAGES))?;
-                let tag = under_way.insert(next) as u64;
-                let taken = self.disk.submit(tag, Op::read(next.at, into));
+                let into = self.memory.to_fill(run.count)?;
+                let tag = under_way.insert(run) as u64;
+                let taken = self.disk.submit(tag, Op::read(run.at, into));
                 taken.map_err(|refused| not_taken(&refused))?;
             }
             self.disk.wait(WAIT, &mut self.done)?;
             for Done { tag, op, outcome } in self.done.drain(..) {
                 let Some(run) = under_way.try_remove(tag as usize) else { continue };
-                match (op, outcome) {
-                    (Op::Read { into, .. }, Ok(())) => give(run.number, &into, &mut take),
-                    _ => bad.push(run),
-                }
+                let (Op::Read { into, .. }, Ok(())) = (op, outcome) else {
+                    bad.push(run);
+                    continue;
+                };
+                let pages = into.iter().flat_map(|pages| pages.as_chunks::<PAGE_BYTES>().0);
+                (run.number..).zip(pages).for_each(|(number, page)| take(number, Some(page)));
             }
         }
-        for Wanted { number, at, count } in bad {
-            for place in 0..count {
-                let page = self.page(PageNumber(at.0 + place as u64))?;
-                take(number, place, page.as_deref());
+        for Run { number, at, count } in bad {
+            for place in 0..count as u64 {
+                let page = self.page(PageNumber(at.0 + place))?;
+                take(number + place, page.as_deref());
             }
         }
         Ok(())
@@ -135,12 +153,5 @@ impl<'a> Blocking<'a> {
     /// What the disk reports.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.run(Op::Flush)?.1.map_err(|error| error.source)
-    }
-}
-
-fn give(number: u64, into: &[ReadPages], take: &mut impl FnMut(u64, usize, Option<&PageBytes>)) {
-    let pages = into.iter().flat_map(|pages| pages.as_chunks::<PAGE_BYTES>().0);
-    for (place, page) in pages.enumerate() {
-        take(number, place, Some(page));
     }
 }

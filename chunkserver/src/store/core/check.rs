@@ -7,7 +7,7 @@ use std::time::Duration;
 use towpath_disk::{Disk, PageNumber};
 
 use super::away::Away;
-use super::blocking::{Blocking, Wanted};
+use super::blocking::Blocking;
 use super::layout::Layout;
 use super::map::Map;
 use super::memory::Memory;
@@ -99,13 +99,9 @@ fn look_at_data(
         let is_at_home = |(_, at): &(u64, SliceRef)| away.get(at.page).is_none();
         report.slices_checked += slices.iter().filter(|slice| !is_at_home(slice)).count() as u64;
         let slices: Vec<_> = slices.into_iter().filter(is_at_home).collect();
-        let wanted = slices.iter().enumerate().map(|(number, (_, at))| Wanted {
-            number: number as u64,
-            at: layout.data_page(at.page),
-            count: 1,
-        });
+        let wanted = (0..).zip(slices.iter().map(|(_, at)| layout.data_page(at.page)));
         let (checked, bad) = (&mut report.slices_checked, &mut report.bad_slices);
-        disk.each(wanted, |number, _, page| {
+        disk.each(wanted, |number, page| {
             let (slice, at) = slices[number as usize];
             *checked += 1;
             let why = match page {

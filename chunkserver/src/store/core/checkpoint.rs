@@ -31,6 +31,60 @@ pub(super) struct Published {
     pub(super) entries: Vec<Entry>,
 }
 
+/// The checkpoint that is on the disk, and the one under way.
+pub(super) struct Checkpoints {
+    published: Published,
+    under_way: Option<Checkpoint>,
+    is_wanted: bool,
+}
+
+impl Checkpoints {
+    pub(super) fn new(published: Published, is_wanted: bool) -> Self {
+        Self { published, under_way: None, is_wanted }
+    }
+
+    /// The generation that is on the disk.
+    pub(super) fn generation(&self) -> u64 {
+        self.published.superblock.generation
+    }
+
+    /// The number of the store.
+    pub(super) fn store_id(&self) -> u64 {
+        self.published.superblock.store_id
+    }
+
+    /// Pages of the map that the directory has.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.published.entries
+    }
+
+    /// One is to begin soon, however little of the log is used.
+    pub(super) fn want(&mut self) {
+        self.is_wanted = true;
+    }
+
+    /// The same, unless one is under way.
+    pub(super) fn want_another(&mut self) {
+        self.is_wanted |= self.under_way.is_none();
+    }
+
+    /// Whether one is under way.
+    #[cfg(test)]
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// None goes on.
+    pub(super) fn give_up(&mut self) {
+        self.under_way = None;
+    }
+
+    /// A write or a flush of the one under way has ended.
+    fn on_ended(&mut self) {
+        self.under_way.iter_mut().for_each(|checkpoint| checkpoint.under_way -= 1);
+    }
+}
+
 /// What a checkpoint does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -38,18 +92,21 @@ enum Step {
     Pages,
     /// Writes pages of the directory, from one on.
     Directory(u32),
-    /// Flushes them.
-    Flush,
+    /// Flushes what it wrote, and then does this.
+    Flush(Then),
+    /// Does this, when nothing is under way.
+    Do(Then),
+}
+
+/// What a checkpoint does once all before is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
     /// Writes the superblock.
     Superblock,
-    /// Flushes it.
-    SuperblockFlush,
     /// Writes a copy of the superblock to the page of the one before.
     Copy,
-    /// Flushes it.
-    CopyFlush,
     /// Is done with that.
-    Done,
+    Publish,
 }
 
 /// A checkpoint under way.
@@ -69,11 +126,11 @@ pub(super) struct Checkpoint {
 impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Begins a checkpoint where one is due, and goes on with the one under way.
     pub(super) fn go_on_with_checkpoint(&mut self) {
-        if self.failed.is_some() || self.map.is_lossy {
+        if self.health.failed.is_some() || self.map.is_lossy {
             return;
         }
-        if self.checkpoint.is_none() {
-            if !self.wants_checkpoint && !self.log.is_checkpoint_due() {
+        if self.checkpoints.under_way.is_none() {
+            if !self.checkpoints.is_wanted && !self.commits.log.is_checkpoint_due() {
                 return;
             }
             // The pages of the map tell nothing of what is deleted in part.
@@ -83,10 +140,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             self.lengthen_log();
             self.begin_checkpoint();
         }
-        while let Some(checkpoint) = self.checkpoint.take() {
+        while let Some(checkpoint) = self.checkpoints.under_way.take() {
             let (before, left) = (checkpoint.step, checkpoint.under_way);
             self.advance(checkpoint);
-            let now = self.checkpoint.as_ref().map(|now| (now.step, now.under_way));
+            let now = self.checkpoints.under_way.as_ref().map(|now| (now.step, now.under_way));
             if now == Some((before, left)) {
                 break;
             }
@@ -94,15 +151,15 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     fn begin_checkpoint(&mut self) {
-        self.wants_checkpoint = false;
+        self.checkpoints.is_wanted = false;
         self.map.freeze();
         self.away.begin_era();
-        self.log.on_checkpoint_begun();
-        let used = self.map.pages_used().max(self.published.entries.len() as u32);
-        self.published.entries.resize(used as usize, Entry::default());
-        self.checkpoint = Some(Checkpoint {
-            generation: self.published.next_generation,
-            start: self.log.applied,
+        self.commits.log.on_checkpoint_begun();
+        let used = self.map.pages_used().max(self.checkpoints.published.entries.len() as u32);
+        self.checkpoints.published.entries.resize(used as usize, Entry::default());
+        self.checkpoints.under_way = Some(Checkpoint {
+            generation: self.checkpoints.published.next_generation,
+            start: self.commits.log.applied,
             ring: self.next_ring(),
             map_pages_used: used,
             under_way: 0,
@@ -117,38 +174,41 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             Step::Directory(page) => self.write_directory_page(&mut checkpoint, page),
             _ if checkpoint.under_way > 0 => Ok(()),
             // What the log before it holds is to be at home by then.
-            Step::Flush if self.away.has_old() => Ok(()),
-            Step::Flush | Step::SuperblockFlush | Step::CopyFlush => {
-                let is_of_map = checkpoint.step == Step::Flush;
-                checkpoint.step = match checkpoint.step {
-                    Step::Flush => Step::Superblock,
-                    Step::SuperblockFlush => Step::Copy,
-                    _ => Step::Done,
-                };
-                checkpoint.under_way += 1;
+            Step::Flush(Then::Superblock) if self.away.has_old() => Ok(()),
+            Step::Flush(then) => {
+                checkpoint.step = Step::Do(then);
                 #[cfg(test)]
-                let skips = self.bug == Some(super::tests::Bug::SkipMapFlush) && is_of_map;
-                #[cfg(not(test))]
-                let _ = is_of_map;
+                let skips = self.bug == Some(super::tests::Bug::SkipMapFlush);
                 #[cfg(not(test))]
                 let skips = false;
-                match skips {
-                    true => checkpoint.under_way -= 1,
-                    false => self.io.submit(Purpose::Checkpoint, Op::Flush),
+                if !skips || then != Then::Superblock {
+                    checkpoint.under_way += 1;
+                    self.io.submit(Purpose::Checkpoint, Op::Flush);
                 }
                 Ok(())
             }
-            Step::Superblock | Step::Copy => self.write_superblock(&mut checkpoint),
-            Step::Done => return self.publish(checkpoint),
+            Step::Do(Then::Superblock) => {
+                let new = self.superblock(&checkpoint);
+                checkpoint.superblock = Some(new);
+                let before = self.checkpoints.published.superblock;
+                self.write_superblock(&mut checkpoint, (&new, &before), Then::Copy)
+            }
+            Step::Do(Then::Copy) => {
+                let before = self.checkpoints.published.superblock;
+                let new = checkpoint.superblock.unwrap_or(before);
+                self.write_superblock(&mut checkpoint, (&before, &new), Then::Publish)
+            }
+            Step::Do(Then::Publish) => return self.publish(checkpoint),
         };
-        self.checkpoint = Some(checkpoint);
+        self.checkpoints.under_way = Some(checkpoint);
         if let Err(error) = outcome {
-            self.fail(CommitStep::Checkpoint, error.kind());
+            self.fail_at(CommitStep::Checkpoint, &error);
         }
     }
 
     fn may_write(&self, checkpoint: &Checkpoint) -> bool {
-        let max = match (self.io.is_crowded(), self.members.is_empty() && self.reads.is_empty()) {
+        let max = match (self.io.is_crowded(), self.changes.is_empty() && !self.reads.is_reading())
+        {
             (true, _) => 1,
             (false, false) => UNDER_WAY_BESIDE_MAX,
             (false, true) => UNDER_WAY_MAX,
@@ -161,12 +221,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         if !self.may_write(checkpoint) {
             return Ok(());
         }
-        let (store_id, generation) = (self.store_id, checkpoint.generation);
+        let (store_id, generation) = (self.checkpoints.store_id(), checkpoint.generation);
         let head = PageHead { store_id, generation, index: 0 };
         let (mut first, mut run) = (None, Vec::new());
         while run.len() < PAGES_A_WRITE
             && let Some(next) = self.map.next_frozen()
-            && let Some(entry) = self.published.entries.get_mut(next as usize)
+            && let Some(entry) = self.checkpoints.published.entries.get_mut(next as usize)
         {
             let place = if entry.generation == 0 { 0 } else { 1 - entry.place };
             let (from, at) = *first.get_or_insert((next, place));
@@ -181,7 +241,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             checkpoint.step = Step::Directory(0);
             return Ok(());
         };
-        let from = self.memory.filled(run.len(), |buf| {
+        let from = self.io.memory.filled(run.len(), |buf| {
             let pages = buf.chunks_exact_mut(PAGE_BYTES).zip(&run);
             pages.for_each(|(page, bytes)| page.copy_from_slice(&bytes[..]));
         })?;
@@ -201,78 +261,62 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
         let first = page * ENTRIES as u32;
         if first >= checkpoint.map_pages_used {
-            checkpoint.step = Step::Flush;
+            checkpoint.step = Step::Flush(Then::Superblock);
             return Ok(());
         }
         let Checkpoint { generation, map_pages_used, .. } = *checkpoint;
-        let head = PageHead { store_id: self.store_id, generation, index: page.into() };
+        let head =
+            PageHead { store_id: self.checkpoints.store_id(), generation, index: page.into() };
         let last = map_pages_used.min(first + ENTRIES as u32);
-        let entries = &self.published.entries[first as usize..last as usize];
+        let entries = &self.checkpoints.published.entries[first as usize..last as usize];
         let bytes = encode(head, entries.iter().copied());
         let at = self.layout.directory_page(generation, page);
-        let op = Op::write(at, self.memory.page(&bytes)?);
+        let op = Op::write(at, self.io.memory.page(&bytes)?);
         checkpoint.step = Step::Directory(page + 1);
         checkpoint.under_way += 1;
         self.io.submit(Purpose::Checkpoint, op);
         Ok(())
     }
 
-    /// Writes the page of the new superblock, and when that is durable the page of the one before:
-    /// each has copies of both, so damage of one page takes neither.
-    fn write_superblock(&mut self, checkpoint: &mut Checkpoint) -> std::io::Result<()> {
-        let &mut Checkpoint { generation, start, ring, map_pages_used, .. } = checkpoint;
-        let new = *checkpoint
-            .superblock
-            .get_or_insert_with(|| self.superblock(generation, (start, ring), map_pages_used));
-        let before = self.published.superblock;
-        let (own, other, next) = match checkpoint.step {
-            Step::Superblock => (new, before, Step::SuperblockFlush),
-            _ => (before, new, Step::CopyFlush),
-        };
-        let bytes = encode_page(Some(&own), Some(&other));
-        let op = Op::write(self.layout.superblock(own.generation), self.memory.page(&bytes)?);
-        checkpoint.step = next;
+    /// Writes the page of a superblock, with a copy of another one. The new one goes first, and
+    /// when that is durable the one before: damage of one page takes neither.
+    fn write_superblock(
+        &mut self,
+        checkpoint: &mut Checkpoint,
+        (own, other): (&Superblock, &Superblock),
+        then: Then,
+    ) -> std::io::Result<()> {
+        let bytes = encode_page(Some(own), Some(other));
+        let op = Op::write(self.layout.superblock(own.generation), self.io.memory.page(&bytes)?);
+        checkpoint.step = Step::Flush(then);
         checkpoint.under_way += 1;
         self.io.submit(Purpose::Checkpoint, op);
         Ok(())
     }
 
-    fn superblock(
-        &self,
-        generation: u64,
-        (start, ring): (LogPoint, Ring),
-        map_pages_used: u32,
-    ) -> Superblock {
-        Superblock {
-            store_id: self.store_id,
-            generation,
-            layout: self.layout,
-            is_sparse: self.is_sparse,
-            log_nonce: self.log_nonce,
-            start,
-            ring,
-            map_pages_used,
-            written_pages: self.written_pages,
-        }
+    fn superblock(&self, checkpoint: &Checkpoint) -> Superblock {
+        let &Checkpoint { generation, start, ring, map_pages_used, .. } = checkpoint;
+        let written_pages = self.space.written_pages();
+        let before = self.checkpoints.published.superblock;
+        Superblock { generation, start, ring, map_pages_used, written_pages, ..before }
     }
 
     /// The checkpoint is durable. The log before that of the generation before is free.
     fn publish(&mut self, checkpoint: Checkpoint) {
         let Checkpoint { generation, start, ring, superblock, .. } = checkpoint;
-        self.published.superblock = superblock.unwrap_or(self.published.superblock);
-        self.published.next_generation = generation + 1;
-        self.log.ring = ring;
-        self.log.on_checkpoint_done(start);
-        self.counts.checkpoints += 1;
+        self.checkpoints.published.superblock =
+            superblock.unwrap_or(self.checkpoints.published.superblock);
+        self.checkpoints.published.next_generation = generation + 1;
+        self.commits.log.ring = ring;
+        self.commits.log.on_checkpoint_done(start);
+        self.health.counts.checkpoints += 1;
         self.close_group();
     }
 
     pub(super) fn on_checkpoint(&mut self, outcome: Result<(), DiskError>) {
         if let Err(error) = outcome {
-            return self.fail(CommitStep::Checkpoint, error.source.kind());
+            return self.fail_at(CommitStep::Checkpoint, &error.source);
         }
-        if let Some(checkpoint) = &mut self.checkpoint {
-            checkpoint.under_way -= 1;
-        }
+        self.checkpoints.on_ended();
     }
 }

@@ -2,23 +2,20 @@
 //! with zeros.
 
 use smallvec::SmallVec;
+use towpath_transport::Class;
 
-use super::group::{Change, Client, Head};
+use super::change::{Change, Head};
 use super::merge::{Edge, Old};
-use super::stage::{Staged, Stop};
-use super::state::{Asked, StoreCore};
-use super::write::slots_wanted;
+use super::stage::{Known, Staged, Stop, slots_wanted};
+use super::state::StoreCore;
+use super::write::page_at;
 use crate::store::clear::{CHUNK_SLICES_MAX, ClearBody, Length, SlicePut};
-use crate::store::error::WriteError;
+use crate::store::error::ChangeError;
 use crate::store::limits::CHUNK_BYTES_MAX;
 use crate::store::place::slices_in;
-use crate::store::record::Extent;
-use crate::store::request::{Clear, Reply, Request, Terms};
-use crate::store::slice::{ChunkId, SLICE_BYTES};
-
-/// Pages that writes leave free: what is cleared in part goes to a fresh page, and gives the old
-/// one back with its commit. A clear has at most two, so the store is never too full for it.
-pub(super) const EDGE_PAGES: u64 = 16;
+use crate::store::record::Extents;
+use crate::store::request::{Clear, Terms};
+use crate::store::slice::SLICE_BYTES;
 
 const SLICE: u64 = SLICE_BYTES as u64;
 
@@ -40,11 +37,8 @@ struct Plan {
     parts: SmallVec<[Part; 2]>,
 }
 
-/// A part, its fresh page, and what the slice held.
-type Edges = SmallVec<[(Part, u32, Old); 2]>;
-
 impl Plan {
-    fn of(clear: &Clear, head: Head) -> Result<Self, WriteError> {
+    fn of(clear: &Clear, head: Head) -> Result<Self, ChangeError> {
         match *clear {
             Clear::Trim { offset, byte_len } => {
                 let end = end_of(offset, byte_len, head)?;
@@ -69,7 +63,7 @@ impl Plan {
             Clear::Truncate { byte_len } => {
                 let limit_bytes = head.limit_bytes;
                 if byte_len > limit_bytes {
-                    return Err(WriteError::LimitExceeded { limit_bytes });
+                    return Err(ChangeError::LimitExceeded { limit_bytes });
                 }
                 let first = slices_in(byte_len);
                 let (slice, from) = (byte_len / SLICE, (byte_len % SLICE) as usize);
@@ -82,13 +76,13 @@ impl Plan {
     }
 }
 
-fn end_of(offset: u64, byte_len: u64, head: Head) -> Result<u64, WriteError> {
+fn end_of(offset: u64, byte_len: u64, head: Head) -> Result<u64, ChangeError> {
     let limit_bytes = head.limit_bytes;
     if byte_len == 0 || byte_len > CHUNK_BYTES_MAX {
-        return Err(WriteError::Length { byte_len });
+        return Err(ChangeError::Length { byte_len });
     }
     let end = offset.checked_add(byte_len).filter(|end| *end <= limit_bytes);
-    end.ok_or(WriteError::LimitExceeded { limit_bytes })
+    end.ok_or(ChangeError::LimitExceeded { limit_bytes })
 }
 
 /// The slices that lie in a range whole; behind the end of the chunk there is nothing of one.
@@ -99,95 +93,57 @@ fn whole(offset: u64, end: u64, chunk_bytes: u64) -> (u64, u64) {
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
-    pub(super) fn change_by_clear(
+    pub(super) fn stage_clear(
         &mut self,
-        to: Option<Client>,
-        chunk: ChunkId,
-        clear: Clear,
-        terms: Terms,
-    ) {
-        match self.stage_clear(chunk, &clear, terms) {
-            Ok((staged, edges)) => self.begin_clear(to, chunk, staged, edges),
-            Err(Stop::Hold) => {
-                self.hold(Asked { to, request: Request::Clear { chunk, clear, terms } });
-            }
-            Err(Stop::Known(version)) => {
-                self.answer(to, Reply::Clear(Ok(Self::ticket(version))));
-            }
-            Err(Stop::Refuse(error)) => self.answer(to, Reply::Clear(Err(error))),
-        }
-    }
-
-    fn stage_clear(
-        &mut self,
-        chunk: ChunkId,
+        known: &Known,
+        class: Class,
         clear: &Clear,
         terms: Terms,
-    ) -> Result<(Staged, Edges), Stop<WriteError>> {
-        self.check_usable().map_err(Stop::widen)?;
-        let head = self.head(chunk).ok_or(Stop::Refuse(WriteError::NoSuchChunk(chunk)))?;
-        if self.is_suspect(chunk) {
-            return Err(Stop::Refuse(WriteError::Suspect(chunk)));
-        }
-        self.check_terms(chunk, terms).map_err(Stop::widen)?;
-        let Plan { first, count, length, parts } = Plan::of(clear, head).map_err(Stop::Refuse)?;
-        let byte_len = length.of(head.byte_len);
-        let slots = slots_wanted(head, byte_len);
-        if slots > 0 {
-            self.check_slots(slots).map_err(Stop::widen)?;
-        }
-        let mut edges = Edges::new();
-        for part in parts {
+    ) -> Result<Staged, Stop> {
+        let (chunk, head) = (known.chunk, known.sound()?);
+        self.check_terms(known, terms)?;
+        let Plan { first, count, length, parts } = Plan::of(clear, head)?;
+        let slots = slots_wanted(head, length.of(head.byte_len));
+        self.check_slots(slots)?;
+        let mut edges = Vec::new();
+        for Part { slice, from, len } in parts {
             #[cfg(test)]
             if self.bug == Some(super::tests::Bug::KeepTail) {
                 continue;
             }
             // What holds nothing reads as zeros as it is.
-            if let old @ Old::At(_) = self.newest(chunk, part.slice)? {
-                edges.push((part, 0, old));
+            if let old @ Old::At(_) = self.newest(chunk, slice)? {
+                let (member, position, page) = (0, edges.len(), 0);
+                let bytes = vec![0; len];
+                let edge = Edge { member, chunk, slice, position, page, from, bytes, old };
+                edges.push(edge);
             }
         }
-        let put = |(part, page, _): &(Part, u32, Old)| {
-            let (slice, page) = (part.slice, *page);
-            Some(SlicePut { slice, page, crc: 0 })
-        };
-        let mut body = ClearBody { first, count, length, puts: [None; 2] };
-        edges.iter().zip(&mut body.puts).for_each(|(edge, place)| *place = put(edge));
-        let record_bytes = Change::Clear(body).record_bytes(terms.stamp);
-        self.check_group(record_bytes).map_err(Stop::widen)?;
-        self.take_edge_pages(&mut edges)?;
-        edges.iter().zip(&mut body.puts).for_each(|(edge, place)| *place = put(edge));
-        let (change, head) = (Change::Clear(body), Some(Head { byte_len, ..head }));
-        Ok((Staged { change, terms, head, slots, blocks: 0 }, edges))
+        let mut puts = [None; 2];
+        for (put, edge) in puts.iter_mut().zip(&edges) {
+            *put = Some(SlicePut { slice: edge.slice, page: 0, crc: 0 });
+        }
+        let body = ClearBody { first, count, length, puts };
+        self.check_group(class, Change::Clear(body).record_bytes(terms.stamp))?;
+        let pages = self.take_edge_pages(edges.len() as u32)?;
+        for (put, edge) in puts.iter_mut().flatten().zip(&mut edges) {
+            edge.page = page_at(&pages, edge.position);
+            put.page = edge.page;
+        }
+        let change = Change::Clear(ClearBody { puts, ..body });
+        Ok(Staged { slots, edges, ..Staged::new(change, terms) })
     }
 
     /// Takes the pages for the edges, of those that writes leave.
-    fn take_edge_pages(&mut self, edges: &mut Edges) -> Result<(), Stop<WriteError>> {
-        if edges.is_empty() {
-            return Ok(());
-        }
-        let wanted = self.gathering.data_bytes() + edges.len() as u64 * SLICE;
-        if self.room_bytes < wanted {
+    fn take_edge_pages(&mut self, count: u32) -> Result<Extents, Stop> {
+        let wanted = self.changes.data_bytes() + u64::from(count) * SLICE;
+        if count > 0 && !self.space.has_bytes(wanted) {
             self.measure_room();
+            if !self.space.has_bytes(wanted) {
+                return Err(self.no_pages());
+            }
         }
-        let has_room = !self.is_sparse || self.room_bytes + self.backed_bytes() >= wanted;
-        let mut extents = Vec::with_capacity(2);
-        if !has_room || !self.space.take(edges.len() as u32, &mut extents) {
-            return Err(self.no_room(self.may_get_pages()).widen());
-        }
-        let pages = extents.iter().flat_map(|&Extent { page, count }| page..page + count);
-        edges.iter_mut().zip(pages).for_each(|((_, place, _), page)| *place = page);
-        Ok(())
-    }
-
-    fn begin_clear(&mut self, to: Option<Client>, chunk: ChunkId, staged: Staged, edges: Edges) {
-        let member = self.join(to, chunk, staged, Vec::<W>::new());
-        self.members[member].merges_left = edges.len();
-        for (position, (Part { slice, from, len }, page, old)) in edges.into_iter().enumerate() {
-            let (bytes, is_second) = (vec![0; len], false);
-            let edge = Edge { member, chunk, slice, position, page, from, bytes, old, is_second };
-            self.begin_merge(Box::new(edge));
-        }
+        self.space.take(count, 0).ok_or_else(|| self.no_pages())
     }
 }
 
@@ -248,11 +204,11 @@ mod tests {
     #[test]
     fn no_range_is_empty_or_reaches_past_the_limit() {
         let head = Head { byte_len: 5, limit_bytes: 8192, ..Head::default() };
-        let over = |clear| matches!(Plan::of(&clear, head), Err(WriteError::LimitExceeded { .. }));
+        let over = |clear| matches!(Plan::of(&clear, head), Err(ChangeError::LimitExceeded { .. }));
         assert!(over(Clear::Trim { offset: 1, byte_len: 8192 }));
         assert!(over(Clear::Zero { offset: u64::MAX, byte_len: 8192 }));
         assert!(over(Clear::Truncate { byte_len: 8193 }));
         let empty = Plan::of(&Clear::Trim { offset: 1, byte_len: 0 }, head);
-        assert!(matches!(empty, Err(WriteError::Length { byte_len: 0 })));
+        assert!(matches!(empty, Err(ChangeError::Length { byte_len: 0 })));
     }
 }

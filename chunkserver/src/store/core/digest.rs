@@ -34,9 +34,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         // At most those of a range, which is bounded.
         let mut crcs = Vec::with_capacity(count as usize);
         let mut holes = vec![0; (count as usize).div_ceil(8)];
-        for (position, slice) in (first..first + count).enumerate() {
-            let at = chunk.slice(slice);
-            crcs.push(stored_crc(id, slice, at));
+        for (position, at) in chunk.slices(first, count).enumerate() {
+            crcs.push(stored_crc(id, first + position as u64, at));
             holes[position / 8] |= u8::from(at.is_hole()) << (position % 8);
         }
         if holes.iter().all(|bits| *bits == 0) {

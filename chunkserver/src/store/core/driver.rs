@@ -12,7 +12,7 @@ use towpath_memory::Buf;
 use towpath_transport::Class;
 use towpath_wake::Bell;
 
-use super::group::Client;
+use super::changes::Client;
 use super::hold::{QUEUES, StoreThread, queue_of};
 use super::room::Room;
 use super::state::StoreCore;

@@ -135,18 +135,7 @@ pub fn dump_core(
         return Ok(());
     }
     for (&chunk, found) in &map.chunks {
-        let head = found.head;
-        let stat = ChunkStat {
-            chunk,
-            byte_len: head.byte_len,
-            limit_bytes: head.limit_bytes,
-            version: head.version,
-            suspect: head.suspect,
-            unfinished: head.unfinished,
-            resident: head.resident,
-            chain: head.chain,
-        };
-        if !take(DumpRow::Chunk(stat, found.slices_from(0).count() as u64)) {
+        if !take(DumpRow::Chunk(found.stat(chunk), found.slices_from(0).count() as u64)) {
             return Ok(());
         }
     }
@@ -183,8 +172,8 @@ fn dump_log(
     let (mut at, mut due, mut group_end) = (0, start.sequence, 0);
     loop {
         tape.read_to(disk, at + RECORD_HEADER_BYTES + RECORD_BODY_BYTES_MAX)?;
-        match tape.record(at) {
-            Some((record, len)) if record.frame.sequence == due => {
+        match tape.numbered(at, due) {
+            Some((record, len)) => {
                 let page = tape.place(0, (at / PAGE_BYTES) as u64);
                 let offset = page.byte_offset() + (at % PAGE_BYTES) as u64;
                 if !take(row_of_record(&record, offset)) {
@@ -205,9 +194,7 @@ fn dump_log(
 fn row_of_record(record: &Record<'_>, offset: u64) -> DumpRow {
     let (kind, at, byte_len, extents) = match &record.body {
         Body::Create { limit_bytes, .. } => ("create", *limit_bytes, 0, 0),
-        Body::Write(write) => {
-            ("write", write.offset, write.byte_len, write.extents().count() as u64)
-        }
+        Body::Write(write) => ("write", write.offset, write.byte_len, write.extent_count() as u64),
         Body::Finish => ("finish", 0, 0, 0),
         Body::Chain { chain } => ("chain", (*chain).into(), 0, 0),
         Body::Clear(clear) => {
@@ -216,7 +203,7 @@ fn row_of_record(record: &Record<'_>, offset: u64) -> DumpRow {
         }
         Body::Delete => ("delete", 0, 0, 0),
         Body::Seal => ("seal", 0, 0, 0),
-        Body::Void => ("void", 0, 0, 0),
+        Body::Void { .. } => ("void", 0, 0, 0),
     };
     let (sequence, durable_sequence) = (record.frame.sequence, record.frame.durable_sequence);
     let chunk = record.chunk;

@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use slab::Slab;
-use towpath_disk::{DiskError, Op, WritePages};
+use towpath_disk::{DiskError, Op};
+use towpath_transport::Class;
 
-use super::clear::EDGE_PAGES;
 use super::io::Purpose;
-use super::memory::LONG_PAGES;
+use super::space::EDGE_PAGES;
 use super::state::StoreCore;
 use super::write::{OP_PAGES, write_failed};
-use crate::store::error::WriteError;
+use crate::store::error::ChangeError;
 use crate::store::gather::Gather;
-use crate::store::record::Extent;
+use crate::store::record::{Extent, Extents};
 use crate::store::slice::{ChunkId, SLICE_BYTES};
 
 /// Slices that are held at most for writes that nobody has asked for yet, 64 MiB: four writes of
@@ -30,15 +30,15 @@ const OWNER_SLICES_MAX: u64 = EARLY_SLICES_MAX / 4;
 
 /// The slices of one write that is still to be asked for, or that are still on their way.
 #[derive(Debug)]
-pub(super) struct Early {
+struct Early {
     name: (usize, u64),
     owner: Owner,
-    pub(super) chunk: ChunkId,
+    chunk: ChunkId,
     /// The page of each.
-    pub(super) pages: BTreeMap<u64, u32>,
+    pages: BTreeMap<u64, u32>,
     /// Writes of them under way.
-    pub(super) writes_left: usize,
-    failed: Option<WriteError>,
+    writes_left: usize,
+    failed: Option<ChangeError>,
     next: Next,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Earlies {
     /// Of those that nobody has asked for.
     slices: u64,
     /// The same by owner, of those that have any.
-    pub(super) by_owner: HashMap<Owner, u64>,
+    by_owner: HashMap<Owner, u64>,
 }
 
 impl Earlies {
@@ -74,12 +74,24 @@ impl Earlies {
         (self.all[key].chunk == chunk).then_some(key)
     }
 
-    pub(super) fn get(&self, key: usize) -> &Early {
-        &self.all[key]
+    /// The pages of the slices of a write.
+    pub(super) fn pages(&self, key: usize) -> &BTreeMap<u64, u32> {
+        &self.all[key].pages
+    }
+
+    /// How many writes of its slices are under way.
+    pub(super) fn writes_left(&self, key: usize) -> usize {
+        self.all[key].writes_left
+    }
+
+    /// Whether nobody has any.
+    #[cfg(test)]
+    pub(super) fn has_none(&self) -> bool {
+        self.by_owner.is_empty()
     }
 
     /// Why slices of a write did not get to the disk, if any did not.
-    pub(super) fn take_failure(&mut self, key: usize) -> Option<WriteError> {
+    pub(super) fn take_failure(&mut self, key: usize) -> Option<ChangeError> {
         self.all[key].failed.take()
     }
 
@@ -135,6 +147,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// not taken where there is no room for them just now, or where they must stay in memory.
     pub(super) fn begin_early(
         &mut self,
+        class: Class,
         owner: Owner,
         stage: u64,
         (chunk, first_slice): (ChunkId, u64),
@@ -144,14 +157,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         else {
             return false;
         };
-        let Ok(ops) = self.early_writes(&extents, data) else {
-            extents.iter().for_each(|extent| self.space.release(*extent));
+        let Ok(ops) = self.early_writes(class, &extents, data) else {
+            extents.iter().for_each(|extent| self.space.pages.release(*extent));
             return false;
         };
         let pages = extents.iter().flat_map(|extent| extent.page..extent.page + extent.count);
         self.early.put(key, first_slice, pages);
         self.early.all[key].writes_left += ops.len();
-        let class = self.staging;
         ops.into_iter().for_each(|op| self.io.submit_as(class, Purpose::Early { key }, op));
         true
     }
@@ -162,10 +174,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         (owner, stage): (Owner, u64),
         (chunk, first_slice): (ChunkId, u64),
         data: &[W],
-    ) -> Option<(usize, Vec<Extent>)> {
+    ) -> Option<(usize, Extents)> {
         let name = (owner.0, stage);
         self.check_usable().ok()?;
-        let head = self.head(chunk).filter(|head| !head.has_slots)?;
+        let head = self.known(chunk).head.filter(|head| !head.has_slots)?;
         let byte_len: u64 = data.iter().map(|piece| piece.as_ref().len() as u64).sum();
         let count = byte_len / SLICE_BYTES as u64;
         let end = first_slice.checked_add(count)?.checked_mul(SLICE_BYTES as u64)?;
@@ -180,11 +192,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             let range = first_slice..first_slice + count;
             *of == chunk && pages.range(range).next().is_none()
         });
-        let mut extents = Vec::with_capacity(1);
-        let is_left = self.space.free_pages() >= count + EDGE_PAGES;
-        if !is_new || !is_left || !self.space.take(count as u32, &mut extents) {
+        if !is_new {
             return None;
         }
+        let extents = self.space.take(count as u32, EDGE_PAGES)?;
         let key = known.unwrap_or_else(|| {
             let (pages, writes_left, failed) = (BTreeMap::new(), 0, None);
             let next = Next::Wait;
@@ -196,17 +207,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         Some((key, extents))
     }
 
-    fn early_writes(&self, extents: &[Extent], data: &[W]) -> io::Result<Vec<Op>> {
+    fn early_writes(&self, class: Class, extents: &[Extent], data: &[W]) -> io::Result<Vec<Op>> {
         let (mut data, mut ops) = (Gather::new(data), Vec::with_capacity(extents.len()));
-        let op_pages = OP_PAGES[self.staging.index()];
+        let op_pages = OP_PAGES[class.index()];
         for &Extent { page, count } in extents {
             for run in (0..count).step_by(op_pages) {
-                let run_pages = (count - run).min(op_pages as u32) as usize;
-                let mut from = towpath_disk::Buffers::<WritePages>::new();
-                for first in (0..run_pages).step_by(LONG_PAGES) {
-                    let pages = (run_pages - first).min(LONG_PAGES);
-                    from.push(self.memory.filled(pages, |buf| data.copy(buf))?);
-                }
+                let pages = (count - run).min(op_pages as u32) as usize;
+                let from = self.io.memory.all_filled(pages, |buf| data.copy(buf))?;
                 ops.push(Op::write_all(self.layout.data_page(page + run), from));
             }
         }
@@ -228,7 +235,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             (Next::Release | Next::Wait, Err(error)) => {
                 self.quarantine(&op, &error);
                 let failed = write_failed(&error);
-                self.note_full(&failed);
+                self.note_if_full(&failed);
                 self.early.all[key].failed.get_or_insert(failed);
             }
         }
@@ -261,13 +268,16 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     fn release_early(&mut self, key: usize) {
         let early = self.early.all.remove(key);
-        early.pages.into_values().for_each(|page| self.space.release(Extent { page, count: 1 }));
-        self.may_retry |= !self.held.is_empty();
+        early
+            .pages
+            .into_values()
+            .for_each(|page| self.space.pages.release(Extent { page, count: 1 }));
+        self.held.wake();
     }
 
     /// Slices that are kept for writes that nobody has asked for yet.
-    #[must_use]
-    pub fn early_slices(&self) -> u64 {
+    #[cfg(test)]
+    pub(super) fn early_slices(&self) -> u64 {
         self.early.slices
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use towpath_disk::PageNumber;
 
-use super::blocking::{Blocking, Wanted};
+use super::blocking::Blocking;
 use super::memory::LONG_PAGES;
 use super::open::io_error;
 use super::page::{Kind, PAGE_BYTES, PageBytes};
@@ -183,13 +183,8 @@ fn read_run(
     unreadable: &mut Option<PageNumber>,
 ) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; (pages.end - pages.start) as usize * PAGE_BYTES];
-    let runs = pages.clone().step_by(LONG_PAGES).map(|at| Wanted {
-        number: at,
-        at: PageNumber(at),
-        count: (pages.end - at).min(LONG_PAGES as u64) as usize,
-    });
-    disk.each(runs, |first, place, page| {
-        let at = first + place as u64;
+    let wanted = pages.clone().map(|at| (at, PageNumber(at)));
+    disk.each(wanted, |at, page| {
         let from = (at - pages.start) as usize * PAGE_BYTES;
         match page {
             Some(page) => bytes[from..from + PAGE_BYTES].copy_from_slice(page),

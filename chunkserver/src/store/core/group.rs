@@ -1,316 +1,44 @@
-//! Changes on their way to the disk, and the groups in which they become durable.
+//! The groups in which changes become durable, and the log that has their records.
 
-use smallvec::SmallVec;
-use towpath_disk::WritePages;
+use std::collections::VecDeque;
+use std::io::ErrorKind;
 
-use super::join::Kind;
+use towpath_disk::{DiskError, DurableWrites, Op};
+use towpath_memory::Frozen;
+
+use super::changes::Changes;
+use super::join::{JoinRules, Joining, LOGGED_PAGES_MAX};
+use super::layout::{LOG_COPIES, Layout};
+use super::log::Log;
+use super::log_room::LogRoom;
+use super::page::PAGE_BYTES;
 use super::superblock::LogPoint;
-use crate::store::clear::{ClearBody, Length};
-use crate::store::error::{FinishError, Refused, WriteError};
-use crate::store::record::{Extent, Op};
-use crate::store::request::{NewChunk, Reply, Terms};
-use crate::store::results::Ticket;
-use crate::store::slice::{ChunkId, SLICE_BYTES, Span};
-use towpath_memory::{Buf, Frozen};
-use towpath_transport::Class;
+use crate::store::error::{CommitStep, FlushFailed};
+use crate::store::record::{Frame, LogKey};
 
-/// Who asked, and for what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Client {
-    /// The number of who asked.
-    pub asker: usize,
-    /// The mark of the request.
-    pub token: u64,
-}
+/// Groups that are under way together: while one becomes durable, the next ones are written.
+const CLOSED_MAX: usize = 4;
 
-/// State of a chunk as the changes under way will leave it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Head {
-    pub(super) byte_len: u64,
-    pub(super) limit_bytes: u64,
-    /// Its slices take slots in memory.
-    pub(super) has_slots: bool,
-    /// Number and stamp of the change that made it so.
-    pub(super) version: u64,
-    pub(super) stamp: u64,
-    /// The chain version that changes must name; 0 for none.
-    pub(super) chain: u32,
-}
-
-/// A chunk that changes are under way for.
+/// A group that is closed, and not applied.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
-    /// None where they delete it.
-    pub(super) head: Option<Head>,
-    /// How many they are.
-    pub(super) count: usize,
-    /// The last of them may fail, and if it does, what comes after it is not what it seems:
-    /// changes wait until its fate is known.
-    pub(super) is_barrier: bool,
-}
-
-/// The bytes of the slices of a write, as they stand in the log; none of one that is still to be
-/// merged with what it held.
-pub(super) type Logged = SmallVec<[Option<Frozen>; 1]>;
-
-/// What a member does.
-#[derive(Debug)]
-pub(super) enum Change {
-    Create {
-        limit_bytes: u64,
-        kind: NewChunk,
-    },
-    Chain {
-        chain: u32,
-    },
-    Finish {
-        byte_len: u64,
-    },
-    Clear(ClearBody),
-    Delete,
-    Write {
-        offset: u64,
-        byte_len: u64,
-        extents: Vec<Extent>,
-        crcs: Vec<u32>,
-        logged: Option<Logged>,
-    },
-    Seal,
-}
-
-impl Change {
-    /// What its record says. Where the bytes of its slices stand in the log, they begin so many
-    /// pages behind the page where the record begins.
-    pub(super) fn op(&self, data_page: u32) -> Op<'_> {
-        match self {
-            &Self::Create { limit_bytes, kind } => Op::Create { limit_bytes, kind },
-            &Self::Chain { chain } => Op::Chain { chain },
-            Self::Finish { .. } => Op::Finish,
-            Self::Clear(clear) => Op::Clear(*clear),
-            Self::Delete => Op::Delete,
-            Self::Write { offset, byte_len, extents, crcs, logged } => {
-                let data_page = logged.as_ref().map(|_| data_page);
-                Op::Write { offset: *offset, byte_len: *byte_len, data_page, extents, crcs }
-            }
-            Self::Seal => Op::Seal,
-        }
-    }
-
-    /// Bytes of its record.
-    pub(super) fn record_bytes(&self, stamp: u64) -> usize {
-        self.op(1).encoded_len_with(stamp)
-    }
-
-    /// The slices whose bytes stand in the log.
-    pub(super) fn logged(&self) -> &[Option<Frozen>] {
-        match self {
-            Self::Write { logged: Some(logged), .. } => logged,
-            _ => &[],
-        }
-    }
-
-    /// The slices that it writes.
-    pub(super) fn span(&self) -> Option<Span> {
-        match self {
-            Self::Write { offset, byte_len, .. } => Some(Span::new(*offset, *byte_len)),
-            _ => None,
-        }
-    }
-
-    /// Bytes of slices that it brings to the disk.
-    pub(super) fn data_bytes(&self) -> u64 {
-        let slices = match self {
-            Self::Clear(clear) => clear.puts().count() as u64,
-            _ => self.span().map_or(0, |span| span.count()),
-        };
-        slices * SLICE_BYTES as u64
-    }
-
-    /// Whether it takes pages.
-    fn has_pages(&self) -> bool {
-        match self {
-            Self::Write { .. } => true,
-            Self::Clear(clear) => clear.puts().next().is_some(),
-            _ => false,
-        }
-    }
-
-    /// The pages that nobody else has, as long as it is not done.
-    pub(super) fn pages(&self) -> SmallVec<[Extent; 2]> {
-        match self {
-            Self::Write { extents, .. } => extents.iter().copied().collect(),
-            Self::Clear(clear) => {
-                clear.puts().map(|put| Extent { page: put.page, count: 1 }).collect()
-            }
-            _ => SmallVec::new(),
-        }
-    }
-
-    /// Which of its slices lies on a page, counted from the first one.
-    pub(super) fn position_of(&self, page: u32) -> Option<usize> {
-        let mut before = 0;
-        for extent in self.pages() {
-            if (extent.page..extent.page + extent.count).contains(&page) {
-                return Some(before + (page - extent.page) as usize);
-            }
-            before += extent.count as usize;
-        }
-        None
-    }
-
-    /// The index of one of its slices, counted as by [`position_of`](Self::position_of).
-    pub(super) fn slice(&self, position: usize) -> Option<u64> {
-        match self {
-            Self::Clear(clear) => clear.puts().nth(position).map(|put| put.slice),
-            _ => self.span().map(|span| span.first() + position as u64),
-        }
-    }
-
-    /// The checksum of a slice is known, which was merged with what it held.
-    pub(super) fn set_crc(&mut self, position: usize, crc: u32) {
-        match self {
-            Self::Write { crcs, .. } => crcs[position] = crc,
-            Self::Clear(clear) => {
-                if let Some(put) = &mut clear.puts[position] {
-                    put.crc = crc;
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// How long a chunk is after it that had `before` bytes.
-    pub(super) fn byte_len(&self, before: u64) -> u64 {
-        match self {
-            Self::Clear(clear) => clear.length.of(before),
-            _ => before.max(self.span().map_or(0, |span| span.end())),
-        }
-    }
-}
-
-/// Why a member of a group does not happen after all.
-#[derive(Debug)]
-pub(super) enum Failure {
-    Refused(Refused),
-    Write(WriteError),
-    Finish(FinishError),
-}
-
-/// One change on its way.
-#[derive(Debug)]
-pub(super) struct Member<W> {
-    /// None where nobody waits for it.
-    pub(super) to: Option<Client>,
-    pub(super) class: Class,
-    pub(super) chunk: ChunkId,
-    pub(super) change: Change,
-    pub(super) terms: Terms,
-    /// The number that its record has, once its group is closed.
-    pub(super) version: u64,
-    pub(super) record_bytes: usize,
+pub(super) struct Group {
+    members: Vec<usize>,
+    start: LogPoint,
+    end: LogPoint,
+    /// All that is to last stands in the log, whose writes are durable: it takes no flush.
+    is_logged: bool,
+    is_durable: bool,
+    /// Writes of records under way.
+    log_left: usize,
     /// Writes of data under way.
-    pub(super) writes_left: usize,
-    /// Slices that are still to be merged with what they held.
-    pub(super) merges_left: usize,
-    /// The caller's buffers.
-    pub(super) data: Vec<W>,
-    pub(super) failed: Option<Failure>,
-    /// Its slices are kept for the memory of resident chunks: the position of the first of them,
-    /// and their bytes. None where they are not wanted.
-    pub(super) kept: Option<Vec<(usize, WritePages)>>,
-    /// Slots and blocks that it will take.
-    pub(super) slots: u64,
-    pub(super) blocks: u64,
-    /// It is in the group under way.
-    pub(super) is_closed: bool,
-}
-
-impl<W> Member<W> {
-    /// Pages of the log that its slices take behind the records.
-    pub(super) fn logged_pages(&self) -> usize {
-        self.change.logged().len()
-    }
-
-    /// The slices whose bytes stand in the log.
-    pub(super) fn logged_slices(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let slices = self.change.logged().iter().enumerate();
-        slices.filter_map(|(at, bytes)| Some((self.change.slice(at)?, &bytes.as_ref()?[..])))
-    }
-
-    /// Where its bytes go; none where it has none.
-    pub(super) fn kind(&self) -> Option<Kind> {
-        match (self.logged_pages(), self.change.has_pages()) {
-            (_, false) => None,
-            (0, true) => Some(Kind::Paged),
-            (_, true) => Some(Kind::Logged),
-        }
-    }
-
-    /// Whether nothing but the end of the store keeps it from happening.
-    pub(super) fn is_sure(&self) -> bool {
-        self.terms.version.is_none() && self.kind() != Some(Kind::Paged)
-    }
-
-    /// Whether changes that come after it wait until its fate is known: where it takes bytes away
-    /// and may fail, what is left is not known before.
-    pub(super) fn is_barrier(&self) -> bool {
-        match &self.change {
-            Change::Delete => self.terms.version.is_some(),
-            Change::Clear(clear) => matches!(clear.length, Length::Exactly(_)),
-            _ => false,
-        }
-    }
-
-    /// The answer once its fate is known.
-    pub(super) fn into_reply(self, outcome: Result<Ticket, Refused>) -> Reply<W, Buf> {
-        let outcome = match self.failed {
-            Some(Failure::Refused(refused)) => Err(refused),
-            _ => outcome,
-        };
-        match (self.change, self.failed) {
-            (Change::Create { .. }, _) => Reply::Create(outcome.map_err(Into::into)),
-            (Change::Chain { .. }, _) => Reply::Chain(outcome.map_err(Into::into)),
-            (Change::Finish { .. }, Some(Failure::Finish(error))) => Reply::Finish(Err(error)),
-            (Change::Finish { .. }, _) => Reply::Finish(outcome.map_err(Into::into)),
-            (Change::Write { crcs, .. }, Some(Failure::Write(error))) => {
-                Reply::Write { result: Err(error), data: self.data, crcs }
-            }
-            (Change::Write { crcs, .. }, _) => {
-                Reply::Write { result: outcome.map_err(Into::into), data: self.data, crcs }
-            }
-            (Change::Clear(_), Some(Failure::Write(error))) => Reply::Clear(Err(error)),
-            (Change::Clear(_), _) => Reply::Clear(outcome.map_err(Into::into)),
-            (Change::Delete | Change::Seal, _) => Reply::Delete(outcome.map_err(Into::into)),
-        }
-    }
-}
-
-/// Changes that no group under way has.
-#[derive(Debug, Default)]
-pub(super) struct Gathering {
-    /// In the order of their effect.
-    pub(super) members: Vec<usize>,
-    /// What they are, class by class: none keeps another from gathering.
-    pub(super) by_class: [Gathered; Class::COUNT],
-    /// Pages that stand in the log behind their records.
-    pub(super) logged_pages: usize,
-    /// Changes of this kind were ready when the last group closed, and others went first.
-    pub(super) passed_over: Option<Kind>,
-}
-
-/// How much of one class gathers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Gathered {
-    pub(super) members: usize,
-    pub(super) record_bytes: u64,
-    pub(super) data_bytes: u64,
-}
-
-impl<W> Member<W> {
-    /// Bytes of the slices that it writes.
-    pub(super) fn data_bytes(&self) -> u64 {
-        self.change.data_bytes()
-    }
+    data_left: usize,
+    /// Some member has failed since the records were written.
+    is_stale: bool,
+    /// The records were written anew since a member has failed.
+    is_rewritten: bool,
+    /// Pages of the ring from which on one copy could not be written.
+    bad_pages: Vec<u64>,
+    is_flushing: bool,
 }
 
 impl Group {
@@ -319,47 +47,230 @@ impl Group {
         self.start.sequence
     }
 
+    /// Its members, in the order of their records.
+    pub(super) fn members(&self) -> &[usize] {
+        &self.members
+    }
+
     /// Whether nothing can change what its records say any more.
-    pub(super) fn is_settled(&self) -> bool {
+    fn is_settled(&self) -> bool {
         self.is_logged || self.is_flushing || self.is_durable
     }
 }
 
-impl Gathering {
-    pub(super) fn add<W>(&mut self, key: usize, member: &Member<W>) {
-        self.members.push(key);
-        self.logged_pages += member.logged_pages();
-        let of_class = &mut self.by_class[member.class.index()];
-        of_class.members += 1;
-        of_class.record_bytes += member.record_bytes as u64;
-        of_class.data_bytes += member.data_bytes();
-    }
-
-    pub(super) fn data_bytes(&self) -> u64 {
-        self.by_class.iter().map(|of_class| of_class.data_bytes).sum()
-    }
+/// What is to be done for a group that is written.
+pub(super) enum Next {
+    /// A flush makes the group of that number last.
+    Flush(u64),
+    /// A member has failed: the records are written again.
+    Rewrite(Group),
 }
 
-/// A group that is closed, and not applied.
-#[derive(Debug, Default)]
-pub(super) struct Group {
-    pub(super) members: Vec<usize>,
-    /// Its records, in whole pages.
-    pub(super) bytes: Vec<u8>,
-    pub(super) start: LogPoint,
-    pub(super) end: LogPoint,
-    /// All that is to last stands in the log, whose writes are durable: it takes no flush.
-    pub(super) is_logged: bool,
-    pub(super) is_durable: bool,
-    /// Writes of records under way.
-    pub(super) log_left: usize,
-    /// Writes of data under way.
-    pub(super) data_left: usize,
-    /// Some member has failed since the records were written.
-    pub(super) is_stale: bool,
-    /// The records were written anew since a member has failed.
-    pub(super) is_rewritten: bool,
-    /// Pages of the ring from which on one copy could not be written.
-    pub(super) bad_pages: Vec<u64>,
-    pub(super) is_flushing: bool,
+/// The log, and the groups on their way to it.
+pub(super) struct Commits {
+    key: LogKey,
+    pub(super) log: Log,
+    /// Room of the log.
+    pub(super) room: LogRoom,
+    /// Groups that are closed and not applied, in the order of their records.
+    closed: VecDeque<Group>,
+    /// The last record of which a seal says that it was durable.
+    sealed: u64,
+    /// The records of the group that was encoded last, in whole pages.
+    bytes: Vec<u8>,
+}
+
+impl Commits {
+    /// So many records are known to be durable by what the log says.
+    pub(super) fn new(key: LogKey, log: Log, sealed: u64) -> Self {
+        let (room, closed, bytes) = (LogRoom::default(), VecDeque::new(), Vec::new());
+        Self { key, log, room, closed, sealed, bytes }
+    }
+
+    /// Whether changes are durable of which no record says so.
+    pub(super) fn wants_seal(&self) -> bool {
+        self.log.durable_sequence() > self.sealed
+    }
+
+    /// Bytes of records that a group may have.
+    pub(super) fn group_bytes_max(&self) -> u64 {
+        self.log.group_bytes_max()
+    }
+
+    /// The members of all groups, in the order of their effect.
+    pub(super) fn members(&self) -> impl Iterator<Item = usize> {
+        self.closed.iter().flat_map(|group| &group.members).copied()
+    }
+
+    /// Whether a group may close when so many pages of slices gather for it: where others are under
+    /// way, only if it is full.
+    pub(super) fn may_close(&self, logged_pages: usize) -> bool {
+        let Some(last) = self.closed.back() else { return true };
+        let is_full = logged_pages >= LOGGED_PAGES_MAX;
+        is_full && last.is_settled() && self.closed.len() < CLOSED_MAX
+    }
+
+    /// Whether the log has room for a group.
+    pub(super) fn has_room(&self, joining: &Joining) -> bool {
+        let record_pages = joining.record_bytes.div_ceil(PAGE_BYTES as u64);
+        self.log.has_room(record_pages + joining.logged_pages as u64)
+    }
+
+    /// Makes a group, which takes its members from those that gather.
+    pub(super) fn close<W>(
+        &self,
+        joining: Joining,
+        changes: &mut Changes<W>,
+        is_logged: bool,
+    ) -> Group {
+        let (members, start) = (joining.members, self.log.end);
+        let data_left = changes.close(&members, start.sequence, joining.passed_over);
+        Group { members, start, is_logged, data_left, ..Group::default() }
+    }
+
+    /// Makes the records of a group, and gives them with what is to be written behind them.
+    pub(super) fn encode<W>(
+        &mut self,
+        group: &mut Group,
+        changes: &Changes<W>,
+        generation: u64,
+    ) -> (&[u8], Vec<Frozen>) {
+        self.bytes.clear();
+        let LogPoint { page, mut sequence, mut crc } = group.start;
+        let members = || group.members.iter().filter_map(|key| changes.get(*key));
+        let record_bytes: usize = members().map(|member| member.record_bytes).sum();
+        let record_pages = record_bytes.div_ceil(PAGE_BYTES);
+        let mut logged = Vec::new();
+        for member in members() {
+            let data_page = record_pages + logged.len() - self.bytes.len() / PAGE_BYTES;
+            let durable_sequence = self.log.durable_sequence();
+            let frame = Frame { sequence, durable_sequence, generation, previous_crc: crc };
+            crc = member.record(frame, data_page as u32).encode(self.key, &mut self.bytes);
+            sequence += 1;
+            if member.failed.is_none() && member.logged_pages() > 0 {
+                logged.extend(member.kept.iter().map(|(_, bytes)| bytes.clone()));
+            }
+        }
+        self.bytes.resize(record_pages * PAGE_BYTES, 0);
+        let page = page + (record_pages + logged.len()) as u64;
+        group.end = LogPoint { page, sequence, crc };
+        self.log.end = group.end;
+        (&self.bytes, logged)
+    }
+
+    /// The writes of pieces of whole pages, which are those of a group.
+    pub(super) fn writes(
+        &self,
+        layout: &Layout,
+        group: &Group,
+        pieces: &[Frozen],
+        durable: DurableWrites,
+    ) -> Vec<Op> {
+        // Where the last copy flushes the whole device, the other one lasts with the next group at
+        // the latest: one copy is enough.
+        let durable_from = match durable {
+            DurableWrites::Own if group.is_logged => 0,
+            DurableWrites::AndAllBefore if group.is_logged => LOG_COPIES - 1,
+            _ => LOG_COPIES,
+        };
+        self.log.writes(layout, group.start.page, pieces, durable_from)
+    }
+
+    /// A group is on its way, with so many writes of its records.
+    pub(super) fn push(&mut self, group: Group, log_left: usize) {
+        self.closed.push_back(Group { log_left, ..group });
+    }
+
+    /// A write of data of a member of the last group has ended.
+    pub(super) fn on_data(&mut self) {
+        self.closed.back_mut().into_iter().for_each(|group| group.data_left -= 1);
+    }
+
+    /// A member of the last group has failed.
+    pub(super) fn on_member_failed(&mut self) {
+        self.closed.back_mut().into_iter().for_each(|group| group.is_stale = true);
+    }
+
+    /// Records are in one copy of the log, or could not be written there. One copy is enough.
+    ///
+    /// # Errors
+    /// Both could not be written, or one that is not known to be as it was.
+    pub(super) fn on_log(
+        &mut self,
+        layout: &Layout,
+        number: u64,
+        op: &Op,
+        outcome: Result<(), DiskError>,
+    ) -> Result<(), FlushFailed> {
+        let group = self.closed.iter_mut().find(|group| group.number() == number);
+        let Some(group) = group else { return Ok(()) };
+        group.log_left -= 1;
+        if let Err(error) = outcome {
+            let kind = error.source.kind();
+            if error.is_final() {
+                return Err(FlushFailed { step: CommitStep::LogFlush, kind });
+            }
+            let page = layout.slot_of(op.at());
+            // Records that were written anew may still stand in that copy as they were before.
+            if group.is_rewritten || group.bad_pages.contains(&page) {
+                return Err(FlushFailed { step: CommitStep::LogAppend, kind });
+            }
+            group.bad_pages.push(page);
+            // The other copy may not last.
+            group.is_logged &= !op.is_durable_write();
+            tracing::error!(%error, "a copy of the log cannot be written: the other one has to do");
+        }
+        group.is_durable = group.is_logged && group.log_left == 0;
+        Ok(())
+    }
+
+    /// What is to be done for a group all of which is written, where it needs a flush.
+    ///
+    /// # Errors
+    /// Its records are to be written again, and one copy of the log takes none.
+    pub(super) fn next(&mut self) -> Result<Option<Next>, FlushFailed> {
+        let is_written =
+            |group: &&mut Group| group.log_left == 0 && group.data_left == 0 && !group.is_settled();
+        let Some(group) = self.closed.iter_mut().find(is_written) else { return Ok(None) };
+        if !group.is_stale {
+            group.is_flushing = true;
+            return Ok(Some(Next::Flush(group.number())));
+        }
+        if !group.bad_pages.is_empty() {
+            return Err(FlushFailed { step: CommitStep::LogAppend, kind: ErrorKind::Other });
+        }
+        (group.is_stale, group.is_rewritten) = (false, true);
+        // Nothing comes behind a group that may be stale.
+        Ok(self.closed.pop_back().map(Next::Rewrite))
+    }
+
+    /// The flush of a group is done.
+    pub(super) fn on_flush(&mut self, number: u64) {
+        let group = self.closed.iter_mut().find(|group| group.number() == number);
+        group.into_iter().for_each(|group| group.is_durable = true);
+    }
+
+    /// The next group that is durable, with all before it.
+    pub(super) fn take_durable(&mut self) -> Option<Group> {
+        self.closed.pop_front_if(|group| group.is_durable)
+    }
+
+    /// A group is applied, which had nothing but a seal, or something else.
+    pub(super) fn on_applied(&mut self, group: &Group, is_seal: bool) {
+        let sealed = self.log.durable_sequence();
+        self.log.applied = group.end;
+        self.sealed = if is_seal { self.log.durable_sequence() } else { sealed };
+    }
+
+    /// No group goes on; gives the members of all.
+    pub(super) fn give_up(&mut self) -> Vec<usize> {
+        let members = self.members().collect();
+        self.closed.clear();
+        members
+    }
+
+    /// How changes join the next group.
+    pub(super) fn join_rules(&self) -> JoinRules {
+        JoinRules { group_bytes_max: self.group_bytes_max(), ..JoinRules::default() }
+    }
 }

@@ -4,11 +4,10 @@
 //! promised to a change. So neither a commit nor a checkpoint needs room that may not be there, and
 //! an empty store takes little.
 
-use towpath_disk::{Buffers, Op, PageNumber, WritePages};
+use towpath_disk::{Op, PageNumber};
 
 use super::io::Purpose;
 use super::map_page::BLOCKS;
-use super::memory::LONG_PAGES;
 use super::page::PAGE_BYTES;
 use super::state::StoreCore;
 
@@ -36,31 +35,31 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// What is used has its room: it was there before it was used. Of a store that is not sparse
     /// all has.
     pub(super) fn begin_with_map_room(&mut self) {
-        let used = self.map.pages_used().max(self.published.entries.len() as u32);
-        self.map_room.pages = if self.is_sparse { used } else { self.layout.map_pages };
+        let used = self.map.pages_used().max(self.checkpoints.entries().len() as u32);
+        self.space.map.pages = if self.space.is_sparse() { used } else { self.layout.map_pages };
         self.limit_blocks();
     }
 
     fn limit_blocks(&mut self) {
-        let blocks = self.map_room.pages.saturating_mul(BLOCKS as u32);
+        let blocks = self.space.map.pages.saturating_mul(BLOCKS as u32);
         self.map.limit_slots(blocks.min(self.layout.blocks()));
     }
 
     /// Gives more of the map its room where few blocks are left.
     pub(super) fn grow_map(&mut self) {
-        let few = self.map.blocks_free() < self.promised_blocks + BLOCKS_LOW;
-        if few && !self.map_room.has_failed {
+        let few = self.map.blocks_free() < self.changes.promised().blocks + BLOCKS_LOW;
+        if few && !self.space.map.has_failed {
             self.begin_growing();
         }
     }
 
     fn begin_growing(&mut self) {
-        let MapRoom { pages, growing, .. } = self.map_room;
+        let MapRoom { pages, growing, .. } = self.space.map;
         let to = pages.saturating_add(GROW_PAGES).min(self.layout.map_pages);
         if growing.is_some() || pages == to || self.check_usable().is_err() {
             return;
         }
-        self.map_room.has_failed = false;
+        self.space.map.has_failed = false;
         let runs = self.layout.map_runs(pages, to);
         let bytes: u64 = runs.iter().map(|(_, count)| u64::from(*count) * PAGE_BYTES as u64).sum();
         let ops = match self.is_room_for(bytes) {
@@ -68,48 +67,47 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             false => Err(std::io::ErrorKind::StorageFull.into()),
         };
         let Ok(ops): std::io::Result<Vec<Op>> = ops else {
-            self.map_room.has_failed = true;
+            self.space.map.has_failed = true;
             return;
         };
-        self.map_room.growing = Some((to, ops.len()));
+        self.space.map.growing = Some((to, ops.len()));
         ops.into_iter().for_each(|op| self.io.submit(Purpose::MapRoom, op));
     }
 
-    fn zeros(&self, at: PageNumber, count: u32) -> std::io::Result<Op> {
-        let pages = (0..count as usize).step_by(LONG_PAGES);
-        let pages = pages.map(|first| (count as usize - first).min(LONG_PAGES));
-        let from = pages.map(|pages| self.memory.filled(pages, |buf| buf.fill(0)));
-        Ok(Op::write_all(at, from.collect::<std::io::Result<Buffers<WritePages>>>()?))
+    /// Gives pages their room by zeros.
+    pub(super) fn zeros(&self, at: PageNumber, count: u32) -> std::io::Result<Op> {
+        let from = self.io.memory.all_filled(count as usize, |buf| buf.fill(0))?;
+        Ok(Op::write_all(at, from))
     }
 
     /// Pages of the map have their room, or found none.
     pub(super) fn on_map_room(&mut self, is_done: bool) {
-        self.map_room.has_failed |= !is_done;
-        let Some((to, left)) = &mut self.map_room.growing else { return };
+        self.space.map.has_failed |= !is_done;
+        let Some((to, left)) = &mut self.space.map.growing else { return };
         *left -= 1;
         if *left > 0 {
             return;
         }
         let to = *to;
-        self.map_room.growing = None;
-        if !self.map_room.has_failed {
-            self.map_room.pages = to;
+        self.space.map.growing = None;
+        if !self.space.map.has_failed {
+            self.space.map.pages = to;
             self.limit_blocks();
         }
         self.measure_room();
-        self.may_retry |= !self.held.is_empty();
+        self.held.wake();
     }
 
     /// Whether the map may have more blocks soon. Each change that finds none tries once.
     pub(super) fn may_get_blocks(&mut self) -> bool {
-        if self.map_room.growing.is_none() {
-            let was_waited_for = std::mem::take(&mut self.map_room.is_waited_for);
-            if std::mem::take(&mut self.map_room.has_failed) && was_waited_for {
+        if self.space.map.growing.is_none() {
+            let was_waited_for = std::mem::take(&mut self.space.map.is_waited_for);
+            if std::mem::take(&mut self.space.map.has_failed) && was_waited_for {
                 return false;
             }
             self.begin_growing();
         }
-        self.map_room.is_waited_for = self.map_room.growing.is_some();
-        self.map_room.is_waited_for
+        self.space.map.is_waited_for = self.space.map.growing.is_some();
+        self.space.map.is_waited_for
     }
 }

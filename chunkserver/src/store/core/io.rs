@@ -8,8 +8,9 @@ use slab::Slab;
 use towpath_disk::{Disk, DiskError, Done, DurableWrites, Op, Refusal, What};
 use towpath_transport::Class;
 
+use super::blocking::Blocking;
 use super::lanes::Lanes;
-use super::merge::Edge;
+use super::memory::Memory;
 use super::page::PAGE_BYTES;
 use crate::store::record::Extent;
 
@@ -18,8 +19,6 @@ use crate::store::record::Extent;
 pub(super) enum Purpose {
     /// Data of a member of a group.
     Data { member: usize },
-    /// What a slice held that a member writes in part.
-    Edge(Box<Edge>),
     /// Data of a write that may not be asked for yet.
     Early { key: usize },
     /// Records of the group of that number, and the slices that stand behind them.
@@ -30,8 +29,6 @@ pub(super) enum Purpose {
     Home(super::away::Move),
     /// Slices of a read, from a position on.
     Read { read: usize, position: usize, is_second: bool },
-    /// A slice of a scrub.
-    Scrub { slice: super::scrub::Looked, is_second: bool },
     /// A page of the map, the directory, or the superblock, for the checkpoint under way.
     Checkpoint,
     /// Pages that are written before they are used.
@@ -41,7 +38,7 @@ pub(super) enum Purpose {
     /// Pages of the log that get their room.
     LogRoom,
     /// Pages that give their room back.
-    Discard { page: u32, count: u32 },
+    Discard(Extent),
 }
 
 /// An operation that has ended.
@@ -51,9 +48,10 @@ pub(super) struct Ended {
     pub(super) outcome: Result<(), DiskError>,
 }
 
-/// A disk, and the queues before it.
+/// A disk, memory for what it reads and writes, and the queues before it.
 pub(super) struct Io {
     disk: Box<dyn Disk>,
+    pub(super) memory: Memory,
     under_way: Slab<UnderWay>,
     /// What the store does for itself, which goes first.
     own: VecDeque<(Purpose, Op)>,
@@ -67,6 +65,7 @@ pub(super) struct Io {
     /// What the disk did not take at all.
     refused: Vec<Ended>,
     done: Vec<Done>,
+    ended: Vec<Ended>,
     /// How long what made the last group durable took: a flush, or a durable write.
     pub(super) flush_ns: u64,
 }
@@ -80,9 +79,10 @@ struct UnderWay {
 }
 
 impl Io {
-    pub(super) fn new(disk: Box<dyn Disk>) -> Self {
+    pub(super) fn new(disk: Box<dyn Disk>, memory: Memory) -> Self {
         Self {
             disk,
+            memory,
             under_way: Slab::new(),
             own: VecDeque::new(),
             by_class: Default::default(),
@@ -91,8 +91,14 @@ impl Io {
             flushes: VecDeque::new(),
             refused: Vec::new(),
             done: Vec::new(),
+            ended: Vec::new(),
             flush_ns: 0,
         }
+    }
+
+    /// The disk, waited for.
+    pub(super) fn blocking(&mut self) -> Blocking<'_> {
+        Blocking::new(&mut *self.disk, &self.memory)
     }
 
     pub(super) fn disk(&self) -> &dyn Disk {
@@ -208,16 +214,13 @@ impl Io {
         None
     }
 
-    /// Appends what has ended to `ended`; waits for something, for `timeout` at most, where there
-    /// is a timeout.
+    /// What has ended; waits for something, for `timeout` at most, where there is a timeout. The
+    /// list is to be [given back](Self::done_with), empty.
     ///
     /// # Errors
     /// The system does not speak of the disk any more.
-    pub(super) fn poll(
-        &mut self,
-        timeout: Option<Duration>,
-        ended: &mut Vec<Ended>,
-    ) -> io::Result<()> {
+    pub(super) fn poll(&mut self, timeout: Option<Duration>) -> io::Result<Vec<Ended>> {
+        let mut ended = std::mem::take(&mut self.ended);
         ended.append(&mut self.refused);
         match timeout.filter(|_| ended.is_empty()) {
             Some(timeout) => self.disk.wait(timeout, &mut self.done)?,
@@ -238,6 +241,12 @@ impl Io {
         }
         self.done = done;
         self.start_waiting();
-        Ok(())
+        Ok(ended)
+    }
+
+    /// Takes back a list of what has ended.
+    pub(super) fn done_with(&mut self, ended: Vec<Ended>) {
+        debug_assert!(ended.is_empty());
+        self.ended = ended;
     }
 }

@@ -2,9 +2,9 @@
 
 use towpath_disk::PageNumber;
 
-use super::clear::EDGE_PAGES;
 use super::directory::ENTRIES;
 use super::map_page::BLOCKS;
+use super::space::EDGE_PAGES;
 
 /// Pages of data for each block of the map: chunks of 64 KiB and more never lack one.
 const DATA_PAGES_A_BLOCK: u64 = 16;
@@ -144,6 +144,11 @@ impl Layout {
     /// Where a page of data lies; it is one of 1 to [`data_pages`](Self::data_pages).
     pub(crate) fn data_page(&self, page: u32) -> PageNumber {
         PageNumber(self.data_start() + u64::from(page) - 1)
+    }
+
+    /// The page of data that lies there.
+    pub(crate) fn data_page_at(&self, at: PageNumber) -> u32 {
+        (at.0 + 1 - self.data_start()) as u32
     }
 
     /// Whether there is such a page of data.

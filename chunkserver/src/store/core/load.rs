@@ -2,15 +2,14 @@
 
 use std::io;
 
-use super::blocking::{Blocking, Wanted};
+use super::blocking::Blocking;
 use super::directory::{ENTRIES, Entry, decode as decode_directory};
-use super::layout::Layout;
 use super::map::Map;
+use super::map_damage;
 use super::map_page::{BLOCKS, decode};
-use super::memory::LONG_PAGES;
 use super::page::PageBytes;
 use super::superblock::Superblock;
-use crate::store::damage::{Damage, DamageKind};
+use crate::store::damage::Damage;
 
 /// A checkpoint as far as it can be read.
 pub(super) struct Loaded {
@@ -21,25 +20,15 @@ pub(super) struct Loaded {
     pub(super) damage: Vec<Damage>,
 }
 
-fn damaged(layout: &Layout, page: towpath_disk::PageNumber, why: &str) -> Damage {
-    debug_assert!(page.0 < layout.page_count);
-    let kind = DamageKind::Map { why: why.to_owned() };
-    Damage { file: super::DISK_NAME.into(), offset: page.byte_offset(), kind }
-}
-
 /// Reads all of the checkpoint that `superblock` names.
 pub(super) fn load(disk: &mut Blocking<'_>, superblock: &Superblock) -> io::Result<Loaded> {
     let Superblock { layout, store_id, generation, map_pages_used, .. } = *superblock;
     let mut damage = Vec::new();
     let mut entries = vec![Entry::default(); map_pages_used as usize];
     let pages = map_pages_used.div_ceil(ENTRIES as u32);
-    let wanted = (0..pages).map(|page| Wanted {
-        number: page.into(),
-        at: layout.directory_page(generation, page),
-        count: 1,
-    });
+    let wanted = (0..pages).map(|page| (page.into(), layout.directory_page(generation, page)));
     let mut bad_entries = Vec::new();
-    disk.each(wanted, |page, _, bytes| {
+    disk.each(wanted, |page, bytes| {
         let first = page as usize * ENTRIES;
         let found = bytes.and_then(|bytes| decode_directory(bytes).ok());
         let is_it = |index: u64, found_generation: u64, id: u64| {
@@ -55,38 +44,23 @@ pub(super) fn load(disk: &mut Blocking<'_>, superblock: &Superblock) -> io::Resu
     })?;
     for page in bad_entries {
         let at = layout.directory_page(generation, page);
-        damage.push(damaged(&layout, at, "a page of the directory is damaged"));
+        damage.push(map_damage(at, "a page of the directory is damaged"));
     }
     let mut map = Map::new(layout.blocks());
     let mut bad_pages = Vec::new();
-    let runs = runs(&layout, &entries);
-    disk.each(runs, |first, place, bytes| {
-        let page = first as u32 + place as u32;
-        if !take(&mut map, page, store_id, entries[page as usize], bytes) {
-            bad_pages.push(page);
+    let written = entries.iter().enumerate().filter(|(_, entry)| entry.generation != 0);
+    let wanted = written.map(|(page, at)| (page as u64, layout.map_page(page as u32, at.place)));
+    disk.each(wanted, |page, bytes| {
+        if !take(&mut map, page as u32, store_id, entries[page as usize], bytes) {
+            bad_pages.push(page as u32);
         }
     })?;
     for page in bad_pages {
         let at = layout.map_page(page, entries[page as usize].place);
-        damage.push(damaged(&layout, at, "a page of the map is damaged"));
+        damage.push(map_damage(at, "a page of the map is damaged"));
     }
     map.finish_load(map_pages_used);
     Ok(Loaded { map, entries, damage })
-}
-
-/// Pages of the map that lie together, numbered by the first of them.
-fn runs(layout: &Layout, entries: &[Entry]) -> Vec<Wanted> {
-    let mut runs: Vec<Wanted> = Vec::new();
-    for (page, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.generation != 0) {
-        let at = layout.map_page(page as u32, entry.place);
-        match runs.last_mut() {
-            Some(run) if run.at.0 + run.count as u64 == at.0 && run.count < LONG_PAGES => {
-                run.count += 1;
-            }
-            _ => runs.push(Wanted { number: page as u64, at, count: 1 }),
-        }
-    }
-    runs
 }
 
 /// Takes in a page of the map; false where it is not the one that it should be.

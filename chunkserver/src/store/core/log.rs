@@ -79,43 +79,45 @@ impl Log {
     pub(super) fn on_checkpoint_done(&mut self, start: LogPoint) {
         self.start = start;
     }
-}
 
-/// The writes that bring pieces of whole pages to both copies, one write a copy unless the ring
-/// ends between them. Those to the copies from `durable_from` on are durable, and come last.
-pub(super) fn writes(
-    (layout, ring): (&Layout, &Ring),
-    first_page: u64,
-    pieces: &[Frozen],
-    durable_from: u64,
-) -> Vec<Op> {
-    let mut ops = Vec::with_capacity(2);
-    for copy in 0..LOG_COPIES {
-        let (mut page, mut from) = (first_page, Buffers::<WritePages>::new());
-        let (mut begin, is_durable) = (page, copy >= durable_from);
-        for piece in pieces {
-            let count = (piece.len() / PAGE_BYTES) as u32;
-            let mut done = 0;
-            while done < count {
-                let together = ring.together(page);
-                let part = u64::from(count - done).min(together) as u32;
-                // They are whole pages that begin at a page.
-                from.extend(WritePages::part(piece.clone(), done..done + part));
-                (page, done) = (page + u64::from(part), done + part);
-                if u64::from(part) == together || from.len() == OP_BUFFERS_MAX {
-                    let from = std::mem::take(&mut from);
-                    ops.push(Op::Write {
-                        at: layout.log_slot(copy, ring.slot(begin)),
-                        from,
-                        is_durable,
-                    });
-                    begin = page;
+    /// The writes that bring pieces of whole pages to both copies, one write a copy unless the ring
+    /// ends between them. Those to the copies from `durable_from` on are durable, and come last.
+    pub(super) fn writes(
+        &self,
+        layout: &Layout,
+        first_page: u64,
+        pieces: &[Frozen],
+        durable_from: u64,
+    ) -> Vec<Op> {
+        let mut ops = Vec::with_capacity(2);
+        for copy in 0..LOG_COPIES {
+            let is_durable = copy >= durable_from;
+            let (mut page, mut begin) = (first_page, first_page);
+            let mut from = Buffers::<WritePages>::new();
+            let mut end = |from: &mut Buffers<WritePages>, begin: u64| {
+                let (at, from) =
+                    (layout.log_slot(copy, self.ring.slot(begin)), std::mem::take(from));
+                ops.push(Op::Write { at, from, is_durable });
+            };
+            for piece in pieces {
+                let count = (piece.len() / PAGE_BYTES) as u32;
+                let mut done = 0;
+                while done < count {
+                    let together = self.ring.together(page);
+                    let part = u64::from(count - done).min(together) as u32;
+                    // They are whole pages that begin at a page.
+                    from.extend(WritePages::part(piece.clone(), done..done + part));
+                    (page, done) = (page + u64::from(part), done + part);
+                    if u64::from(part) == together || from.len() == OP_BUFFERS_MAX {
+                        end(&mut from, begin);
+                        begin = page;
+                    }
                 }
             }
+            if !from.is_empty() {
+                end(&mut from, begin);
+            }
         }
-        if !from.is_empty() {
-            ops.push(Op::Write { at: layout.log_slot(copy, ring.slot(begin)), from, is_durable });
-        }
+        ops
     }
-    ops
 }

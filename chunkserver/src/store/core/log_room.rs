@@ -1,8 +1,6 @@
 //! The log gets longer as it is used, up to its area: the more it holds, the more slices are
 //! overwritten before they are brought home, and the fewer checkpoints there are.
 
-use towpath_disk::Op;
-
 use super::io::Purpose;
 use super::layout::LOG_COPIES;
 use super::memory::LONG_PAGES;
@@ -30,50 +28,50 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Begins to make the log twice as long, where a quarter of it was used up. The first
     /// checkpoint that begins when all of that has its room says so.
     pub(super) fn lengthen_log(&mut self) {
-        let now = self.log.ring.now.pages;
+        let now = self.commits.log.ring.now.pages;
         let wanted = (2 * now).min(self.layout.log_pages);
         let bytes = LOG_COPIES * (wanted - now) * PAGE_BYTES as u64;
-        let is_wanted = self.log.is_checkpoint_due() && !self.log_room.has_failed;
-        if is_wanted && wanted > now && self.log_room.wanted < wanted && self.is_room_for(bytes) {
-            (self.log_room.wanted, self.log_room.ready) = (wanted, now);
+        let is_wanted = self.commits.log.is_checkpoint_due() && !self.commits.room.has_failed;
+        if is_wanted && wanted > now && self.commits.room.wanted < wanted && self.is_room_for(bytes)
+        {
+            (self.commits.room.wanted, self.commits.room.ready) = (wanted, now);
             self.go_on_with_log_room();
         }
     }
 
     /// How the log lies from the checkpoint on that begins now.
     pub(super) fn next_ring(&self) -> Ring {
-        let LogRoom { wanted, ready, .. } = self.log_room;
-        let grown = if ready >= wanted { self.log.grown(ready) } else { None };
-        grown.unwrap_or(self.log.ring)
+        let LogRoom { wanted, ready, .. } = self.commits.room;
+        let grown = if ready >= wanted { self.commits.log.grown(ready) } else { None };
+        grown.unwrap_or(self.commits.log.ring)
     }
 
     /// Writes zeros to both copies, a little at a time.
     fn go_on_with_log_room(&mut self) {
-        let LogRoom { wanted, ready, .. } = self.log_room;
+        let LogRoom { wanted, ready, .. } = self.commits.room;
         let count = (wanted - ready).min(STEP_PAGES);
         if count == 0 {
             return;
         }
         for copy in 0..LOG_COPIES {
-            let Ok(zeros) = self.memory.filled(count as usize, |buf| buf.fill(0)) else {
-                self.log_room.has_failed = true;
+            let Ok(op) = self.zeros(self.layout.log_slot(copy, ready), count as u32) else {
+                self.commits.room.has_failed = true;
                 return;
             };
-            self.log_room.under_way += 1;
-            let at = self.layout.log_slot(copy, ready);
-            self.io.submit(Purpose::LogRoom, Op::write(at, zeros));
+            self.commits.room.under_way += 1;
+            self.io.submit(Purpose::LogRoom, op);
         }
     }
 
     /// Pages have their room, or found none.
     pub(super) fn on_log_room(&mut self, is_done: bool) {
-        self.log_room.under_way -= 1;
-        self.log_room.has_failed |= !is_done;
-        if self.log_room.has_failed {
-            self.log_room.wanted = 0;
-        } else if self.log_room.under_way == 0 {
-            let LogRoom { wanted, ready, .. } = self.log_room;
-            self.log_room.ready = wanted.min(ready + STEP_PAGES);
+        self.commits.room.under_way -= 1;
+        self.commits.room.has_failed |= !is_done;
+        if self.commits.room.has_failed {
+            self.commits.room.wanted = 0;
+        } else if self.commits.room.under_way == 0 {
+            let LogRoom { wanted, ready, .. } = self.commits.room;
+            self.commits.room.ready = wanted.min(ready + STEP_PAGES);
             self.go_on_with_log_room();
         }
     }

@@ -13,6 +13,7 @@ use crate::store::limits::CHUNK_BYTES_MAX;
 use crate::store::place::{LOST_PAGE, SliceRef};
 use crate::store::record::{Body, Record, WriteBody};
 use crate::store::request::NewChunk;
+use crate::store::results::ChunkStat;
 use crate::store::slice::ChunkId;
 
 /// One block of a chunk.
@@ -39,6 +40,29 @@ impl Chunk {
         let (block, at) = split(index);
         let found = self.blocks.get(&block).filter(|block| !self.is_cleared(block, index));
         found.map_or_else(SliceRef::default, |block| block.slices[at])
+    }
+
+    /// What is known of it beside its slices.
+    pub(crate) fn stat(&self, chunk: ChunkId) -> ChunkStat {
+        let ChunkHead {
+            byte_len, limit_bytes, version, suspect, unfinished, resident, chain, ..
+        } = self.head;
+        ChunkStat { chunk, byte_len, limit_bytes, version, suspect, unfinished, resident, chain }
+    }
+
+    /// Where `count` slices from one on lie.
+    pub(crate) fn slices(&self, first: u64, count: u64) -> impl Iterator<Item = SliceRef> {
+        let mut last = None;
+        (first..first + count).map(move |index| {
+            let (number, at) = split(index);
+            let block = match last {
+                Some((known, block)) if known == number => block,
+                _ => self.blocks.get(&number),
+            };
+            last = Some((number, block));
+            let block = block.filter(|block| !self.is_cleared(block, index));
+            block.map_or_else(SliceRef::default, |block| block.slices[at])
+        })
     }
 
     /// A block, if it is the one in that slot.
@@ -287,7 +311,7 @@ impl Map {
             Body::Write(write) => self.apply_write(id, (version, stamp), write),
             Body::Clear(clear) => self.apply_clear(id, (version, stamp), clear),
             Body::Delete => self.begin_delete(id, version),
-            Body::Seal | Body::Void => Ok(()),
+            Body::Seal | Body::Void { .. } => Ok(()),
         }
     }
 
@@ -314,24 +338,33 @@ impl Map {
         let byte_len = chunk.head.byte_len.max(span.end());
         chunk.head = ChunkHead { byte_len, version, stamp, ..chunk.head };
         let head = chunk.head;
-        let mut slices = write.slices().map(|(page, crc)| SliceRef { page, crc });
-        let (mut at, end, mut fresh) = (span.first(), span.first() + span.count(), 0);
-        while at < end {
-            let (index, from) = split(at);
+        let slices = write.slices().map(|(page, crc)| SliceRef { page, crc });
+        self.put(id, head, span.first(), slices)
+    }
+
+    /// Puts slices in place of those of a chunk from `first` on, which becomes like that.
+    fn put(
+        &mut self,
+        id: ChunkId,
+        head: ChunkHead,
+        first: u64,
+        slices: impl Iterator<Item = SliceRef>,
+    ) -> Result<(), ApplyError> {
+        let mut slices = slices.peekable();
+        let (mut slice, mut fresh) = (first, 0);
+        while slices.peek().is_some() {
+            let (index, from) = split(slice);
             let mut left = std::mem::take(&mut self.left);
             let block = self.block(id, index)?;
             block.head = head;
-            for slot in &mut block.slices[from..] {
-                if at == end {
-                    break;
-                }
-                let old = std::mem::replace(slot, slices.next().unwrap_or_default());
+            for (place, new) in block.slices[from..].iter_mut().zip(&mut slices) {
+                let old = std::mem::replace(place, new);
                 if old.is_hole() {
                     fresh += 1;
                 } else if old.page != LOST_PAGE {
                     left.push(old.page);
                 }
-                at += 1;
+                slice += 1;
             }
             left.append(&mut self.left);
             self.left = left;
@@ -355,15 +388,7 @@ impl Map {
         let head = chunk.head;
         self.begin_clear(id, version, clear);
         for SlicePut { slice, page, crc } in clear.puts() {
-            let (index, at) = split(slice);
-            let block = self.block(id, index)?;
-            block.head = head;
-            let old = std::mem::replace(&mut block.slices[at], SliceRef { page, crc });
-            if old.is_hole() {
-                self.live_slices += 1;
-            } else if old.page != LOST_PAGE {
-                self.left.push(old.page);
-            }
+            self.put(id, head, slice, std::iter::once(SliceRef { page, crc }))?;
         }
         self.clear_some(id, self.at_once_blocks());
         self.set_head(id, head)

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use towpath_disk::{ReadPages, WritePages};
+use towpath_disk::{Buffers, ReadPages, WritePages};
 use towpath_memory::{Buf, Frozen, Pool};
 
 use super::page::{PAGE_BYTES, PageBytes};
@@ -67,6 +67,23 @@ impl Memory {
         WritePages::new(buf).map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
+    /// Any number of pages to be written, as `fill` makes them, buffer after buffer.
+    pub(crate) fn all_filled(
+        &self,
+        pages: usize,
+        mut fill: impl FnMut(&mut [u8]),
+    ) -> io::Result<Buffers<WritePages>> {
+        let buffers = (0..pages).step_by(LONG_PAGES);
+        buffers.map(|first| self.filled((pages - first).min(LONG_PAGES), &mut fill)).collect()
+    }
+
+    /// One page of zeros.
+    pub(crate) fn zeros(&self) -> io::Result<Buf> {
+        let mut buf = self.take(1)?;
+        buf.fill(0);
+        Ok(buf)
+    }
+
     /// One page that several writes take, as `fill` makes it.
     pub(crate) fn frozen_page(&self, fill: impl FnOnce(&mut [u8])) -> io::Result<Frozen> {
         let mut buf = self.take(1)?;
@@ -86,7 +103,7 @@ impl Memory {
     }
 
     /// The same for one write.
-    pub(crate) fn copies(&self, bytes: &[u8]) -> io::Result<towpath_disk::Buffers<WritePages>> {
+    pub(crate) fn copies(&self, bytes: &[u8]) -> io::Result<Buffers<WritePages>> {
         let to_write = |pages: Frozen| {
             WritePages::new(pages).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))
         };

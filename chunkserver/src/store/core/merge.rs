@@ -1,12 +1,15 @@
 //! Slices that are written in part: merged with what they held, read from the disk.
 
-use towpath_disk::{DiskError, Op, ReadPages, WritePages};
+use towpath_disk::{Op, WritePages};
+use towpath_memory::Buf;
+use towpath_transport::Class;
 
-use super::group::{Change, Failure};
+use super::change::Change;
 use super::io::Purpose;
+use super::read::Then;
 use super::stage::Stop;
 use super::state::StoreCore;
-use crate::store::error::{SliceCorrupt, WriteError};
+use crate::store::error::{ChangeError, ReadError, SliceCorrupt};
 use crate::store::media::{MediaError, MediaOp};
 use crate::store::place::SliceRef;
 use crate::store::slice::{ChunkId, slice_crc};
@@ -34,19 +37,16 @@ pub(super) struct Edge {
     pub(super) from: usize,
     pub(super) bytes: Vec<u8>,
     pub(super) old: Old,
-    /// The old bytes are read for the second time.
-    pub(super) is_second: bool,
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
     /// What a slice holds once all is done that is under way. Where that is being written just now,
     /// it is waited for.
-    pub(super) fn newest(&self, chunk: ChunkId, slice: u64) -> Result<Old, Stop<WriteError>> {
-        if self.pending.contains_key(&chunk) {
-            let closed = self.closed.iter().flat_map(|group| &group.members);
-            let members: Vec<_> = closed.chain(&self.gathering.members).collect();
-            let of_chunk = members.into_iter().rev().map(|key| &self.members[*key]);
-            for member in of_chunk.filter(|member| member.chunk == chunk) {
+    pub(super) fn newest(&self, chunk: ChunkId, slice: u64) -> Result<Old, Stop> {
+        if self.changes.pending(chunk).is_some() {
+            let members = self.changing().into_iter().rev();
+            let members = members.filter_map(|key| self.changes.get(key));
+            for member in members.filter(|member| member.chunk == chunk) {
                 match (&member.change, member.change.span()) {
                     (Change::Create { .. } | Change::Delete, _) => return Ok(Old::Nothing),
                     (Change::Clear(clear), _) if clear.takes(slice) => {
@@ -68,111 +68,60 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         match found.filter(|found| !found.is_hole()) {
             None => Ok(Old::Nothing),
             Some(found) if self.layout.has(found.page) => Ok(Old::At(found)),
-            Some(found) => {
-                Err(Stop::Refuse(WriteError::OldSlice(self.corrupt(chunk, slice, found))))
-            }
+            Some(found) => Err(ChangeError::OldSlice(self.corrupt(chunk, slice, found)).into()),
         }
     }
 
-    pub(super) fn corrupt(&self, chunk: ChunkId, slice: u64, found: SliceRef) -> SliceCorrupt {
+    pub(super) fn corrupt(&self, chunk: ChunkId, slice: u64, found: SliceRef) -> Box<SliceCorrupt> {
         let is_there = self.layout.has(found.page);
         let offset = if is_there { self.layout.data_page(found.page).byte_offset() } else { 0 };
-        SliceCorrupt { chunk, slice, file: String::from(super::DISK_NAME), offset }
+        Box::new(SliceCorrupt { chunk, slice, file: String::from(super::DISK_NAME), offset })
     }
 
-    pub(super) fn begin_merge(&mut self, edge: Box<Edge>) {
-        match edge.old {
-            Old::Nothing => self.merge(*edge, None),
-            Old::At(SliceRef { page, .. }) if self.away.get(page).is_some() => {
-                self.merge_with_logged(*edge, page);
-            }
-            Old::At(found) => match self.memory.to_fill(1) {
-                Ok(into) => {
-                    let at = self.layout.data_page(found.page);
-                    let class = self.class_of(edge.member);
-                    self.io.submit_as(class, Purpose::Edge(edge), Op::read(at, into));
-                }
-                Err(source) => {
-                    let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
-                    self.merge_failed(edge.member, WriteError::Media(error));
-                }
-            },
-        }
-    }
-
-    /// The same where the bytes are in the log still.
-    fn merge_with_logged(&mut self, edge: Edge, page: u32) {
-        let Some(logged) = self.away.get(page) else { return };
-        match self.memory.to_fill(1) {
-            Ok(mut old) => {
-                old.copy_from_slice(logged);
-                self.merge(edge, Some(old));
-            }
-            Err(source) => {
-                let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
-                self.merge_failed(edge.member, WriteError::Media(error));
-            }
-        }
-    }
-
-    pub(super) fn on_edge(&mut self, edge: Edge, op: Op, outcome: Result<(), DiskError>) {
-        if self.failed.is_some() {
-            return;
-        }
-        let Op::Read { mut into, .. } = op else { return };
-        let (Some(page), Old::At(found)) = (into.pop(), edge.old) else { return };
-        let is_good = outcome.is_ok() && slice_crc(edge.chunk, edge.slice, &page) == found.crc;
-        if is_good {
-            return self.merge(edge, Some(page));
-        }
-        if !edge.is_second {
-            self.counts.reads_retried += 1;
-            return self.begin_merge(Box::new(Edge { is_second: true, ..edge }));
-        }
-        let error = match outcome {
-            Ok(()) => {
-                self.counts.slices_corrupt += 1;
-                WriteError::OldSlice(self.corrupt(edge.chunk, edge.slice, found))
-            }
-            Err(error) => WriteError::Media(super::media_error(&error)),
+    pub(super) fn begin_merge(&mut self, edge: Edge) {
+        let Old::At(found) = edge.old else {
+            let zeros = self.io.memory.zeros();
+            let zeros = zeros.map_err(|source| MediaError::memory(MediaOp::Read, source));
+            return self.on_edge(edge, zeros.map_err(ReadError::Media));
         };
-        self.merge_failed(edge.member, error);
+        let member = edge.member;
+        let class = self.changes.get(member).map_or(Class::Copper, |member| member.class);
+        let of = (edge.chunk, edge.slice, found);
+        if let Err(error) = self.read_slice(Then::Merge(Box::new(edge)), class, of) {
+            self.merge_failed(member, error.into());
+        }
+    }
+
+    /// What a slice held was read.
+    pub(super) fn on_edge(&mut self, edge: Edge, old: Result<Buf, ReadError>) {
+        match old {
+            // Of a store that has failed nobody waits for it any more.
+            _ if self.health.failed.is_some() => {}
+            Ok(old) => self.merge(edge, old),
+            Err(ReadError::Media(error)) => self.merge_failed(edge.member, error.into()),
+            Err(ReadError::Corrupt(found)) => {
+                self.merge_failed(edge.member, ChangeError::OldSlice(found));
+            }
+            Err(other) => tracing::error!(%other, "a slice was read, and not a chunk"),
+        }
     }
 
     /// Puts the fragment over what the slice held, and writes the slice.
-    fn merge(&mut self, edge: Edge, old: Option<ReadPages>) {
+    fn merge(&mut self, edge: Edge, mut whole: Buf) {
         let Edge { member, chunk, slice, position, page, from, bytes, .. } = edge;
-        let made = match old {
-            None => self.memory.filled(1, |slice| slice.fill(0)),
-            Some(old) => Ok(old).and_then(|old| {
-                let whole = WritePages::new(old.into_buf());
-                whole.map_err(|_| std::io::ErrorKind::OutOfMemory.into())
-            }),
-        };
-        let whole = made.ok().and_then(|whole| whole.into_buf().ok());
-        let Some(mut whole) = whole else {
-            let source = std::io::ErrorKind::OutOfMemory.into();
-            let error = MediaError::at(MediaOp::Read, "memory", 0)(source);
-            return self.merge_failed(member, WriteError::Media(error));
-        };
         whole[from..from + bytes.len()].copy_from_slice(&bytes);
         let crc = slice_crc(chunk, slice, &whole);
-        let Some(found) = self.members.get_mut(member) else { return };
-        found.change.set_crc(position, crc);
-        found.merges_left -= 1;
-        if let Change::Write { logged: Some(logged), .. } = &mut found.change {
-            logged[position] = Some(whole.freeze());
-            return;
-        }
+        let Some(found) = self.changes.get_mut(member) else { return };
+        let Some(whole) = found.on_merged(position, whole, crc) else { return };
+        // It is a page of memory that has only those.
         let Ok(whole) = WritePages::new(whole) else { return };
-        found.writes_left += 1;
         let (class, at) = (found.class, self.layout.data_page(page));
         self.io.submit_as(class, Purpose::Data { member }, Op::write(at, whole));
     }
 
-    fn merge_failed(&mut self, member: usize, error: WriteError) {
-        let Some(found) = self.members.get_mut(member) else { return };
+    fn merge_failed(&mut self, member: usize, error: ChangeError) {
+        let Some(found) = self.changes.get_mut(member) else { return };
         found.merges_left -= 1;
-        self.member_failed(member, Failure::Write(error));
+        self.member_failed(member, error);
     }
 }

@@ -6,29 +6,32 @@
 //! | `layout`, `ring` | where everything lies; where the log does, which grows |
 //! | `map` | which page and checksum each slice has, and where each block of that lies |
 //! | `state`, `io` | [`StoreCore`], its requests and answers; the operations under way |
-//! | `stage`, `write`, `clear`, `merge` | checking a change, and writing its data |
-//! | `lanes`, `join` | classes: what the disk gets next, and which changes a group takes |
+//! | `held`, `stage` | changes that wait; checking a change |
+//! | `write`, `clear`, `merge` | what a change writes, and where |
+//! | `change`, `changes`, `join` | a change on its way; all of them; which of them a group takes |
+//! | `group`, `log`, `commit` | groups of changes in the log, and what makes each last |
+//! | `lanes` | classes: what the disk gets next |
 //! | `away` | slices that lie in the log, until they are brought to their pages |
-//! | `ahead` | pages are written once before they are used |
-//! | `grow`, `log_room` | map and log get their room as they grow |
-//! | `group`, `log`, `commit` | groups of changes, and the one flush that each takes |
+//! | `early` | slices that are written before their write is asked for |
 //! | `checkpoint` | the map to the disk, beside all else |
-//! | `steps`, `discard` | what deletes leave is freed, and its room given back |
-//! | `room` | how much room is left |
-//! | `read`, `scrub`, `resident` | reads, checks, slices in memory |
+//! | `steps` | what deletes and clears leave is freed |
+//! | `space`, `room` | free pages and their room, which is got ahead and given back |
+//! | `grow`, `log_room` | map and log get their room as they grow |
+//! | `followers`, `resident` | who follows commits; slices in memory |
+//! | `read`, `scrub` | reads and checks |
 //! | `digest` | checksums of slices, told without reading any |
 //! | `driver` | [`StoreDriver`], by which a thread drives a store and its disk |
 //! | `told` | what it tells of them |
 //! | `hold` | [`StoreThread`], the hold of one who asks, and a thread that only drives |
-//! | `watch` | who follows which chunks there are |
 //! | `dump` | what a store that no server has holds, row by row |
 //! | `check` | the check of a store that no server has, and its repair |
 //! | `open`, `foreign`, `create` | opening a store; making one, and what is not made one |
 //! | `recover`, `load`, `tape`, `replay`, `blocking` | what is on the disk after a crash |
 
-mod ahead;
 mod away;
 mod blocking;
+mod change;
+mod changes;
 mod check;
 mod checkpoint;
 mod clear;
@@ -36,13 +39,14 @@ mod commit;
 mod create;
 mod digest;
 mod directory;
-mod discard;
 mod driver;
 mod dump;
 mod early;
+mod followers;
 mod foreign;
 mod group;
 mod grow;
+mod held;
 mod hold;
 mod io;
 mod join;
@@ -64,34 +68,35 @@ mod resident;
 mod ring;
 mod room;
 mod scrub;
+mod space;
 mod stage;
 mod state;
 mod steps;
 mod superblock;
 mod tape;
 mod told;
-mod watch;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-use towpath_disk::{DiskError, What};
+use towpath_disk::{DiskError, PageNumber, What};
 
+use super::damage::{Damage, DamageKind};
 use super::media::{MediaError, MediaOp};
 use layout::{DATA_PAGES_MAX, LOG_PAGES_MAX, LOG_PAGES_MIN};
 use page::PAGE_BYTES;
 
+pub use changes::Client;
 pub use check::{CoreRepairError, check_core, repair_core};
 pub use driver::{DriverConfig, StoreDriver};
 pub use dump::{DumpRow, DumpWanted, dump_core};
-pub use group::Client;
+pub use followers::Watch;
 pub use hold::{Stopping, StoreThread};
 pub use open::{CoreConfig, NewStore};
 pub use room::Room;
 pub use state::StoreCore;
 pub use told::{DiskState, Told};
-pub use watch::Watch;
 
 /// What errors and damage call the disk: it is the only file.
 pub const DISK_NAME: &str = "disk";
@@ -112,9 +117,6 @@ const HELD_MAX: usize = 1024;
 /// Pages of the map that are kept as they were for a checkpoint: 16 MiB. Groups wait then.
 const SAVED_PAGES_MAX: usize = 4096;
 
-/// Most bytes of a file system that a sparse store leaves alone.
-const FULL_BYTES_MAX: u64 = 64 << 20;
-
 fn media_error(error: &DiskError) -> MediaError {
     let op = match error.what {
         What::Read => MediaOp::Read,
@@ -122,5 +124,15 @@ fn media_error(error: &DiskError) -> MediaError {
         What::Write | What::Discard => MediaOp::Write,
     };
     let source = std::io::Error::new(error.source.kind(), error.source.to_string());
-    MediaError::at(op, DISK_NAME, error.at.byte_offset())(source)
+    MediaError::new(op, DISK_NAME, error.at.byte_offset(), source)
+}
+
+/// Something that is damaged, from an offset of the disk on.
+fn damage_at(offset: u64, kind: DamageKind) -> Damage {
+    Damage { file: DISK_NAME.into(), offset, kind }
+}
+
+/// A page of the map or of what belongs to it is damaged.
+fn map_damage(at: PageNumber, why: &str) -> Damage {
+    damage_at(at.byte_offset(), DamageKind::Map { why: why.to_owned() })
 }

@@ -1,34 +1,34 @@
 //! Opens a store, and makes one where there is none.
 
-use std::collections::{HashMap, VecDeque};
 use std::io;
 
-use slab::Slab;
 use towpath_disk::Disk;
-use towpath_transport::Class;
 
 use super::blocking::Blocking;
-use super::checkpoint::Published;
+use super::changes::Changes;
+use super::checkpoint::{Checkpoints, Published};
 use super::create::create;
-use super::discard::Discarding;
 use super::early::Earlies;
+use super::followers::Followers;
 use super::foreign::clear_for_store;
-use super::group::Gathering;
+use super::group::Commits;
+use super::held::Held;
 use super::io::Io;
 use super::layout::Layout;
 use super::log::Log;
-use super::log_room::LogRoom;
 use super::map::Map;
 use super::memory::Memory;
 use super::page::PAGE_BYTES;
+use super::read::Reads;
 use super::recover::{Opened, read, read_superblocks};
 use super::ring::Ring;
-use super::state::StoreCore;
+use super::space::{PageClash, Pages, Space};
+use super::state::{Health, StoreCore};
 use super::superblock::Superblock;
 use crate::store::error::OpenError;
+use crate::store::hash::NameHash;
 use crate::store::media::{MediaError, MediaOp};
 use crate::store::record::{Extent, LogKey};
-use crate::store::space::{PageClash, Space};
 use crate::store::stats::StoreStats;
 
 /// How a store is opened, and made where there is none.
@@ -101,7 +101,7 @@ impl CoreConfig {
 }
 
 pub(super) fn io_error(op: MediaOp) -> impl FnOnce(io::Error) -> OpenError {
-    move |source| OpenError::Media(MediaError::at(op, super::DISK_NAME, 0)(source))
+    move |source| MediaError::new(op, super::DISK_NAME, 0, source).into()
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
@@ -146,65 +146,41 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
             opened;
         let Superblock { layout, start, is_sparse, .. } = superblock;
         let clash = |PageClash(page)| OpenError::Page { page };
-        let (mut space, written) = match space {
+        let (mut pages, written) = match space {
             Some(space) => space,
             None => space_of(&superblock, &loaded.map).map_err(clash)?,
         };
         if is_sparse && disk.can_discard() {
-            space.give_room_back();
+            pages.give_room_back();
         }
+        let hash = NameHash::default();
+        let key = LogKey::new(superblock.log_nonce);
+        let log = Log::new(ring, floor, start, replayed.end);
+        let sealed = if replayed.is_sealed { replayed.end.sequence - 1 } else { replayed.proven };
+        // What is damaged is written anew.
+        let wants_checkpoint = !loaded.damage.is_empty();
+        let published = Published { superblock, next_generation, entries: loaded.entries };
+        let counts = StoreStats {
+            records_replayed: replayed.records,
+            torn_tail_bytes: replayed.torn_bytes,
+            ..StoreStats::default()
+        };
         let mut core = Self {
-            io: Io::new(disk),
-            memory,
+            io: Io::new(disk, memory),
             layout,
-            key: LogKey::new(superblock.log_nonce),
-            log_nonce: superblock.log_nonce,
-            store_id: superblock.store_id,
-            is_sparse,
             chunks_max: config.chunks_max,
             map: loaded.map,
-            space,
-            log: Log::new(ring, floor, start, replayed.end),
-            log_room: LogRoom::default(),
-            members: Slab::new(),
-            gathering: Gathering::default(),
-            closed: VecDeque::new(),
+            space: Space::new(pages, &layout, is_sparse, written),
+            changes: Changes::new(hash),
+            held: Held::new(hash),
+            commits: Commits::new(key, log, sealed),
+            checkpoints: Checkpoints::new(published, wants_checkpoint),
             away,
-            pending: HashMap::new(),
             early: Earlies::default(),
-            pending_chunks: 0,
-            promised_slots: 0,
-            promised_blocks: 0,
-            held: VecDeque::new(),
-            held_of: HashMap::new(),
-            may_retry: false,
-            reads: Slab::new(),
-            scrubs: VecDeque::new(),
-            scrub_cursor: Default::default(),
-            published: Published { superblock, next_generation, entries: loaded.entries },
-            checkpoint: None,
-            // What is damaged is written anew.
-            wants_checkpoint: !loaded.damage.is_empty(),
-            sealed: if replayed.is_sealed { replayed.end.sequence - 1 } else { replayed.proven },
-            room_bytes: 0,
-            written_pages: written,
-            is_writing_ahead: false,
-            map_room: Default::default(),
-            is_full: false,
-            discarding: Discarding::default(),
-            residence: None,
-            watch: None,
-            held_by: Default::default(),
-            staging: Class::default(),
-            failed: None,
-            damage: loaded.damage,
-            counts: StoreStats {
-                records_replayed: replayed.records,
-                torn_tail_bytes: replayed.torn_bytes,
-                ..StoreStats::default()
-            },
+            reads: Reads::default(),
+            followers: Followers::default(),
+            health: Health { failed: None, damage: loaded.damage, counts },
             answers: Vec::new(),
-            ended: Vec::new(),
             #[cfg(test)]
             bug: None,
         };
@@ -238,10 +214,10 @@ fn make(
 ///
 /// Those behind the `written` first ones, and behind the last one that some slice has, are used
 /// when they were written once. Gives how many pages were.
-pub(super) fn space_of(superblock: &Superblock, map: &Map) -> Result<(Space, u32), PageClash> {
+pub(super) fn space_of(superblock: &Superblock, map: &Map) -> Result<(Pages, u32), PageClash> {
     let Superblock { layout, is_sparse, .. } = superblock;
     let written = if *is_sparse { u32::MAX } else { superblock.written_pages };
-    let mut space = Space::new(layout.data_pages + 1);
+    let mut space = Pages::new(layout.data_pages + 1);
     let highest = space.claim(map.pages(), map.is_lossy)?;
     let written = written.max(highest);
     while let Some(extent) = space.unbacked(u32::MAX).filter(|extent| extent.page <= written) {

@@ -16,13 +16,14 @@ use super::open::{io_error, space_of};
 use super::page::{Kind, PAGE_BYTES, PageBytes, PageError, open as open_page};
 use super::replay::{Replay, ReplayError, Replayed};
 use super::ring::Ring;
+use super::space::{PageClash, Pages};
 use super::superblock::{Superblock, decode_copies, encode_page};
 use super::tape::Tape;
+use super::{damage_at, map_damage};
 use crate::store::damage::{Damage, DamageKind};
 use crate::store::error::OpenError;
 use crate::store::media::MediaOp;
 use crate::store::record::LogKey;
-use crate::store::space::{PageClash, Space};
 
 /// The numbers of generations on one disk lie closer together: a page that says otherwise is none
 /// of ours.
@@ -73,11 +74,6 @@ impl Superblocks {
     }
 }
 
-fn map_damage(at: PageNumber, why: &str) -> Damage {
-    let kind = DamageKind::Map { why: why.to_owned() };
-    Damage { file: super::DISK_NAME.into(), offset: at.byte_offset(), kind }
-}
-
 pub(super) fn is_blank(page: &PageBytes) -> bool {
     page.iter().all(|byte| *byte == 0)
 }
@@ -120,7 +116,7 @@ pub(super) struct Opened {
     /// The first page of the log that a restart may need.
     pub(super) floor: u64,
     /// The pages that no slice has, and how many were written once; none where changes are lost.
-    pub(super) space: Option<(Space, u32)>,
+    pub(super) space: Option<(Pages, u32)>,
     /// Slices that are in the log and not at their pages.
     pub(super) away: Away,
 }
@@ -161,7 +157,8 @@ pub(super) fn read(
             Ok(found) => space = Some(found),
             Err(PageClash(page)) => {
                 let why = format!("page {page} is used by two slices, or is not there");
-                damage.push(misfit(superblock.layout.data_page(page).byte_offset(), why));
+                let offset = superblock.layout.data_page(page).byte_offset();
+                damage.push(damage_at(offset, DamageKind::Misfit { why }));
                 loaded.map.is_lossy = true;
             }
         }
@@ -212,8 +209,7 @@ fn find_away(
                 let at = layout.data_page(page);
                 if disk.page(at)?.is_none_or(|bytes| !slice.is(&bytes[..])) {
                     let kind = DamageKind::Slice { chunk: slice.chunk, slice: slice.slice };
-                    let (file, offset) = (super::DISK_NAME.into(), at.byte_offset());
-                    damage.push(Damage { file, offset, kind });
+                    damage.push(damage_at(at.byte_offset(), kind));
                 }
             }
         }
@@ -232,12 +228,7 @@ fn cut_off(disk: &Blocking<'_>, layout: &Layout) -> Result<Option<Damage>, OpenE
     if pages < layout.metadata_pages() {
         return Err(OpenError::Cut { has, wants });
     }
-    let kind = DamageKind::Cut { wants };
-    Ok(Some(Damage { file: super::DISK_NAME.into(), offset: has, kind }))
-}
-
-fn misfit(offset: u64, why: String) -> Damage {
-    Damage { file: super::DISK_NAME.into(), offset, kind: DamageKind::Misfit { why } }
+    Ok(Some(damage_at(has, DamageKind::Cut { wants })))
 }
 
 /// The newest generation that is whole and from which the log follows. Where there is none, the
@@ -281,7 +272,7 @@ fn choose<'a>(
     match odd {
         Some((_, offset, why)) => {
             loaded.map.is_lossy = true;
-            damage.push(misfit(offset, why));
+            damage.push(damage_at(offset, DamageKind::Misfit { why }));
         }
         // Which chunks had their slices in what is lost, nothing tells.
         None => loaded.map.suspect_all(),

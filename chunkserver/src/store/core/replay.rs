@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use super::blocking::Blocking;
+use super::damage_at;
 use super::layout::Layout;
 use super::map::Map;
 use super::page::PAGE_BYTES;
@@ -91,14 +92,12 @@ impl Replay<'_, '_, '_> {
                     (end, last) = (lost.end as usize, (lost.last + 1, 0));
                     records_end = end;
                     let offset = self.byte_offset(lost.offset as usize);
-                    let (file, kind) = (super::DISK_NAME.into(), DamageKind::LostRecords(lost));
-                    replayed.damage.push(Damage { file, offset, kind });
+                    replayed.damage.push(damage_at(offset, DamageKind::LostRecords(lost)));
                     continue;
                 }
             };
             let byte_offset = self.byte_offset(offset);
-            let is_due = |record: &Record<'_>| record.frame.sequence == due;
-            let Some((record, len)) = self.tape.due(offset, is_due) else { break };
+            let Some((record, len)) = self.tape.numbered(offset, due) else { break };
             let (sequence, header_crc) = (record.frame.sequence, record.header_crc);
             replayed.is_sealed =
                 matches!(record.body, Body::Seal) && record.frame.durable_sequence + 1 == sequence;
@@ -124,9 +123,8 @@ impl Replay<'_, '_, '_> {
             }
             if is_mended && is_proven {
                 let (byte_len, records) = (len as u64, 1);
-                let (file, offset) = (super::DISK_NAME.into(), byte_offset);
                 let kind = DamageKind::LogCopy { byte_len, records };
-                replayed.damage.push(Damage { file, offset, kind });
+                replayed.damage.push(damage_at(byte_offset, kind));
             }
             records_end = offset + len;
             end = end.max(offset + len).max(group_end);
@@ -209,8 +207,7 @@ impl Replay<'_, '_, '_> {
         let mut live: HashMap<(ChunkId, u64), usize> = HashMap::new();
         for (at, event) in events.iter().enumerate().skip(first) {
             let Event::Record(offset, due) = event else { continue };
-            let is_due = |record: &Record<'_>| record.frame.sequence == *due;
-            let Some((record, _)) = self.tape.due(*offset, is_due) else { continue };
+            let Some((record, _)) = self.tape.numbered(*offset, *due) else { continue };
             let taken = |slice: u64| match &record.body {
                 Body::Delete => true,
                 Body::Clear(clear) => clear.takes(slice),
@@ -246,10 +243,9 @@ impl Replay<'_, '_, '_> {
         let good = ends.into_iter().find(|end| !bad.iter().any(|range| range.contains(end)));
         let counting = good.unwrap_or(first);
         let seen = unreadable.into_iter().filter(|(_, ends)| ends.contains(&counting));
-        replayed.damage.extend(seen.map(|(Named { page, chunk, slice, .. }, _)| Damage {
-            file: super::DISK_NAME.into(),
-            offset: self.layout.data_page(page).byte_offset(),
-            kind: DamageKind::Slice { chunk, slice },
+        replayed.damage.extend(seen.map(|(Named { page, chunk, slice, .. }, _)| {
+            let offset = self.layout.data_page(page).byte_offset();
+            damage_at(offset, DamageKind::Slice { chunk, slice })
         }));
         Ok(counting)
     }

@@ -1,12 +1,12 @@
 //! Resident chunks: their slices are kept in memory as well, as the commits leave them.
 
-use super::blocking::Blocking;
+use super::followers::Watch;
 use super::read::stored_crc;
 use super::state::StoreCore;
 use crate::store::error::LookError;
 use crate::store::place::slices_in;
 use crate::store::residence::{Located, Residence, SlicePlace};
-use crate::store::slice::{ChunkId, SLICE_BYTES, slice_crc};
+use crate::store::slice::{ChunkId, slice_crc};
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Keeps the slices of resident chunks in `residence` from now on, and fills it with those
@@ -18,7 +18,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// The system does not speak of the disk any more.
     pub fn keep_in(&mut self, mut residence: Box<dyn Residence>) -> std::io::Result<(u64, u64)> {
         let (mut taken, mut left_out) = (0, 0);
-        let mut disk = Blocking::new(self.io.disk_mut(), &self.memory);
+        let mut disk = self.io.blocking();
         let chunks = self.map.chunks.iter();
         for (&id, chunk) in chunks.filter(|(_, c)| c.head.resident && !c.head.suspect) {
             residence.place(id);
@@ -46,7 +46,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 residence.put(place, chunk.head.version, content);
             }
         }
-        self.residence = Some(residence);
+        self.followers.keep_in(residence);
         Ok((taken, left_out))
     }
 
@@ -61,20 +61,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         runs_max: usize,
     ) -> Result<Located, LookError> {
         let head = self.told(chunk)?.head;
-        let residence = self.residence.as_ref().filter(|residence| residence.holds(chunk));
-        let slots = residence.map(|residence| residence.runs(chunk, first_slice, runs_max));
+        let slots = self.followers.runs(chunk, first_slice, runs_max);
         Ok(Located { version: head.version, byte_len: head.byte_len, slots })
     }
 
-    /// Bytes of slices in memory, and how many there may be.
-    pub(super) fn resident_bytes(&self) -> (u64, u64) {
-        let Some(residence) = &self.residence else { return (0, 0) };
-        let (slots, free) = (residence.slots(), residence.slots_free());
-        (slots.saturating_sub(free) * SLICE_BYTES as u64, slots * SLICE_BYTES as u64)
-    }
-
-    /// Whether changes of a chunk take slots.
-    pub(super) fn has_slots(&self, id: ChunkId, is_resident: bool) -> bool {
-        is_resident && self.residence.as_ref().is_some_and(|residence| residence.holds(id))
+    /// Has `watch` told of all chunks that come and go from now on.
+    pub fn watch(&mut self, watch: Box<dyn Watch>) {
+        self.followers.watch(watch);
     }
 }

@@ -1,261 +1,290 @@
 //! Staging: a change is checked, and joins the group that gathers; or it waits, or is refused.
 
-use super::group::{Change, Client, Head, Member};
+use smallvec::SmallVec;
+use towpath_disk::Op;
+use towpath_transport::Class;
+
+use super::change::{Change, Head, Kept, Member};
+use super::changes::{Client, Pending};
+use super::held::Asked;
+use super::io::Purpose;
 use super::map::blocks_of;
 use super::map_page::ChunkHead;
-use super::page::PAGE_BYTES;
-use super::state::{Asked, StoreCore};
-use crate::store::error::{ChainError, CreateError, DeleteError, FinishError, Refused};
+use super::merge::Edge;
+use super::state::StoreCore;
+use crate::store::error::{ChangeError, Refused};
 use crate::store::limits::{CHAIN_MAX, CHUNK_BYTES_MAX};
-use crate::store::request::{NewChunk, Reply, Request, Terms};
+use crate::store::place::slices_in;
+use crate::store::request::{NewChunk, Request, Terms};
 use crate::store::results::Ticket;
 use crate::store::slice::{ChunkId, SLICE_BYTES};
-use towpath_memory::Buf;
-use towpath_transport::Class;
 
 /// Most members of a class that gather: what is answered together, some 100 us of work.
 const GROUP_MEMBERS_MAX: usize = 1024;
 
-/// The number of a change whose group is not closed.
-const UNKNOWN: u64 = 0;
-
 /// Why a change is not staged.
 #[derive(Debug)]
-pub(super) enum Stop<E> {
+pub(super) enum Stop {
     /// It has to wait for what is under way.
     Hold,
     /// It was done before: the chunk has had that version since.
     Known(u64),
     /// It is refused.
-    Refuse(E),
+    Refuse(ChangeError),
 }
 
-impl<E> Stop<E> {
-    pub(super) fn widen<F: From<E>>(self) -> Stop<F> {
-        match self {
-            Self::Hold => Stop::Hold,
-            Self::Known(version) => Stop::Known(version),
-            Self::Refuse(error) => Stop::Refuse(error.into()),
+impl<E: Into<ChangeError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Refuse(error.into())
+    }
+}
+
+/// What staging knows of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) chunk: ChunkId,
+    /// As the changes under way leave it.
+    pub(super) head: Option<Head>,
+    /// Changes are under way.
+    pub(super) is_pending: bool,
+    /// Other changes wait until the fate of the last of them is known.
+    is_barrier: bool,
+    /// A change of it is lost, and none under way deletes the chunk.
+    is_suspect: bool,
+}
+
+impl Known {
+    /// The chunk, where it is there and sound.
+    pub(super) fn sound(&self) -> Result<Head, ChangeError> {
+        match (self.head, self.is_suspect) {
+            (None, _) => Err(ChangeError::NoSuchChunk(self.chunk)),
+            (Some(_), true) => Err(ChangeError::Suspect(self.chunk)),
+            (Some(head), false) => Ok(head),
         }
     }
 }
 
-impl From<Refused> for Stop<Refused> {
-    fn from(refused: Refused) -> Self {
-        Self::Refuse(refused)
-    }
-}
-
-/// What is staged: the change, the chunk as it leaves it but for its version, and what it will
-/// take.
+/// What is staged: the change, what it will take, and what is to be done for it.
 pub(super) struct Staged {
     pub(super) change: Change,
     pub(super) terms: Terms,
-    pub(super) head: Option<Head>,
+    /// Slots and blocks that it will take.
     pub(super) slots: u64,
     pub(super) blocks: u64,
+    /// Slices that stand in the log.
+    pub(super) kept: Kept,
+    /// Slices that are written in part.
+    pub(super) edges: Vec<Edge>,
+    /// Writes of its data.
+    pub(super) writes: SmallVec<[Op; 1]>,
+    /// What was written of it before it was asked for.
+    pub(super) early: Option<usize>,
 }
 
-fn chunk_of<W>(request: &Request<W, Buf>) -> ChunkId {
-    match request {
-        Request::Create { chunk, .. }
-        | Request::Chain { chunk, .. }
-        | Request::Finish { chunk, .. }
-        | Request::Clear { chunk, .. }
-        | Request::Delete { chunk, .. }
-        | Request::Write { chunk, .. } => *chunk,
-        _ => ChunkId::default(),
+impl Staged {
+    pub(super) fn new(change: Change, terms: Terms) -> Self {
+        Self {
+            change,
+            terms,
+            slots: 0,
+            blocks: 0,
+            kept: Kept::new(),
+            edges: Vec::new(),
+            writes: SmallVec::new(),
+            early: None,
+        }
     }
 }
 
 impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Stages a change, unless one of the same chunk waits before it, or has to be decided first.
     pub(super) fn change(&mut self, asked: Asked<W>) {
-        let chunk = chunk_of(&asked.request);
-        let must_wait = self.pending.get(&chunk).is_some_and(|pending| pending.is_barrier);
-        if must_wait || self.held_of.contains_key(&chunk) {
-            return self.hold(asked);
+        let known = self.known(asked.request.chunk());
+        if known.is_barrier || self.held.has(known.chunk) {
+            return self.held.push(asked);
         }
-        let Asked { to, request } = asked;
-        match request {
-            Request::Create { chunk, limit_bytes, kind, stamp } => {
-                let staged = self.stage_create(chunk, limit_bytes, kind, stamp);
-                self.settle_stage(Asked { to, request }, staged, Reply::Create);
-            }
-            Request::Chain { chunk, chain, version, stamp } => {
-                let staged = self.stage_chain(chunk, chain, version, stamp);
-                self.settle_stage(Asked { to, request }, staged, Reply::Chain);
-            }
-            Request::Finish { chunk, byte_len, terms } => {
-                let staged = self.stage_finish(chunk, byte_len, terms);
-                self.settle_stage(Asked { to, request }, staged, Reply::Finish);
-            }
-            Request::Clear { chunk, clear, terms } => self.change_by_clear(to, chunk, clear, terms),
-            Request::Delete { chunk, version } => {
-                let staged = self.stage_delete(chunk, version);
-                self.settle_stage(Asked { to, request }, staged, Reply::Delete);
-            }
-            _ => self.change_slices(to, request),
-        }
-    }
-
-    /// What comes of a change that has no data: it joins the group, waits, or is answered.
-    fn settle_stage<E>(
-        &mut self,
-        asked: Asked<W>,
-        staged: Result<Staged, Stop<E>>,
-        reply: fn(Result<Ticket, E>) -> Reply<W, Buf>,
-    ) {
-        let (to, chunk) = (asked.to, chunk_of(&asked.request));
+        let staged = self.stage(&known, &asked);
         match staged {
-            Ok(staged) => drop(self.join(to, chunk, staged, Vec::new())),
-            Err(Stop::Hold) => self.hold(asked),
-            Err(Stop::Known(version)) => self.answer(to, reply(Ok(Self::ticket(version)))),
-            Err(Stop::Refuse(error)) => self.answer(to, reply(Err(error))),
+            Ok(staged) => self.begin(asked, known.head, staged),
+            Err(Stop::Hold) => self.held.push(asked),
+            Err(Stop::Known(version)) => self.settle(asked, Ok(Ticket(version))),
+            Err(Stop::Refuse(error)) => self.settle(asked, Err(error)),
         }
     }
 
-    /// Keeps a change until something has changed that it may wait for.
-    pub(super) fn hold(&mut self, asked: Asked<W>) {
-        *self.held_of.entry(chunk_of(&asked.request)).or_insert(0) += 1;
-        self.held_by[self.staging.index()] += 1;
-        self.held.push_back((self.staging, asked));
-    }
-
-    pub(super) fn retry_held(&mut self) {
-        self.held_of.clear();
-        self.held_by = Default::default();
-        for (class, asked) in std::mem::take(&mut self.held) {
-            self.staging = class;
-            self.change(asked);
+    fn stage(&mut self, known: &Known, asked: &Asked<W>) -> Result<Staged, Stop> {
+        self.check_usable()?;
+        let class = asked.class;
+        match asked.request {
+            Request::Create { limit_bytes, kind, stamp, .. } => {
+                self.stage_create(known, class, limit_bytes, (kind, stamp))
+            }
+            Request::Chain { chain, version, stamp, .. } => {
+                self.stage_chain(known, class, chain, (version, stamp))
+            }
+            Request::Finish { byte_len, terms, .. } => {
+                let head = known.sound()?;
+                self.check_terms(known, terms)?;
+                if head.byte_len != byte_len {
+                    return Err(ChangeError::WrongLength { byte_len: head.byte_len }.into());
+                }
+                self.stage_plain(class, Change::Finish { byte_len }, terms)
+            }
+            Request::Clear { ref clear, terms, .. } => self.stage_clear(known, class, clear, terms),
+            Request::Delete { version, .. } => {
+                let Head { chain, .. } = known.head.ok_or(ChangeError::NoSuchChunk(known.chunk))?;
+                // Nothing is left that could differ between replicas: a delete names no chain
+                // version.
+                let terms = Terms { version, stamp: 0, chain };
+                self.check_terms(known, terms)?;
+                self.stage_plain(class, Change::Delete, terms)
+            }
+            _ => self.stage_write(known, asked),
         }
     }
 
     fn stage_create(
         &mut self,
-        chunk: ChunkId,
+        known: &Known,
+        class: Class,
         limit_bytes: Option<u64>,
-        kind: NewChunk,
-        stamp: u64,
-    ) -> Result<Staged, Stop<CreateError>> {
-        self.check_usable().map_err(Stop::widen)?;
+        (kind, stamp): (NewChunk, u64),
+    ) -> Result<Staged, Stop> {
         let limit_bytes = limit_bytes.unwrap_or(CHUNK_BYTES_MAX);
         if limit_bytes == 0 || limit_bytes > CHUNK_BYTES_MAX {
-            return Err(Stop::Refuse(CreateError::Limit(limit_bytes)));
+            return Err(ChangeError::Limit(limit_bytes).into());
         }
         if kind.chain > CHAIN_MAX {
-            return Err(Stop::Refuse(CreateError::Chain(kind.chain)));
+            return Err(ChangeError::Chain(kind.chain).into());
         }
         let terms = Terms { stamp, ..Terms::default() };
-        if let Some(Head { chain, .. }) = self.head(chunk) {
-            self.check_terms(chunk, Terms { chain, ..terms }).map_err(Stop::widen)?;
-            return Err(Stop::Refuse(CreateError::Exists(chunk)));
+        if let Some(Head { chain, .. }) = known.head {
+            self.check_terms(known, Terms { chain, ..terms })?;
+            return Err(ChangeError::Exists(known.chunk).into());
         }
-        let chunks = (self.map.chunks.len() as u64).saturating_add_signed(self.pending_chunks);
+        let chunks =
+            (self.map.chunks.len() as u64).saturating_add_signed(self.changes.promised().chunks);
         if chunks >= self.chunks_max {
-            return Err(Stop::Refuse(CreateError::TooManyChunks(self.chunks_max)));
+            return Err(ChangeError::TooManyChunks(self.chunks_max).into());
         }
-        let NewChunk { resident, chain, .. } = kind;
-        if resident {
-            // Without room for its first slice it could only be written to in vain.
-            self.check_slots(1).map_err(Stop::widen)?;
-        }
-        let change = Change::Create { limit_bytes, kind };
-        self.check_group(change.record_bytes(stamp)).map_err(Stop::widen)?;
-        self.check_blocks(1).map_err(Stop::widen)?;
-        let has_slots = resident && self.residence.is_some();
-        let head = Some(Head { limit_bytes, has_slots, chain, ..Head::default() });
-        Ok(Staged { change, terms, head, slots: 0, blocks: 1 })
+        // Without room for its first slice it could only be written to in vain.
+        self.check_slots(u64::from(kind.resident))?;
+        let staged = self.stage_plain(class, Change::Create { limit_bytes, kind }, terms)?;
+        self.check_blocks(1)?;
+        Ok(Staged { blocks: 1, ..staged })
     }
 
     /// Raises the chain version. A chunk that has it already stays as it is, whatever the version
     /// that the raise is meant for: what it is to bring about is so.
     fn stage_chain(
         &mut self,
-        chunk: ChunkId,
+        known: &Known,
+        class: Class,
         chain: u32,
-        version: Option<u64>,
-        stamp: u64,
-    ) -> Result<Staged, Stop<ChainError>> {
-        self.check_usable().map_err(Stop::widen)?;
+        (version, stamp): (Option<u64>, u64),
+    ) -> Result<Staged, Stop> {
         if chain > CHAIN_MAX {
-            return Err(Stop::Refuse(ChainError::Limit(chain)));
+            return Err(ChangeError::Chain(chain).into());
         }
-        let head = self.head(chunk).ok_or(Stop::Refuse(ChainError::NoSuchChunk(chunk)))?;
-        if self.is_suspect(chunk) {
-            return Err(Stop::Refuse(ChainError::Suspect(chunk)));
-        }
-        let terms = Terms { version, stamp, chain: head.chain };
+        let head = known.sound()?;
         if chain <= head.chain {
             // What is said of the chunk is durable.
-            return Err(match self.pending.contains_key(&chunk) {
+            return Err(match known.is_pending {
                 true => Stop::Hold,
                 false if chain == head.chain => Stop::Known(head.version),
-                false => Stop::Refuse(Refused::OtherChain { chain: head.chain }.into()),
+                false => Refused::OtherChain { chain: head.chain }.into(),
             });
         }
-        self.check_terms(chunk, terms).map_err(Stop::widen)?;
-        let change = Change::Chain { chain };
-        self.check_group(change.record_bytes(stamp)).map_err(Stop::widen)?;
-        let head = Some(Head { chain, ..head });
-        Ok(Staged { change, terms, head, slots: 0, blocks: 0 })
+        let terms = Terms { version, stamp, chain: head.chain };
+        self.check_terms(known, terms)?;
+        self.stage_plain(class, Change::Chain { chain }, terms)
     }
 
-    fn stage_finish(
-        &mut self,
-        chunk: ChunkId,
-        byte_len: u64,
-        terms: Terms,
-    ) -> Result<Staged, Stop<FinishError>> {
-        self.check_usable().map_err(Stop::widen)?;
-        let head = self.head(chunk).ok_or(Stop::Refuse(FinishError::NoSuchChunk(chunk)))?;
-        if self.is_suspect(chunk) {
-            return Err(Stop::Refuse(FinishError::Suspect(chunk)));
-        }
-        self.check_terms(chunk, terms).map_err(Stop::widen)?;
-        if head.byte_len != byte_len {
-            return Err(Stop::Refuse(FinishError::Length { byte_len: head.byte_len }));
-        }
-        let change = Change::Finish { byte_len };
-        self.check_group(change.record_bytes(terms.stamp)).map_err(Stop::widen)?;
-        Ok(Staged { change, terms, head: Some(head), slots: 0, blocks: 0 })
+    /// Stages a change that takes nothing but room for its record.
+    fn stage_plain(&self, class: Class, change: Change, terms: Terms) -> Result<Staged, Stop> {
+        self.check_group(class, change.record_bytes(terms.stamp))?;
+        Ok(Staged::new(change, terms))
     }
 
-    fn stage_delete(
-        &mut self,
-        chunk: ChunkId,
-        version: Option<u64>,
-    ) -> Result<Staged, Stop<DeleteError>> {
-        self.check_usable().map_err(Stop::widen)?;
-        let Some(Head { chain, .. }) = self.head(chunk) else {
-            return Err(Stop::Refuse(DeleteError::NoSuchChunk(chunk)));
+    /// Answers a change that is not made, with its buffers. What was written of it early is given
+    /// up.
+    fn settle(&mut self, asked: Asked<W>, outcome: Result<Ticket, ChangeError>) {
+        let Asked { to, request, .. } = asked;
+        if let Request::Write { chunk, staged: Some(stage), .. } = request {
+            let early = self.early.find(asker(to), stage, chunk);
+            early.into_iter().for_each(|key| self.drop_early(key));
+        }
+        self.answer(to, request.into_reply(outcome));
+    }
+
+    /// Has a change that is staged join the group that gathers, and begins to bring its data to the
+    /// disk. Its chunk was like `before`.
+    fn begin(&mut self, asked: Asked<W>, before: Option<Head>, staged: Staged) {
+        let Asked { to, class, request } = asked;
+        let chunk = request.chunk();
+        let Staged { mut change, terms, slots, blocks, kept, edges, writes, early } = staged;
+        let data = match (request, &mut change) {
+            (Request::Write { data, crcs: asked, .. }, Change::Write { crcs, .. }) => {
+                *crcs = asked;
+                data
+            }
+            _ => Vec::new(),
         };
-        // Nothing is left that could differ between replicas: a delete names no chain version.
-        let terms = Terms { version, stamp: 0, chain };
-        self.check_terms(chunk, terms).map_err(Stop::widen)?;
-        let change = Change::Delete;
-        self.check_group(change.record_bytes(0)).map_err(Stop::widen)?;
-        Ok(Staged { change, terms, head: None, slots: 0, blocks: 0 })
+        let under_way = early.map_or(0, |key| self.early.writes_left(key));
+        let mut member = Member::new((to, class, chunk), change, terms);
+        (member.data, member.kept, member.slots, member.blocks) = (data, kept, slots, blocks);
+        (member.writes_left, member.merges_left) = (writes.len() + under_way, edges.len());
+        let head = member.head_after(before, self.followers.has_residence());
+        member.keeps = head.is_some_and(|head| head.has_slots);
+        let key = self.changes.add(member, head);
+        if let Some(early) = early {
+            self.early.hand_over(early, key);
+        }
+        for op in writes {
+            self.io.submit_as(class, Purpose::Data { member: key }, op);
+        }
+        for edge in edges {
+            self.begin_merge(Edge { member: key, ..edge });
+        }
+    }
+
+    /// What is known of a chunk, with all that is under way.
+    pub(super) fn known(&self, chunk: ChunkId) -> Known {
+        if let Some(&Pending { head, is_barrier, .. }) = self.changes.pending(chunk) {
+            return Known { chunk, head, is_pending: true, is_barrier, is_suspect: false };
+        }
+        let found = self.map.chunks.get(&chunk).map(|found| &found.head);
+        let head = found.map(|found| self.head_of(chunk, found));
+        let is_suspect = found.is_some_and(|found| found.suspect);
+        Known { chunk, head, is_pending: false, is_barrier: false, is_suspect }
+    }
+
+    /// The chunk as it is durable.
+    pub(super) fn committed_head(&self, chunk: ChunkId) -> Option<Head> {
+        Some(self.head_of(chunk, &self.map.chunks.get(&chunk)?.head))
+    }
+
+    fn head_of(&self, chunk: ChunkId, found: &ChunkHead) -> Head {
+        let &ChunkHead { byte_len, limit_bytes, version, stamp, resident, chain, .. } = found;
+        let has_slots = resident && self.followers.holds(chunk);
+        Head { byte_len, limit_bytes, has_slots, version, stamp, chain }
     }
 
     /// Whether a change that is made on these terms is made now. One for a version waits until
     /// nothing of the chunk is under way: the number of a change is not known before its group
     /// closes. Only then is it said that there is another version or chain version, or that the
     /// change was made before: that is durable then.
-    pub(super) fn check_terms(&self, chunk: ChunkId, terms: Terms) -> Result<(), Stop<Refused>> {
-        let pending = self.pending.get(&chunk);
-        let head = pending.map_or_else(|| self.committed_head(chunk), |pending| pending.head);
-        let Some(Head { version, stamp, chain, .. }) = head else { return Ok(()) };
+    pub(super) fn check_terms(&self, known: &Known, terms: Terms) -> Result<(), Stop> {
+        let Some(Head { version, stamp, chain, .. }) = known.head else { return Ok(()) };
         #[cfg(test)]
         let terms = self.mistaken(terms, chain);
         let is_known = terms.stamp != 0 && terms.stamp == stamp;
         let is_other = terms.version.is_some_and(|expected| expected != version);
         let is_other_chain = terms.chain != chain;
-        let is_pending = pending.is_some();
-        let waits = is_pending && terms.version.is_some();
+        let waits = known.is_pending && terms.version.is_some();
         match is_known || is_other || is_other_chain || waits {
             false => Ok(()),
-            true if is_pending => Err(Stop::Hold),
+            true if known.is_pending => Err(Stop::Hold),
             true if is_known => Err(Stop::Known(version)),
             true if is_other_chain => Err(Refused::OtherChain { chain }.into()),
             true => Err(Refused::OtherVersion { version }.into()),
@@ -264,132 +293,42 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// A delete that nobody waits for, of the chunk as it is: what was changed meanwhile stays.
     pub fn delete_unasked(&mut self, chunk: ChunkId, version: u64) {
-        self.staging = Class::Copper;
-        let version = Some(version);
-        self.change(Asked { to: None, request: Request::Delete { chunk, version } });
+        let request = Request::Delete { chunk, version: Some(version) };
+        self.change(Asked { to: None, class: Class::Copper, request });
     }
 
     /// Whether changes of a chunk are under way, or wait.
     #[must_use]
     pub fn is_changing(&self, chunk: ChunkId) -> bool {
-        self.pending.contains_key(&chunk) || self.held_of.contains_key(&chunk)
+        self.changes.pending(chunk).is_some() || self.held.has(chunk)
     }
 
     /// Says in the log that all before was durable, unless a record has said so since. With it the
     /// next opening tells damage of the last records from an unfinished group. It costs a flush: it
     /// is for moments in which nothing is to be done.
     pub fn seal(&mut self) {
-        if self.members.is_empty() && self.wants_seal() {
-            let (change, terms) = (Change::Seal, Terms::default());
-            let staged = Staged { change, terms, head: None, slots: 0, blocks: 0 };
-            self.join(None, ChunkId::default(), staged, Vec::new());
+        if self.changes.is_empty() && self.wants_seal() {
+            let of = (None, Class::default(), ChunkId::default());
+            self.changes.add(Member::new(of, Change::Seal, Terms::default()), None);
         }
     }
 
     /// Whether changes are durable of which no record says so.
     pub fn wants_seal(&self) -> bool {
-        self.log.durable_sequence() > self.sealed && self.check_usable().is_ok()
+        self.commits.wants_seal() && self.check_usable().is_ok()
     }
 
-    /// Adds a member to the group that gathers; gives its key.
-    pub(super) fn join(
-        &mut self,
-        to: Option<Client>,
-        chunk: ChunkId,
-        staged: Staged,
-        data: Vec<W>,
-    ) -> usize {
-        let Staged { change, terms, head, slots, blocks } = staged;
-        let record_bytes = change.record_bytes(terms.stamp);
-        let (version, stamp) = (UNKNOWN, terms.stamp);
-        let head = head.map(|head| Head { version, stamp, ..head });
-        self.pending_chunks += match change {
-            Change::Create { .. } => 1,
-            Change::Delete => -1,
-            _ => 0,
-        };
-        self.promised_slots += slots;
-        self.promised_blocks += blocks;
-        let (writes_left, merges_left, is_closed) = (0, 0, false);
-        let kept = head.filter(|head| head.has_slots).map(|_| Vec::new());
-        let member = Member {
-            to,
-            class: self.staging,
-            chunk,
-            change,
-            terms,
-            version,
-            record_bytes,
-            writes_left,
-            merges_left,
-            data,
-            failed: None,
-            kept,
-            slots,
-            blocks,
-            is_closed,
-        };
-        if !matches!(member.change, Change::Seal) {
-            let pending = self.pending.entry(chunk).or_default();
-            (pending.head, pending.count) = (head, pending.count + 1);
-            pending.is_barrier |= member.is_barrier();
-        }
-        let key = self.members.insert(member);
-        self.gathering.add(key, &self.members[key]);
-        key
-    }
-
-    /// Gives up what is promised to a member, which is no more under way.
-    pub(super) fn forget_member(&mut self, member: &Member<W>) {
-        self.promised_slots -= member.slots;
-        self.promised_blocks -= member.blocks;
-        self.pending_chunks -= match member.change {
-            Change::Create { .. } => 1,
-            Change::Delete => -1,
-            _ => 0,
-        };
-        if let Some(pending) = self.pending.get_mut(&member.chunk)
-            && !matches!(member.change, Change::Seal)
-        {
-            pending.count -= 1;
-            if pending.count == 0 {
-                self.pending.remove(&member.chunk);
-            }
-        }
-    }
-
-    pub(super) fn check_usable(&self) -> Result<(), Stop<Refused>> {
+    pub(super) fn check_usable(&self) -> Result<(), Refused> {
         if self.map.is_lossy {
-            return Err(Refused::Damaged.into());
+            return Err(Refused::Damaged);
         }
-        self.failed.map_or(Ok(()), |failed| Err(Refused::Failed(failed).into()))
-    }
-
-    /// The chunk as the changes under way leave it.
-    pub(super) fn head(&self, chunk: ChunkId) -> Option<Head> {
-        match self.pending.get(&chunk) {
-            Some(pending) => pending.head,
-            None => self.committed_head(chunk),
-        }
-    }
-
-    pub(super) fn committed_head(&self, chunk: ChunkId) -> Option<Head> {
-        let ChunkHead { byte_len, limit_bytes, version, stamp, resident, chain, .. } =
-            self.map.chunks.get(&chunk)?.head;
-        let has_slots = self.has_slots(chunk, resident);
-        Some(Head { byte_len, limit_bytes, has_slots, version, stamp, chain })
-    }
-
-    /// Whether a change of the chunk is lost, and none under way deletes the chunk.
-    pub(super) fn is_suspect(&self, chunk: ChunkId) -> bool {
-        !self.pending.contains_key(&chunk)
-            && self.map.chunks.get(&chunk).is_some_and(|found| found.head.suspect)
+        self.health.failed.map_or(Ok(()), |failed| Err(Refused::Failed(failed)))
     }
 
     /// Whether a record finds room in the group that gathers.
-    pub(super) fn check_group(&self, record_bytes: usize) -> Result<(), Stop<Refused>> {
-        let gathered = self.gathering.by_class[self.staging.index()];
-        let full = gathered.record_bytes + record_bytes as u64 > self.log.group_bytes_max();
+    pub(super) fn check_group(&self, class: Class, record_bytes: usize) -> Result<(), Stop> {
+        let gathered = self.changes.gathered(class);
+        let full = gathered.record_bytes + record_bytes as u64 > self.commits.group_bytes_max();
         match full || gathered.members >= GROUP_MEMBERS_MAX {
             true => Err(Stop::Hold),
             false => Ok(()),
@@ -397,55 +336,60 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     }
 
     /// Whether the map has room for so many more blocks.
-    pub(super) fn check_blocks(&mut self, blocks: u64) -> Result<(), Stop<Refused>> {
-        match self.promised_blocks + blocks <= self.map.blocks_free() {
+    pub(super) fn check_blocks(&mut self, blocks: u64) -> Result<(), Stop> {
+        match self.changes.promised().blocks + blocks <= self.map.blocks_free() {
             true => Ok(()),
             // Deletes may give some, under way or not done yet, and a sparse store may give its map
             // more room.
             false => {
                 let may_grow = self.may_get_blocks();
-                let some_may_come = may_grow || !self.members.is_empty() || self.has_steps();
-                Err(self.no_room(some_may_come))
+                Err(self.no_room(may_grow || !self.changes.is_empty() || self.has_steps()))
             }
         }
     }
 
     /// Blocks that a write needs, as far as the map knows.
-    pub(super) fn blocks_for(&self, chunk: ChunkId, first: u64, count: u64) -> u64 {
-        let is_there = !self.pending.contains_key(&chunk);
-        match self.map.chunks.get(&chunk).filter(|_| is_there) {
+    pub(super) fn blocks_for(&self, known: &Known, first: u64, count: u64) -> u64 {
+        match self.map.chunks.get(&known.chunk).filter(|_| !known.is_pending) {
             Some(found) => found.blocks_missing(first, count),
             None => blocks_of(first, count),
         }
     }
 
-    /// Whether what is under way may give pages.
-    pub(super) fn may_get_pages(&self) -> bool {
-        !self.members.is_empty()
-            || self.space.retired_pages() > 0
-            || self.space.unbacked_pages() > 0
-            || self.space.stale_pages() > 0
-            || self.discarding.pages > 0
-            || self.has_steps()
+    /// The answer to a change for which there are no pages: where some may come, it waits.
+    pub(super) fn no_pages(&mut self) -> Stop {
+        let under_way = !self.changes.is_empty() || self.has_steps();
+        self.no_room(under_way || self.space.may_get_pages())
     }
 
     /// The answer to a change for which there is no room: where some may come, it waits.
-    pub(super) fn no_room(&mut self, some_may_come: bool) -> Stop<Refused> {
+    fn no_room(&mut self, some_may_come: bool) -> Stop {
         if some_may_come {
             return Stop::Hold;
         }
-        self.counts.no_space += 1;
-        self.is_full = true;
-        Stop::Refuse(Refused::NoSpace)
+        self.note_full();
+        Refused::NoSpace.into()
+    }
+
+    /// Counts a change that failed for want of room.
+    pub(super) fn note_full(&mut self) {
+        self.health.counts.no_space += 1;
+        self.space.fill();
+    }
+
+    /// The same of a write, if that is why it failed.
+    pub(super) fn note_if_full(&mut self, failed: &ChangeError) {
+        if matches!(failed, ChangeError::Refused(Refused::NoSpace)) {
+            self.note_full();
+        }
     }
 
     /// Whether so many slots are free that nothing under way will take.
-    pub(super) fn check_slots(&self, wanted: u64) -> Result<(), Stop<Refused>> {
-        let free = self.residence.as_ref().map_or(0, |residence| residence.slots_free());
-        let left = free.saturating_sub(self.promised_slots);
+    pub(super) fn check_slots(&self, wanted: u64) -> Result<(), Stop> {
+        let left = self.followers.slots_free().saturating_sub(self.changes.promised().slots);
         match left >= wanted {
             true => Ok(()),
-            false if !self.members.is_empty() => Err(Stop::Hold),
+            false if !self.changes.is_empty() => Err(Stop::Hold),
             false => {
                 let left_bytes = left * SLICE_BYTES as u64;
                 Err(Refused::ResidentFull { left_bytes }.into())
@@ -453,16 +397,9 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         }
     }
 
-    /// Bytes of the file system that are left alone: others need some too, and a file system
-    /// without any is slow.
-    pub(super) fn full_bytes(&self) -> u64 {
-        let share = u64::from(self.layout.data_pages) * PAGE_BYTES as u64 / 64;
-        share.min(super::FULL_BYTES_MAX)
-    }
-
     /// Whether the file system has room for so many bytes more, where the data takes its room from
     /// it.
-    pub(super) fn check_room(&mut self, byte_len: u64) -> Result<(), Stop<Refused>> {
+    pub(super) fn check_room(&mut self, byte_len: u64) -> Result<(), Stop> {
         if self.is_room_for(byte_len) {
             return Ok(());
         }
@@ -470,31 +407,27 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.measure_room();
         match self.is_room_for(byte_len) {
             true => Ok(()),
-            false => Err(self.no_room(self.may_get_pages())),
+            false => Err(self.no_pages()),
         }
     }
 
-    /// Bytes of free pages that have their room.
-    pub(super) fn backed_bytes(&self) -> u64 {
-        self.space.stale_pages() * PAGE_BYTES as u64
-    }
-
     pub(super) fn is_room_for(&self, byte_len: u64) -> bool {
-        let under_way = self.gathering.data_bytes() + self.early.bytes() + self.away.byte_len();
-        let wanted = under_way + byte_len + self.full_bytes();
-        !self.is_sparse || self.room_bytes + self.backed_bytes() >= wanted
+        let under_way = self.changes.data_bytes() + self.early.bytes() + self.away.byte_len();
+        self.space.has_room(under_way + byte_len)
     }
+}
 
-    /// Refuses all that waits: the store takes no change any more.
-    pub(super) fn refuse_held(&mut self) {
-        self.retry_held();
-        debug_assert!(self.held.is_empty());
-    }
+/// The number of who asks.
+pub(super) fn asker(to: Option<Client>) -> usize {
+    to.map_or(usize::MAX, |to| to.asker)
+}
 
-    /// The ticket of a record.
-    pub(super) fn ticket(sequence: u64) -> Ticket {
-        Ticket(sequence)
+/// How many slots a change adds to a chunk that it makes reach to `end`.
+pub(super) fn slots_wanted(head: Head, end: u64) -> u64 {
+    if !head.has_slots {
+        return 0;
     }
+    slices_in(end.max(head.byte_len)) - slices_in(head.byte_len)
 }
 
 #[cfg(test)]

@@ -1,46 +1,42 @@
 //! The store: what it holds, what it has under way, and the questions that need no data.
 
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
-use slab::Slab;
 use towpath_disk::Disk;
 use towpath_memory::Buf;
 use towpath_transport::Class;
 
 use super::away::Away;
-use super::checkpoint::{Checkpoint, Published};
-use super::clear::EDGE_PAGES;
-use super::discard::Discarding;
+use super::changes::{Changes, Client};
+use super::checkpoint::Checkpoints;
 use super::early::Earlies;
-use super::group::{Client, Gathering, Group, Member, Pending};
-use super::grow::MapRoom;
+use super::followers::Followers;
+use super::group::Commits;
+use super::held::{Asked, Held};
 use super::io::{Ended, Io, Purpose};
 use super::layout::Layout;
-use super::log::Log;
-use super::log_room::LogRoom;
 use super::map::Map;
-use super::memory::Memory;
 use super::page::PAGE_BYTES;
-use super::read::Reading;
-use super::scrub::Scrubbing;
-use super::watch::Watch;
+use super::read::Reads;
+use super::space::Space;
+use super::stage::asker;
 use crate::store::damage::Damage;
 use crate::store::error::{FlushFailed, ReadOnly};
 use crate::store::limits::LIST_MAX;
-use crate::store::record::LogKey;
 use crate::store::request::{Completion, Reply, Request};
-use crate::store::residence::Residence;
 use crate::store::results::ChunkStat;
 use crate::store::slice::ChunkId;
-use crate::store::space::Space;
 use crate::store::stats::StoreStats;
 
-/// A request and who asked.
-pub(super) struct Asked<W> {
-    pub(super) to: Option<Client>,
-    pub(super) request: Request<W, Buf>,
+/// How a store is, and what it has done.
+pub(super) struct Health {
+    /// Since then it takes no changes.
+    pub(super) failed: Option<FlushFailed>,
+    /// What the opening found damaged.
+    pub(super) damage: Vec<Damage>,
+    /// Counters; what there is of room and chunks is added when somebody asks.
+    pub(super) counts: StoreStats,
 }
 
 /// A store of chunks on one [`Disk`].
@@ -51,65 +47,33 @@ pub(super) struct Asked<W> {
 /// answered when they are durable; reads see what is durable. The bytes on the disk are described
 /// in docs/store-core.md.
 pub struct StoreCore<W> {
+    /// The disk, and memory for what it reads and writes.
     pub(super) io: Io,
-    pub(super) memory: Memory,
+    /// Where everything lies.
     pub(super) layout: Layout,
-    pub(super) key: LogKey,
-    pub(super) log_nonce: u64,
-    pub(super) store_id: u64,
-    pub(super) is_sparse: bool,
     pub(super) chunks_max: u64,
+    /// What each slice is, as it is durable.
     pub(super) map: Map,
+    /// The pages that no slice has, and the room that is left.
     pub(super) space: Space,
-    pub(super) log: Log,
-    pub(super) members: Slab<Member<W>>,
-    /// The class of what is being staged.
-    pub(super) staging: Class,
-    pub(super) gathering: Gathering,
-    /// Groups that are closed and not applied, in the order of their records.
-    pub(super) closed: VecDeque<Group>,
+    /// Changes that are neither durable nor refused.
+    pub(super) changes: Changes<W>,
+    /// Changes that wait before they are staged.
+    pub(super) held: Held<W>,
+    /// The log, and the groups on their way to it.
+    pub(super) commits: Commits,
+    /// The map as it is on the disk, and is about to be.
+    pub(super) checkpoints: Checkpoints,
     /// Slices that are in the log and not at their pages yet.
     pub(super) away: Away,
-    pub(super) pending: HashMap<ChunkId, Pending>,
     /// Slices of writes that are still to be asked for.
     pub(super) early: Earlies,
-    /// Chunks made less chunks deleted by what is under way.
-    pub(super) pending_chunks: i64,
-    pub(super) promised_slots: u64,
-    pub(super) promised_blocks: u64,
-    /// Changes that wait for others, or for room.
-    pub(super) held: VecDeque<(Class, Asked<W>)>,
-    /// How many of them there are of each class.
-    pub(super) held_by: [usize; Class::COUNT],
-    /// How many of them there are of each chunk.
-    pub(super) held_of: HashMap<ChunkId, usize>,
-    /// Something has happened that those may have waited for.
-    pub(super) may_retry: bool,
-    pub(super) reads: Slab<Reading>,
-    pub(super) scrubs: VecDeque<Scrubbing>,
-    pub(super) scrub_cursor: (ChunkId, u64),
-    pub(super) published: Published,
-    pub(super) checkpoint: Option<Checkpoint>,
-    pub(super) wants_checkpoint: bool,
-    /// The last record of which a seal says that it was durable.
-    pub(super) sealed: u64,
-    /// Bytes that the file system can still give, where the pages take theirs from it.
-    pub(super) room_bytes: u64,
-    /// Pages of data, from the first on, that were written once.
-    pub(super) written_pages: u32,
-    pub(super) is_writing_ahead: bool,
-    pub(super) map_room: MapRoom,
-    pub(super) log_room: LogRoom,
-    /// A change was refused for want of room, and not much has become free since.
-    pub(super) is_full: bool,
-    pub(super) discarding: Discarding,
-    pub(super) residence: Option<Box<dyn Residence>>,
-    pub(super) watch: Option<Box<dyn Watch>>,
-    pub(super) failed: Option<FlushFailed>,
-    pub(super) damage: Vec<Damage>,
-    pub(super) counts: StoreStats,
+    /// Reads and scrubs under way.
+    pub(super) reads: Reads,
+    /// Memory of resident chunks, and who follows which chunks there are.
+    pub(super) followers: Followers,
+    pub(super) health: Health,
     pub(super) answers: Vec<(usize, Completion<W, Buf>)>,
-    pub(super) ended: Vec<Ended>,
     #[cfg(test)]
     pub(super) bug: Option<super::tests::Bug>,
 }
@@ -124,19 +88,14 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// Takes a request of a class. What a higher class asks for waits for none of a lower one's
     /// bytes: not in a group of changes, nor, but for a few, at the disk.
     pub fn submit_as(&mut self, class: Class, to: Client, request: Request<W, Buf>) {
-        self.staging = class;
-        self.take_in(Asked { to: Some(to), request });
-    }
-
-    pub(super) fn take_in(&mut self, asked: Asked<W>) {
-        let Asked { to, request } = asked;
+        let to = Some(to);
         let reply = match request {
             Request::Create { .. }
             | Request::Chain { .. }
             | Request::Finish { .. }
             | Request::Clear { .. }
             | Request::Delete { .. }
-            | Request::Write { .. } => return self.change(Asked { to, request }),
+            | Request::Write { .. } => return self.change(Asked { to, class, request }),
             Request::Digest { chunk, range } => Reply::Digest(self.digest(chunk, range)),
             Request::List { after, count_max } => Reply::List(self.list(after, count_max)),
             Request::Locate { chunk, first_slice, runs_max } => {
@@ -146,24 +105,22 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
                 Reply::MayWrite(self.would_write(chunk, (offset, byte_len), terms))
             }
             Request::Read { chunk, offset, byte_len, buf, crcs } => {
-                return self.begin_read(to, (chunk, offset, byte_len), buf, crcs);
+                return self.begin_read((to, class), (chunk, offset, byte_len), buf, crcs);
             }
             Request::Scrub { budget_slices, from } => {
                 return self.begin_scrub(to, budget_slices, from);
             }
             Request::Stage { stage, owner, chunk, first_slice, data } => {
-                let owner = (to.map_or(usize::MAX, |to| to.asker), owner);
-                let is_staged = self.begin_early(owner, stage, (chunk, first_slice), &data);
+                let owner = (asker(to), owner);
+                let is_staged = self.begin_early(class, owner, stage, (chunk, first_slice), &data);
                 Reply::Stage { is_staged, data }
             }
             Request::Unstage { stage, .. } => {
-                if let Some(Client { asker, .. }) = to {
-                    self.drop_early_of(asker, stage);
-                }
+                self.drop_early_of(asker(to), stage);
                 Reply::Unstage
             }
             Request::Stat { chunk } => Reply::Stat(self.stat(chunk)),
-            Request::Stats => Reply::Stats(self.stats()),
+            Request::Stats => Reply::Stats(Box::new(self.stats())),
         };
         self.answer(to, reply);
     }
@@ -194,13 +151,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// many who ask.
     #[must_use]
     pub fn has_room(&self, class: Class, askers: usize) -> bool {
-        self.held_by[class.index()] < super::HELD_MAX * askers.max(1)
+        self.held.count(class) < super::HELD_MAX * askers.max(1)
     }
 
     /// Whether nothing is under way, but for what waits for a checkpoint.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.io.is_idle() && self.members.is_empty() && self.held.is_empty() && !self.has_steps()
+        self.io.is_idle() && self.changes.is_empty() && self.held.is_empty() && !self.has_steps()
     }
 
     /// Takes what the disk has done, and goes on with what that allows. Where there is a `timeout`
@@ -210,14 +167,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// # Errors
     /// The system does not speak of the disk any more: nothing further is answered.
     pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        let mut ended = std::mem::take(&mut self.ended);
         // What is left to be done waits for nothing.
-        self.io.poll(timeout.filter(|_| !self.can_step()), &mut ended)?;
+        let mut ended = self.io.poll(timeout.filter(|_| !self.can_step()))?;
         let any = !ended.is_empty();
         for ended in ended.drain(..) {
             self.on_ended(ended);
         }
-        self.ended = ended;
+        self.io.done_with(ended);
         self.go_on();
         Ok(any)
     }
@@ -227,19 +183,17 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         match purpose {
             Purpose::Data { member } => self.on_data(member, op, outcome),
             Purpose::Early { key } => self.on_early(key, op, outcome),
-            Purpose::Edge(edge) => self.on_edge(*edge, op, outcome),
             Purpose::Log { group } => self.on_log(group, &op, outcome),
             Purpose::Flush { group } => self.on_flush(group, outcome),
             Purpose::Home(moved) => self.on_home(moved, outcome),
             Purpose::Read { read, position, is_second } => {
                 self.on_read((read, position, is_second), op, outcome);
             }
-            Purpose::Scrub { slice, is_second } => self.on_scrub(slice, is_second, op, outcome),
             Purpose::Checkpoint => self.on_checkpoint(outcome),
             Purpose::Ahead(extent) => self.on_ahead(extent),
             Purpose::MapRoom => self.on_map_room(outcome.is_ok()),
             Purpose::LogRoom => self.on_log_room(outcome.is_ok()),
-            Purpose::Discard { page, count } => self.on_discard(page, count),
+            Purpose::Discard(extent) => self.on_discard(extent),
         }
     }
 
@@ -247,8 +201,7 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.write_ahead();
         self.grow_map();
         self.close_group();
-        if self.may_retry {
-            self.may_retry = false;
+        if self.held.is_due() {
             self.retry_held();
             self.close_group();
         }
@@ -271,20 +224,12 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     /// The committed state of a chunk.
     #[must_use]
     pub fn stat(&self, chunk: ChunkId) -> Option<ChunkStat> {
-        let nothing = ChunkStat { chunk, ..ChunkStat::default() };
         match self.map.chunks.get(&chunk) {
-            Some(found) => Some(ChunkStat {
-                chunk,
-                byte_len: found.head.byte_len,
-                limit_bytes: found.head.limit_bytes,
-                version: found.head.version,
-                suspect: found.head.suspect,
-                unfinished: found.head.unfinished,
-                resident: found.head.resident,
-                chain: found.head.chain,
-            }),
+            Some(found) => Some(found.stat(chunk)),
             // What made it may be lost.
-            None if self.map.may_miss_chunks => Some(ChunkStat { suspect: true, ..nothing }),
+            None if self.map.may_miss_chunks => {
+                Some(ChunkStat { chunk, suspect: true, ..ChunkStat::default() })
+            }
             None => None,
         }
     }
@@ -303,37 +248,28 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
     #[must_use]
     pub fn stats(&self) -> StoreStats {
         let bytes = |pages: u64| pages.saturating_mul(PAGE_BYTES as u64);
-        let (resident_bytes, resident_bytes_max) = self.resident_bytes();
-        let free_pages = self.space.free_pages() + self.space.unbacked_pages();
-        let free_bytes = bytes(free_pages.saturating_sub(EDGE_PAGES));
-        StoreStats {
+        let (resident_bytes, resident_bytes_max) = self.followers.resident_bytes();
+        let mut stats = StoreStats {
             chunks: self.map.chunks.len() as u64,
-            log_bytes: self.log.used_bytes(),
+            log_bytes: self.commits.log.used_bytes(),
             live_bytes: bytes(self.map.live_slices),
-            free_bytes: match self.is_sparse {
-                true => {
-                    let room = self.room_bytes.saturating_sub(self.full_bytes());
-                    free_bytes.min(room + self.backed_bytes())
-                }
-                false => free_bytes,
-            },
-            retired_bytes: bytes(self.space.retired_pages() + self.discarding.pages),
-            capacity_bytes: bytes(u64::from(self.layout.data_pages).saturating_sub(EDGE_PAGES)),
             resident_bytes,
             resident_bytes_max,
             raw_bytes: bytes(self.layout.page_count),
             reserved_bytes: bytes(self.layout.page_count - u64::from(self.layout.data_pages)),
             failed: self.read_only().is_some(),
             read_only: self.read_only(),
-            store_id: self.store_id,
-            ..self.counts
-        }
+            store_id: self.checkpoints.store_id(),
+            ..self.health.counts
+        };
+        self.space.tell(&mut stats);
+        stats
     }
 
     /// What the opening found damaged.
     #[must_use]
     pub fn damage(&self) -> &[Damage] {
-        &self.damage
+        &self.health.damage
     }
 
     /// Whether changes are refused because others are lost to damage.
@@ -344,13 +280,13 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     fn read_only(&self) -> Option<ReadOnly> {
         let damaged = self.map.is_lossy.then_some(ReadOnly::Damaged);
-        self.failed.map(ReadOnly::Failed).or(damaged)
+        self.health.failed.map(ReadOnly::Failed).or(damaged)
     }
 
     /// What has failed, if the store takes no more changes since.
     #[must_use]
     pub fn failure(&self) -> Option<FlushFailed> {
-        self.failed
+        self.health.failed
     }
 
     /// The chunks whose put is not complete.
@@ -360,6 +296,6 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
 
     /// Writes a checkpoint soon, however little of the log is used.
     pub fn request_checkpoint(&mut self) {
-        self.wants_checkpoint = true;
+        self.checkpoints.want();
     }
 }

@@ -10,7 +10,7 @@ impl<W> StoreCore<W> {
     /// Whether blocks and pages are still to be freed that deletes and clears left. A store that
     /// takes no changes keeps them.
     pub(super) fn has_steps(&self) -> bool {
-        self.map.has_steps() && self.failed.is_none()
+        self.map.has_steps() && self.health.failed.is_none()
     }
 
     /// Whether some of them can be freed now.
@@ -28,10 +28,10 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         let Self { map, space, away, .. } = self;
         map.step(&mut |page| {
             away.remove(page);
-            space.retire_late(page);
+            space.pages.retire_late(page);
         });
-        space.recycle();
-        self.look_for_room();
-        self.may_retry |= !self.held.is_empty();
+        space.pages.recycle();
+        space.look();
+        self.held.wake();
     }
 }

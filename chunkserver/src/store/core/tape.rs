@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 
-use super::blocking::{Blocking, Wanted};
+use super::blocking::Blocking;
 use super::layout::{LOG_COPIES, Layout};
 use super::memory::LONG_PAGES;
-use super::page::{PAGE_BYTES, PageBytes};
+use super::page::PAGE_BYTES;
 use super::ring::Ring;
 use crate::store::record::{LogKey, RECORD_ALIGN, Record, parse_header, parse_record};
 use crate::store::slice::ChunkId;
@@ -50,12 +51,15 @@ impl<'a> Tape<'a> {
             let to = (from + STEP_PAGES).min(whole / PAGE_BYTES);
             for (copy, bytes) in self.copies.iter_mut().enumerate() {
                 bytes.resize(to * PAGE_BYTES, 0);
-                let runs = runs((self.layout, &self.ring), copy as u64, self.first_page, from..to);
-                disk.each(runs, |first, place, page: Option<&PageBytes>| {
-                    let at = (first as usize + place) * PAGE_BYTES;
+                let place = |page: u64| {
+                    let slot = self.ring.slot(self.first_page + page);
+                    (page, self.layout.log_slot(copy as u64, slot))
+                };
+                disk.each((from as u64..to as u64).map(place), |page, found| {
+                    let at = page as usize * PAGE_BYTES;
                     // What cannot be read is no record.
-                    let page = page.unwrap_or(&[0; PAGE_BYTES]);
-                    bytes[at..at + PAGE_BYTES].copy_from_slice(page);
+                    let found = found.unwrap_or(&[0; PAGE_BYTES]);
+                    bytes[at..at + PAGE_BYTES].copy_from_slice(found);
                 })?;
             }
         }
@@ -71,11 +75,9 @@ impl<'a> Tape<'a> {
         self.copies[0].len()
     }
 
-    /// The record that begins at an offset, in whichever copy has it whole, and its length.
-    pub(super) fn record(&self, offset: usize) -> Option<(Record<'_>, usize)> {
-        let of = |copy: &'_ Vec<u8>| parse_record(copy.get(offset..)?, self.key).ok().map(drop);
-        let copy = self.copies.iter().position(|copy| of(copy).is_some())?;
-        parse_record(&self.copies[copy][offset..], self.key).ok()
+    /// The record of a number at an offset, from a copy that has it.
+    pub(super) fn numbered(&self, offset: usize, sequence: u64) -> Option<(Record<'_>, usize)> {
+        self.due(offset, |record| record.frame.sequence == sequence)
     }
 
     /// The record at an offset that is due there, from a copy that has it. The other one may have
@@ -85,33 +87,19 @@ impl<'a> Tape<'a> {
         offset: usize,
         is_due: impl Fn(&Record<'_>) -> bool,
     ) -> Option<(Record<'_>, usize)> {
-        let of = |copy: &'_ Vec<u8>| {
-            let (record, _) = parse_record(copy.get(offset..)?, self.key).ok()?;
-            is_due(&record).then_some(())
-        };
-        let copy = self.copies.iter().position(|copy| of(copy).is_some())?;
-        parse_record(&self.copies[copy][offset..], self.key).ok()
+        self.copies.iter().find_map(|copy| {
+            let found = parse_record(copy.get(offset..)?, self.key).ok()?;
+            is_due(&found.0).then_some(found)
+        })
     }
 
-    /// Makes all copies of the record of that number like the whole one.
+    /// Makes all copies of the record of that number like the whole one. True where one was not.
     pub(super) fn mend(&mut self, offset: usize, byte_len: usize, sequence: u64) -> bool {
-        let whole = |copy: &Vec<u8>| {
-            let found = parse_record(&copy[offset..], self.key);
+        let key = self.key;
+        self.mend_bytes(offset..offset + byte_len, &|bytes| {
+            let found = parse_record(bytes, key);
             found.is_ok_and(|(record, _)| record.frame.sequence == sequence)
-        };
-        let Some(good) = self.copies.iter().position(whole) else { return false };
-        let bytes = self.copies[good][offset..offset + byte_len].to_vec();
-        let mut was_bad = false;
-        for (number, copy) in self.copies.iter_mut().enumerate() {
-            let found = &mut copy[offset..offset + byte_len];
-            if found != bytes {
-                found.copy_from_slice(&bytes);
-                was_bad = true;
-                let pages = offset / PAGE_BYTES..=(offset + byte_len - 1) / PAGE_BYTES;
-                self.mended.extend(pages.map(|page| (number, page)));
-            }
-        }
-        was_bad
+        })
     }
 
     /// The page at an offset, from a copy that has it as it should be.
@@ -122,13 +110,22 @@ impl<'a> Tape<'a> {
 
     /// Makes all copies of a page like the one that is as it should be. True where one was not.
     pub(super) fn mend_page(&mut self, at: usize, is_it: &dyn Fn(&[u8]) -> bool) -> bool {
-        let Some(good) = self.page(at, is_it).map(<[u8]>::to_vec) else { return false };
+        self.mend_bytes(at..at + PAGE_BYTES, is_it)
+    }
+
+    fn mend_bytes(&mut self, range: Range<usize>, is_it: &dyn Fn(&[u8]) -> bool) -> bool {
+        let mut copies = self.copies.iter().filter_map(|copy| copy.get(range.clone()));
+        let Some(good) = copies.find(|bytes| is_it(bytes)).map(<[u8]>::to_vec) else {
+            return false;
+        };
         let mut was_bad = false;
         for (number, copy) in self.copies.iter_mut().enumerate() {
-            if copy[at..at + PAGE_BYTES] != good {
-                copy[at..at + PAGE_BYTES].copy_from_slice(&good);
-                self.mended.insert((number, at / PAGE_BYTES));
+            let found = &mut copy[range.clone()];
+            if found != good {
+                found.copy_from_slice(&good);
                 was_bad = true;
+                let pages = range.start / PAGE_BYTES..=(range.end - 1) / PAGE_BYTES;
+                self.mended.extend(pages.map(|page| (number, page)));
             }
         }
         was_bad
@@ -187,23 +184,4 @@ impl<'a> Tape<'a> {
         }
         signs
     }
-}
-
-/// Runs of pages of a copy that lie together on the disk, numbered by their place on the tape.
-fn runs(
-    (layout, ring): (&Layout, &Ring),
-    copy: u64,
-    first_page: u64,
-    places: std::ops::Range<usize>,
-) -> Vec<Wanted> {
-    let (mut runs, mut place) = (Vec::new(), places.start);
-    while place < places.end {
-        let page = first_page + place as u64;
-        let together = usize::try_from(ring.together(page)).unwrap_or(LONG_PAGES);
-        let count = (places.end - place).min(LONG_PAGES).min(together);
-        let at = layout.log_slot(copy, ring.slot(page));
-        runs.push(Wanted { number: place as u64, at, count });
-        place += count;
-    }
-    runs
 }

@@ -27,7 +27,7 @@ use towpath_transport::Class;
 
 use super::claims::Claims;
 use super::core::{StoreDriver, StoreThread};
-use super::error::{CommitStep, CreateError, FlushFailed, Refused};
+use super::error::{ChangeError, CommitStep, FlushFailed, Refused};
 use super::fence::Fences;
 use super::request::{Completion, Reply, Request};
 use super::slice::ChunkId;
@@ -243,7 +243,8 @@ impl<W> Disks<W> {
         let disk = match self.route(class, target)? {
             Route::One(disk) => disk,
             Route::Here => {
-                self.ready.push_back(Completion::at_once(token, Reply::Stats(self.sum())));
+                self.ready
+                    .push_back(Completion::at_once(token, Reply::Stats(Box::new(self.sum()))));
                 return Ok(());
             }
             Route::All => return self.send_list(class, token, &request),
@@ -360,8 +361,8 @@ impl<W> Disks<W> {
             (Kind::List(listing), Reply::List(page)) => {
                 *page = listing.add(disk, page, &self.shared.directory)?;
             }
-            (Kind::Create(chunk), Reply::Create(result)) => {
-                let undecided = matches!(result, Err(CreateError::Refused(Refused::Undecided(_))));
+            (Kind::Create(chunk), Reply::Change(result)) => {
+                let undecided = matches!(result, Err(ChangeError::Refused(Refused::Undecided(_))));
                 self.shared.directory.create_answered(*chunk, !undecided);
             }
             (Kind::Scrub, Reply::Scrub(report)) => {

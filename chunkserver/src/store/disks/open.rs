@@ -9,7 +9,7 @@ use super::Disks;
 use super::directory::{Directory, Twice};
 use crate::store::claims::Claims;
 use crate::store::core::{DISK_NAME, DiskState, StoreCore, StoreThread, Told};
-use crate::store::error::{ReadError, WriteError};
+use crate::store::error::{ChangeError, ReadError};
 use crate::store::fence::Fences;
 use crate::store::limits::LIST_MAX;
 use crate::store::request::Reply;
@@ -194,13 +194,13 @@ impl Shared {
         let name = |file: &mut String| *file = format!("{}/{DISK_NAME}", self.names[disk]);
         match reply {
             Reply::Read { result: Err(ReadError::Corrupt(found)), .. }
-            | Reply::Clear(Err(WriteError::OldSlice(found)))
-            | Reply::Write { result: Err(WriteError::OldSlice(found)), .. } => {
+            | Reply::Change(Err(ChangeError::OldSlice(found)))
+            | Reply::Write { result: Err(ChangeError::OldSlice(found)), .. } => {
                 name(&mut found.file);
             }
             Reply::Read { result: Err(ReadError::Media(error)), .. }
-            | Reply::Clear(Err(WriteError::Media(error)))
-            | Reply::Write { result: Err(WriteError::Media(error)), .. } => {
+            | Reply::Change(Err(ChangeError::Media(error)))
+            | Reply::Write { result: Err(ChangeError::Media(error)), .. } => {
                 name(&mut error.file);
             }
             Reply::Scrub(report) => {

@@ -12,7 +12,7 @@ use towpath_memory::Pool;
 use super::*;
 use crate::store::core::{CoreConfig, DiskState, DriverConfig, StoreCore};
 use crate::store::slice::{SLICE_BYTES, writer_crcs};
-use crate::store::{ChunkStat, NewChunk, ReadError, Terms, WriteError};
+use crate::store::{ChangeError, ChunkStat, NewChunk, ReadError, Terms};
 
 type Hold = Disks<Vec<u8>>;
 
@@ -145,7 +145,7 @@ impl Rig {
         let chunk = ChunkId(name);
         let request =
             Request::Create { chunk, limit_bytes: None, kind: NewChunk::default(), stamp: 0 };
-        let Reply::Create(made) = self.ask(request)? else { panic!("another answer") };
+        let Reply::Change(made) = self.ask(request)? else { panic!("another answer") };
         made.expect("it is made");
         Ok(self.holds[0].disk_of(chunk))
     }
@@ -162,7 +162,7 @@ impl Rig {
         panic!("some disk gets no chunk: {found:?}");
     }
 
-    fn write(&mut self, name: u128, offset: u64, data: &[u8]) -> Result<(), WriteError> {
+    fn write(&mut self, name: u128, offset: u64, data: &[u8]) -> Result<(), ChangeError> {
         let chunk = ChunkId(name);
         let crcs = writer_crcs(chunk, offset, data);
         let request = Request::Write {
@@ -221,7 +221,7 @@ fn a_flush_that_fails_stops_the_changes_of_its_disk_only() {
     }
     rig.media[1].fail_flush(0);
     let failed = rig.write(names[1], 0, &[9; 100]).expect_err("the flush fails");
-    assert!(matches!(failed, WriteError::Refused(Refused::Undecided(_))), "{failed}");
+    assert!(matches!(failed, ChangeError::Refused(Refused::Undecided(_))), "{failed}");
     assert_eq!(rig.states(), [DiskState::Serving, DiskState::ReadOnly, DiskState::Serving]);
     let reason = rig.hold().status().remove(1).told.reason;
     assert!(reason.contains("the flush of the log failed"), "{reason}");
@@ -334,14 +334,14 @@ fn new_chunks_go_to_disks_as_they_have_room_and_a_full_one_gets_none() {
     assert!((10..=20).contains(&on_first), "{on_first} of 60");
     let fill = (1..=60).find(|name| rig.holds[0].disk_of(ChunkId(*name)) == 0).expect("one is");
     let full = (0..300).find_map(|at| rig.write(fill, at * 16384, &[1; 16384]).err());
-    assert!(matches!(full, Some(WriteError::Refused(Refused::NoSpace))), "{full:?}");
+    assert!(matches!(full, Some(ChangeError::Refused(Refused::NoSpace))), "{full:?}");
     for name in 100..130 {
         assert_eq!(rig.create(name).expect("the other disk takes it"), 1);
         rig.write(name, 0, &[2; 8192]).expect("it has room");
     }
     let chunk = ChunkId(fill);
     let deleted = rig.ask(Request::Delete { chunk, version: None }).expect("its disk is there");
-    assert!(matches!(deleted, Reply::Delete(Ok(_))));
+    assert!(matches!(deleted, Reply::Change(Ok(_))));
     let again = (200..230).filter(|name| rig.create(*name).expect("there is room") == 0).count();
     assert!(again > 0, "it has room again");
 }
@@ -406,7 +406,7 @@ fn a_chunk_on_two_disks_is_told_and_neither_copy_is_served() {
     let away = media[1].open(1).expect("it was closed");
     let mut rig = Rig::open(media, 1);
     let delete = Request::Delete { chunk, version: None };
-    assert!(matches!(rig.ask(delete), Ok(Reply::Delete(Ok(_)))));
+    assert!(matches!(rig.ask(delete), Ok(Reply::Change(Ok(_)))));
     let (media, _) = rig.close();
     drop(away);
     let mut rig = Rig::open(media, 1);

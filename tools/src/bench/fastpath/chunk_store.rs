@@ -46,7 +46,7 @@ impl ChunkStore {
         store.try_send(0, create).map_err(|_| failed("it ended at once".into()))?;
         store.ring();
         match completions.recv().map(|done| done.reply) {
-            Ok(Reply::Create(Ok(_))) => {}
+            Ok(Reply::Change(Ok(_))) => {}
             other => return Err(failed(format!("the chunk was not made: {other:?}").into())),
         }
         let waiting = Arc::new(Waiting::default());

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::resident::Arena;
-use crate::store::error::WriteError;
+use crate::store::error::ChangeError;
 use towpath_disk::What;
 
 const CHUNK: ChunkId = ChunkId(5);
@@ -12,9 +12,9 @@ fn clear_request(clear: Clear) -> Request<Vec<u8>, Buf> {
     Request::Clear { chunk: CHUNK, clear, terms: Terms::default() }
 }
 
-fn clear(core: &mut Core, clear: Clear) -> Result<Ticket, WriteError> {
+fn clear(core: &mut Core, clear: Clear) -> Result<Ticket, ChangeError> {
     match ask(core, clear_request(clear)) {
-        Reply::Clear(result) => result,
+        Reply::Change(result) => result,
         _ => panic!("another answer"),
     }
 }
@@ -30,7 +30,7 @@ fn fill(core: &mut Core, byte: u8) -> u64 {
         let Reply::Write { result, .. } = reply else { panic!("another answer") };
         match result {
             Ok(_) => {}
-            Err(WriteError::Refused(Refused::NoSpace)) => return slice,
+            Err(ChangeError::Refused(Refused::NoSpace)) => return slice,
             Err(error) => panic!("{error}"),
         }
     }
@@ -176,7 +176,7 @@ fn a_resident_chunk_is_in_memory_as_a_clear_leaves_it_and_gives_its_slots_back()
     truncate(&mut core, 10 * 4096);
     assert_eq!(slots(&core), 10);
     let over = clear(&mut core, Clear::Truncate { byte_len: 10 * 4096 + 1 });
-    let full = WriteError::Refused(Refused::ResidentFull { left_bytes: 0 });
+    let full = ChangeError::Refused(Refused::ResidentFull { left_bytes: 0 });
     assert_eq!(over.map_err(|e| e.to_string()), Err(full.to_string()));
     let over = clear(&mut core, Clear::Zero { offset: 0, byte_len: 11 * 4096 });
     assert_eq!(over.map_err(|e| e.to_string()), Err(full.to_string()));
@@ -189,7 +189,7 @@ fn what_reaches_past_the_limit_or_is_of_no_chunk_is_refused() {
     let medium = medium(7);
     let mut core = open(&medium).expect("a new store");
     let none = clear(&mut core, Clear::Truncate { byte_len: 0 });
-    assert!(matches!(none, Err(WriteError::NoSuchChunk(CHUNK))));
+    assert!(matches!(none, Err(ChangeError::NoSuchChunk(CHUNK))));
     create(&mut core, CHUNK);
     let max = crate::store::limits::CHUNK_BYTES_MAX;
     for over in [
@@ -199,7 +199,7 @@ fn what_reaches_past_the_limit_or_is_of_no_chunk_is_refused() {
     ] {
         let refused = clear(&mut core, over);
         assert!(
-            matches!(refused, Err(WriteError::LimitExceeded { limit_bytes }) if limit_bytes == max)
+            matches!(refused, Err(ChangeError::LimitExceeded { limit_bytes }) if limit_bytes == max)
         );
     }
     truncate(&mut core, max);

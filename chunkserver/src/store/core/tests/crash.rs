@@ -203,7 +203,7 @@ fn no_power_cut_while_the_log_grows_loses_an_acknowledged_byte() {
         let medium = large_medium(seed);
         go_on(&medium, Model::default(), seed, 60, None);
         let core = open(&medium).expect("it was left whole");
-        grew += u64::from(core.log.ring.now.pages > CONFIG.log_pages);
+        grew += u64::from(core.commits.log.ring.now.pages > CONFIG.log_pages);
     }
     assert!(grew > 3, "it grew in {grew} of 10");
 }

@@ -13,7 +13,7 @@ use towpath_wake::Bell;
 
 use super::*;
 use crate::store::core::{DriverConfig, StoreDriver, StoreThread};
-use crate::store::error::{FlushFailed, WriteError};
+use crate::store::error::{ChangeError, FlushFailed};
 
 const DRIVER: DriverConfig = DriverConfig { queue_max: 64, unfinished_keep: None };
 
@@ -129,7 +129,7 @@ fn a_failed_flush_reaches_the_change_and_whoever_stops_the_store() {
         send(&store, 2, write_request(ChunkId(1), 0, &[1; 100]));
         let reply = answer(&mut driver, &store).reply;
         let Reply::Write { result, data, .. } = reply else { panic!("another answer") };
-        assert!(matches!(result, Err(WriteError::Refused(Refused::Undecided(_)))));
+        assert!(matches!(result, Err(ChangeError::Refused(Refused::Undecided(_)))));
         assert_eq!(data.concat(), [1; 100], "the buffers come back");
         assert!(matches!(stop(driver, store), Some(Err(_))));
     }
@@ -192,7 +192,7 @@ fn changes_that_are_held_keep_no_reads_waiting() {
     let (store, chunk) = (stores.pop().expect("one"), ChunkId(1));
     let mut driver = Some(driver);
     send(&store, 1, create_request(chunk));
-    let Reply::Create(Ok(Ticket(version))) = answer(&mut driver, &store).reply else {
+    let Reply::Change(Ok(Ticket(version))) = answer(&mut driver, &store).reply else {
         panic!("it is new")
     };
     // Each waits for what is under way, and the disk does nothing meanwhile.

@@ -1,7 +1,7 @@
 //! Slices that go to the disk before their write is asked for.
 
 use super::*;
-use crate::store::error::WriteError;
+use crate::store::error::ChangeError;
 use towpath_disk::What;
 
 const CHUNK: ChunkId = ChunkId(5);
@@ -30,7 +30,7 @@ fn stage_for(
     matches!(reply, Reply::Stage { is_staged: true, .. })
 }
 
-fn finish(core: &mut Core, stage: u64, bytes: &[u8], left: &[u8]) -> Result<Ticket, WriteError> {
+fn finish(core: &mut Core, stage: u64, bytes: &[u8], left: &[u8]) -> Result<Ticket, ChangeError> {
     let crcs = writer_crcs(CHUNK, 0, bytes);
     let (data, staged, terms) = (vec![left.to_vec()], Some(stage), Terms::default());
     let (chunk, offset) = (CHUNK, 0);
@@ -57,7 +57,7 @@ fn a_write_has_what_was_staged_for_it_and_nothing_before_it_is_asked_for() {
     assert_eq!(read(&mut core, CHUNK, 0, bytes.len()).expect("it is written"), bytes);
     assert_eq!(core.early_slices(), 0);
     let gone = finish(&mut core, 7, &bytes, &rest).expect_err("it is the first one's");
-    assert!(matches!(gone, WriteError::NotStaged), "{gone}");
+    assert!(matches!(gone, ChangeError::NotStaged), "{gone}");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn slices_that_do_not_get_to_the_disk_fail_the_write_and_leave_no_page() {
             settle(&mut core);
         }
         let failed = finish(&mut core, 7, &bytes, &[]).expect_err("the disk has failed it");
-        assert!(matches!(failed, WriteError::Media(_)), "{failed}");
+        assert!(matches!(failed, ChangeError::Media(_)), "{failed}");
         settle(&mut core);
         // The pages of the write that failed are not used again.
         let left = free - bytes.len() as u64;
@@ -139,7 +139,7 @@ fn what_cannot_be_taken_now_is_refused_and_can_be_written_all_the_same() {
     let (chunk, offset) = (CHUNK, 0);
     let request = Request::Write { chunk, offset, data, crcs, staged, verified: true, terms };
     let Reply::Write { result, .. } = ask(&mut core, request) else { panic!("another answer") };
-    assert!(matches!(result, Err(WriteError::NotStaged)), "{result:?}");
+    assert!(matches!(result, Err(ChangeError::NotStaged)), "{result:?}");
     settle(&mut core);
     assert_eq!(core.early_slices(), 0);
 }
@@ -177,5 +177,5 @@ fn who_stages_all_that_it_can_leaves_room_for_others_and_gets_it_back() {
     core.drop_all_early_of(1);
     core.drop_all_early_of(2);
     assert_eq!(core.early_slices(), 0);
-    assert!(core.early.by_owner.is_empty());
+    assert!(core.early.has_none());
 }

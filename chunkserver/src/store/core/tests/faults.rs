@@ -1,7 +1,7 @@
 //! What a medium does wrong: bad sectors, failed flushes, lost, torn and misdirected writes.
 
 use super::*;
-use crate::store::error::{CommitStep, FinishError, FlushFailed, ReadOnly, Refused, WriteError};
+use crate::store::error::{ChangeError, CommitStep, FlushFailed, ReadOnly, Refused};
 use towpath_disk::sim::{Loss, Mischief};
 use towpath_disk::{PageNumber, What};
 
@@ -232,7 +232,7 @@ fn a_damaged_slice_is_named_and_counted_and_never_served_and_its_neighbours_are(
     let Reply::Write { result, .. } = ask(&mut core, write_request(ChunkId(5), 8200, b"x")) else {
         panic!("another answer")
     };
-    assert!(matches!(result, Err(WriteError::OldSlice(_))), "it cannot be merged");
+    assert!(matches!(result, Err(ChangeError::OldSlice(_))), "it cannot be merged");
     write(&mut core, ChunkId(5), 8192, &[9; 4096]);
     assert_eq!(read(&mut core, ChunkId(5), 8192, 4096).expect("it is new"), [9; 4096]);
 }
@@ -299,10 +299,10 @@ fn a_write_whose_data_does_not_reach_the_disk_is_refused_and_the_group_goes_on_w
         for (_, Completion { token, reply, .. }) in core.take_answers() {
             match (token, reply) {
                 (2, Reply::Write { result, .. }) => {
-                    assert!(matches!(result, Err(WriteError::Media(_))));
+                    assert!(matches!(result, Err(ChangeError::Media(_))));
                 }
-                (4, Reply::Finish(result)) => {
-                    assert_eq!(result, Err(FinishError::Length { byte_len: 4096 }));
+                (4, Reply::Change(result)) => {
+                    assert!(matches!(result, Err(ChangeError::WrongLength { byte_len: 4096 })));
                 }
                 (token, reply) => assert_eq!(fate(&reply), Fate::Done, "{token}"),
             }
@@ -326,7 +326,7 @@ fn data_changed_on_the_wire_is_refused_and_changes_nothing() {
         let Request::Write { data, .. } = &mut request else { panic!("it is one") };
         data[1][0] ^= 1;
         let Reply::Write { result, .. } = ask(&mut core, request) else { panic!("another") };
-        assert!(matches!(result, Err(WriteError::WireCorrupt { .. })), "{offset}, {len}");
+        assert!(matches!(result, Err(ChangeError::WireCorrupt { .. })), "{offset}, {len}");
     }
     assert_eq!(core.stat(ChunkId(5)).map(|stat| stat.byte_len), Some(0));
     assert_eq!(core.stats().wire_corrupt, 3);
@@ -380,7 +380,7 @@ fn a_page_whose_write_failed_is_not_used_again() {
             let Reply::Write { result, .. } = ask(&mut core, write) else { panic!("another") };
             match result {
                 Ok(_) => {}
-                Err(WriteError::Media(_)) => failed += 1,
+                Err(ChangeError::Media(_)) => failed += 1,
                 Err(error) => panic!("{error}"),
             }
         }
@@ -395,13 +395,13 @@ fn one_page_of_the_log_that_cannot_be_written_stops_nothing() {
         for at in 0..300u64 {
             write(&mut core, ChunkId(1), at % 8 * 4096, &[at as u8; 4096]);
         }
-        assert!(core.log.end.page > 2 * core.layout.log_pages, "the log went round");
-        while !(51..54).contains(&(core.log.end.page % core.layout.log_pages)) {
+        assert!(core.commits.log.end.page > 2 * core.layout.log_pages, "the log went round");
+        while !(51..54).contains(&(core.commits.log.end.page % core.layout.log_pages)) {
             write(&mut core, ChunkId(1), 0, &[7; 4096]);
         }
         assert_eq!(core.failure(), None);
         // What a restart needs is in the other copy.
-        let end = core.log.end;
+        let end = core.commits.log.end;
         medium.end_process();
         drop(core);
         let mut core =
@@ -418,7 +418,7 @@ fn a_page_that_neither_copy_of_the_log_takes_stops_all_changes() {
     medium.fail(What::Write, core.layout.log_slot(1, 50), u32::MAX);
     let is_refused = |core: &mut Core| {
         let reply = ask(core, write_request(ChunkId(1), 0, &[1; 4096]));
-        matches!(reply, Reply::Write { result: Err(WriteError::Refused(_)), .. })
+        matches!(reply, Reply::Write { result: Err(ChangeError::Refused(_)), .. })
     };
     assert!((0..200).any(|_| is_refused(&mut core)));
     let failed = core.failure().expect("it has stopped");
@@ -459,7 +459,7 @@ fn a_slice_that_finds_no_room_at_home_stays_away_until_there_is_some() {
     assert_eq!(read(&mut core, ChunkId(1), 0, 4096).expect("it is in memory"), [5; 4096]);
     let reply = ask(&mut core, write_request(ChunkId(1), 4096, &[6; 4096]));
     let Reply::Write { result, .. } = reply else { panic!("another answer") };
-    assert!(matches!(result, Err(WriteError::Refused(Refused::NoSpace))), "{result:?}");
+    assert!(matches!(result, Err(ChangeError::Refused(Refused::NoSpace))), "{result:?}");
     medium.limit_room(u64::MAX);
     core.notice_room();
     bring_home(&mut core);

@@ -228,12 +228,12 @@ fn submit(core: &mut Core, (class, token): (Class, u64), change: &Change, prng: 
 }
 
 pub(super) fn create(core: &mut Core, chunk: ChunkId) {
-    let Reply::Create(made) = ask(core, create_request(chunk)) else { panic!("another answer") };
+    let Reply::Change(made) = ask(core, create_request(chunk)) else { panic!("another answer") };
     made.expect("the chunk is new");
 }
 
 pub(super) fn delete(core: &mut Core, chunk: ChunkId) {
-    let Reply::Delete(done) = ask(core, Request::Delete { chunk, version: None }) else {
+    let Reply::Change(done) = ask(core, Request::Delete { chunk, version: None }) else {
         panic!("another answer")
     };
     done.expect("deletes always go");

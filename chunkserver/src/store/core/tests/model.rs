@@ -314,26 +314,17 @@ pub(super) enum Fate {
 /// The version that a change has made.
 pub(super) fn made(reply: &Reply<Vec<u8>, Buf>) -> Option<u64> {
     match reply {
-        Reply::Chain(Ok(ticket))
-        | Reply::Create(Ok(ticket))
-        | Reply::Delete(Ok(ticket))
-        | Reply::Finish(Ok(ticket))
-        | Reply::Clear(Ok(ticket))
-        | Reply::Write { result: Ok(ticket), .. } => Some(ticket.0),
+        Reply::Change(Ok(ticket)) | Reply::Write { result: Ok(ticket), .. } => Some(ticket.0),
         _ => None,
     }
 }
 
 /// Why a change was refused that any change may be refused for.
 pub(super) fn refused(reply: &Reply<Vec<u8>, Buf>) -> Option<Refused> {
-    use crate::store::error::{ChainError, CreateError, DeleteError, FinishError, WriteError};
+    use crate::store::error::ChangeError;
     match reply {
-        Reply::Chain(Err(ChainError::Refused(refused)))
-        | Reply::Create(Err(CreateError::Refused(refused)))
-        | Reply::Delete(Err(DeleteError::Refused(refused)))
-        | Reply::Finish(Err(FinishError::Refused(refused)))
-        | Reply::Clear(Err(WriteError::Refused(refused)))
-        | Reply::Write { result: Err(WriteError::Refused(refused)), .. } => Some(*refused),
+        Reply::Change(Err(ChangeError::Refused(refused)))
+        | Reply::Write { result: Err(ChangeError::Refused(refused)), .. } => Some(*refused),
         _ => None,
     }
 }

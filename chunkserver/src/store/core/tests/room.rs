@@ -2,21 +2,21 @@
 
 use super::*;
 use crate::store::core::Room;
-use crate::store::error::WriteError;
+use crate::store::error::ChangeError;
 use towpath_disk::{Disk, Op, PageNumber, WritePages};
 
 /// Fills the store with chunks of eight slices until it is full; gives how many there are.
 fn fill(core: &mut Core, byte: u8) -> u128 {
     for chunk in 1.. {
         match ask(core, create_request(ChunkId(chunk))) {
-            Reply::Create(Ok(_)) => {}
-            Reply::Create(Err(_)) => return chunk - 1,
+            Reply::Change(Ok(_)) => {}
+            Reply::Change(Err(_)) => return chunk - 1,
             _ => panic!("another answer"),
         }
         let reply = ask(core, write_request(ChunkId(chunk), 0, &[byte; 8 * 4096]));
         let Reply::Write { result, .. } = reply else { panic!("another answer") };
         if let Err(error) = result {
-            assert!(matches!(error, WriteError::Refused(Refused::NoSpace)), "{error}");
+            assert!(matches!(error, ChangeError::Refused(Refused::NoSpace)), "{error}");
             return chunk;
         }
     }
@@ -85,7 +85,7 @@ fn a_file_system_that_others_fill_refuses_writes_and_not_deletes() {
     medium.limit_room(0);
     let reply = ask(&mut core, write_request(ChunkId(1), 0, &[2; 8 * 4096]));
     let Reply::Write { result, .. } = reply else { panic!("another answer") };
-    assert!(matches!(result, Err(WriteError::Refused(Refused::NoSpace))));
+    assert!(matches!(result, Err(ChangeError::Refused(Refused::NoSpace))));
     assert_eq!(read(&mut core, ChunkId(1), 0, 4096).expect("it is as it was"), [1; 4096]);
     assert_eq!(core.stats().free_bytes, 0);
     delete(&mut core, ChunkId(1));
@@ -191,7 +191,8 @@ fn a_checkpoint_writes_only_what_has_changed() {
         create(&mut core, ChunkId(chunk));
     }
     checkpoint(&mut core);
-    let pages = |core: &Core| core.published.entries.iter().map(|entry| entry.generation).collect();
+    let pages =
+        |core: &Core| core.checkpoints.entries().iter().map(|entry| entry.generation).collect();
     let before: Vec<u64> = pages(&core);
     assert!(before.len() >= 4);
     write(&mut core, ChunkId(30), 0, &[1; 4096]);

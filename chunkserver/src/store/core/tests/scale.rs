@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::store::record::{Extent, Frame, Op, parse_record};
+use crate::store::record::{Body, Extent, Frame, Record, WriteBody};
 use towpath_disk::{NewFile, Options};
 
 /// Pages of the disk.
@@ -25,29 +25,23 @@ fn resident_bytes() -> u64 {
 
 /// Fills the map alone: nobody reads the slices.
 fn fill(core: &mut Core) {
-    let (mut sequence, mut bytes) = (1, Vec::new());
-    let mut apply = |core: &mut Core, chunk: ChunkId, op: &Op<'_>| {
-        let frame = Frame { sequence, durable_sequence: 0, generation: 0, previous_crc: 0 };
+    let mut sequence = 1;
+    let mut apply = |core: &mut Core, chunk: ChunkId, body: Body<'_>| {
+        let frame = Frame { sequence, ..Frame::default() };
+        let record = Record { frame, header_crc: 0, chunk, stamp: 0, body };
         sequence += 1;
-        bytes.clear();
-        op.encode(core.key, frame, (chunk, 0), &mut bytes);
-        let (record, _) = parse_record(&bytes, core.key).expect("it was encoded here");
         core.map.apply(&record, &mut |_| ()).expect("there is room");
     };
     for first in (0..SLICES).step_by(WRITE_SLICES as usize) {
         let chunk = ChunkId(u128::from(first / CHUNK_SLICES));
         if first % CHUNK_SLICES == 0 {
             let (limit_bytes, kind) = (1 << 40, NewChunk::default());
-            apply(core, chunk, &Op::Create { limit_bytes, kind });
+            apply(core, chunk, Body::Create { limit_bytes, kind });
         }
         let extents = [Extent { page: first as u32 + 1, count: WRITE_SLICES as u32 }];
         let crcs: Vec<u32> = (0..WRITE_SLICES as u32).map(|at| at ^ first as u32).collect();
         let (offset, byte_len) = (first % CHUNK_SLICES * 4096, WRITE_SLICES * 4096);
-        apply(
-            core,
-            chunk,
-            &Op::Write { offset, byte_len, data_page: None, extents: &extents, crcs: &crcs },
-        );
+        apply(core, chunk, Body::Write(WriteBody::new((offset, byte_len), None, &extents, &crcs)));
     }
 }
 
@@ -55,7 +49,7 @@ fn fill(core: &mut Core) {
 /// each took.
 fn latencies(core: &mut Core, chunk: ChunkId, count: usize) -> Vec<Duration> {
     let mut all = Vec::new();
-    while all.len() < count || (core.checkpoint.is_some() && core.failure().is_none()) {
+    while all.len() < count || (core.checkpoints.is_under_way() && core.failure().is_none()) {
         let began = Instant::now();
         write(core, chunk, (all.len() as u64 % 64) * 4096, &[1; 4096]);
         all.push(began.elapsed());
@@ -94,8 +88,7 @@ fn a_terabyte_takes_little_memory_and_its_checkpoint_stalls_nobody() {
     let each = (resident_bytes() - before) as f64 / SLICES as f64;
     println!("{} slices, {each:.1} bytes of memory each", core.map.live_slices);
     // All pages that the map names are taken.
-    let mut extents = Vec::new();
-    assert!(core.space.take(SLICES as u32, &mut extents));
+    assert!(core.space.take(SLICES as u32, 0).is_some());
     create_and_measure(&mut core);
     drop(core);
     let began = Instant::now();
@@ -130,7 +123,7 @@ fn scatter(core: &mut Core, blocks: u64) {
             let request = write_request(ChunkId(chunk), offset, &[at as u8; 4096]);
             core.submit(Client { asker: 0, token: at }, request);
         }
-        while core.gathering.members.len() > 200 || !core.has_room(Class::default(), 1) {
+        while core.changes.gathering().len() > 200 || !core.has_room(Class::default(), 1) {
             core.turn(Some(Duration::from_secs(1))).expect("it speaks");
         }
     }
@@ -142,7 +135,7 @@ fn scatter(core: &mut Core, blocks: u64) {
 fn beside(core: &mut Core, request: Request<Vec<u8>, Buf>) -> Vec<Duration> {
     core.submit(Client { asker: 0, token: 0 }, request);
     let mut all = Vec::new();
-    while all.len() < 1_000 || core.has_steps() || core.space.stale_pages() > 0 {
+    while all.len() < 1_000 || core.has_steps() || core.space.pages.stale_pages() > 0 {
         let began = Instant::now();
         write(core, ChunkId(3), (all.len() as u64 % 64) * 4096, &[1; 4096]);
         all.push(began.elapsed());

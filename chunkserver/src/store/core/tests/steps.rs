@@ -97,7 +97,7 @@ fn scattered(blocks: u64) -> (Core, Arc<Mutex<Notes>>) {
             let request = write_request(ChunkId(chunk), offset, &[at as u8; 4096]);
             core.submit(Client { asker: 0, token: at }, request);
         }
-        while !core.has_room(Class::default(), 1) || core.gathering.members.len() > 200 {
+        while !core.has_room(Class::default(), 1) || core.changes.gathering().len() > 200 {
             core.turn(Some(Duration::from_secs(1))).expect("the simulated disk always speaks");
         }
     }
@@ -105,7 +105,7 @@ fn scattered(blocks: u64) -> (Core, Arc<Mutex<Notes>>) {
     assert!(core.take_answers().all(|(_, answer)| fate(&answer.reply) != Fate::NotDone));
     // The file system runs short.
     let used = u64::MAX / 4096 - core.io.disk().free_bytes().expect("it tells") / 4096;
-    medium.limit_room(used * 4096 + 2 * core.full_bytes());
+    medium.limit_room(used * 4096 + 2 * core.space.full_bytes());
     core.measure_room();
     (core, notes)
 }
@@ -120,7 +120,7 @@ fn beside(change: &dyn Fn() -> Request<Vec<u8>, Buf>) -> (usize, u64, u64) {
     notes.lock().expect("nobody panics").asked.clear();
     core.submit(Client { asker: 0, token: 0 }, change());
     let (mut turn_most, mut writes) = (0, 0);
-    let gives_back = |core: &Core| core.space.stale_pages() > 0 && core.is_short();
+    let gives_back = |core: &Core| core.space.pages.stale_pages() > 0 && core.space.is_short();
     while gives_back(&core) || core.has_steps() || writes < 20 {
         let request = write_request(chunk, writes * 4096 % (64 * 4096), &[1; 4096]);
         core.submit(Client { asker: 0, token: 7 }, request);
@@ -173,7 +173,7 @@ fn room_is_given_back_to_the_file_system_when_nobody_has_anything_to_do() {
     let discards = |asked: &[What]| asked.iter().filter(|what| **what == What::Discard).count();
     let count = discards(&notes.lock().expect("nobody panics").asked);
     assert!((1..=100).contains(&count), "{count}: pages that lie together go together");
-    assert!(!core.is_short() || core.space.stale_pages() == 0, "it has enough again");
+    assert!(!core.space.is_short() || core.space.pages.stale_pages() == 0, "it has enough again");
     assert_eq!(core.stats().retired_bytes, 0);
 }
 
@@ -236,7 +236,7 @@ fn change(core: &mut Core, expected: &mut Expected, prng: &mut Prng) {
         }
     };
     let reply = ask(core, Request::Clear { chunk, clear, terms: Terms::default() });
-    assert!(matches!(reply, Reply::Clear(Ok(_))), "{reply:?}");
+    assert!(matches!(reply, Reply::Change(Ok(_))), "{reply:?}");
 }
 
 fn check(core: &mut Core, expected: &Expected) {
@@ -261,7 +261,7 @@ fn check_pages(core: &mut Core, expected: &Expected) {
     settle(core);
     let live: u64 = expected.values().map(|blocks| blocks.len() as u64).sum();
     assert_eq!(core.map.live_slices, live);
-    let all = core.space.free_pages() + core.space.unbacked_pages() + live;
+    let all = core.space.pages.free_pages() + core.space.pages.unbacked_pages() + live;
     assert_eq!(all, u64::from(core.layout.data_pages));
     let named: std::collections::BTreeSet<_> = core.map.pages().collect();
     assert_eq!(named.len() as u64, live, "no page is named twice");

@@ -1,7 +1,7 @@
 //! Changes that are meant for a version, and changes that are asked for twice.
 
 use super::*;
-use crate::store::error::{ChainError, CreateError, WriteError};
+use crate::store::error::ChangeError;
 use crate::store::limits::CHAIN_MAX;
 use towpath_disk::PageNumber;
 
@@ -124,11 +124,11 @@ fn a_change_on_a_version_that_does_not_come_about_does_not_happen_either() {
                 1 => {
                     assert!(matches!(
                         reply,
-                        Reply::Write { result: Err(WriteError::Media(_)), .. }
+                        Reply::Write { result: Err(ChangeError::Media(_)), .. }
                     ));
                 }
                 2 | 3 => assert_eq!(refused(&reply), other, "{token}"),
-                4 => assert!(matches!(reply, Reply::Create(Err(CreateError::Exists(CHUNK))))),
+                4 => assert!(matches!(reply, Reply::Change(Err(ChangeError::Exists(CHUNK))))),
                 _ => assert!(made(&reply).is_some()),
             }
         }
@@ -148,7 +148,7 @@ fn what_is_asked_for_again_with_its_stamp_is_made_once_and_answered_alike() {
     let mut version = done(&mut core, create());
     assert_eq!(done(&mut core, create()), version);
     let exists = ask(&mut core, with_stamp(8, create_request(CHUNK)));
-    assert!(matches!(exists, Reply::Create(Err(CreateError::Exists(_)))));
+    assert!(matches!(exists, Reply::Change(Err(ChangeError::Exists(_)))));
     let changes = || changes().into_iter().take(5).chain([write_request(CHUNK, 0, &[1; 8192])]);
     let stamp = |at| 20 + at as u64;
     // They need a length first.
@@ -241,7 +241,7 @@ fn a_chain_version_rises_and_stays_and_fences_what_names_an_older_one() {
     let medium = medium(22);
     let mut core = open(&medium).expect("a new store");
     let absent = ask(&mut core, raise(1));
-    assert!(matches!(absent, Reply::Chain(Err(ChainError::NoSuchChunk(CHUNK)))));
+    assert!(matches!(absent, Reply::Change(Err(ChangeError::NoSuchChunk(CHUNK)))));
     let created = done(&mut core, create_request(CHUNK));
     let write = |named| on_chain(named, write_request(CHUNK, 0, &[named as u8; 100]));
     assert_eq!(done(&mut core, raise(0)), created, "it has none, and gets none");
@@ -268,10 +268,10 @@ fn a_chain_version_rises_and_stays_and_fences_what_names_an_older_one() {
     }
     assert_eq!(read(&mut core, CHUNK, 0, 100).expect("as written"), [CHAIN_MAX as u8; 100]);
     let beyond = ask(&mut core, raise(CHAIN_MAX + 1));
-    assert!(matches!(beyond, Reply::Chain(Err(ChainError::Limit(_)))));
+    assert!(matches!(beyond, Reply::Change(Err(ChangeError::Chain(_)))));
     delete(&mut core, CHUNK);
     let beyond = ask(&mut core, create_on(CHAIN_MAX + 1));
-    assert!(matches!(beyond, Reply::Create(Err(CreateError::Chain(_)))));
+    assert!(matches!(beyond, Reply::Change(Err(ChangeError::Chain(_)))));
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn a_raise_on_a_version_that_does_not_come_about_does_not_happen_either() {
                 0 => {
                     assert!(matches!(
                         reply,
-                        Reply::Write { result: Err(WriteError::Media(_)), .. }
+                        Reply::Write { result: Err(ChangeError::Media(_)), .. }
                     ));
                 }
                 1 => assert_eq!(refused(&reply), Some(Refused::OtherVersion { version })),

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::limits::FIT_RUNS_MAX;
-use super::record::Extent;
+use crate::store::limits::FIT_RUNS_MAX;
+use crate::store::record::{Extent, Extents};
 
 /// A promise that the pages which were live when it was given stay as they are.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Runs {
     }
 
     /// Takes `count` pages from the beginning of the run at `start`, and appends them to `out`.
-    fn give(&mut self, start: u32, count: u32, out: &mut Vec<Extent>) {
+    fn give(&mut self, start: u32, count: u32, out: &mut Extents) {
         self.cut(start, count);
         self.next_fit = start + count;
         out.push(Extent { page: start, count });
@@ -84,7 +84,7 @@ impl Runs {
 /// A page that a commit frees is retired first. It is free again only when that commit is on
 /// stable media and no pin is older than it: until then a crash, or a reader, may still want it.
 /// A page whose write failed is bad, and not used again before the store is opened anew.
-pub(crate) struct Space {
+pub(crate) struct Pages {
     /// One past the last page. Page zero holds no slice.
     end: u32,
     free: Runs,
@@ -102,7 +102,7 @@ pub(crate) struct Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageClash(pub(crate) u32);
 
-impl Space {
+impl Pages {
     /// Pages from 1 up to `end`, none of which has room yet.
     pub(crate) fn new(end: u32) -> Self {
         let mut unbacked = Runs::default();
@@ -222,7 +222,7 @@ impl Space {
 
     /// Takes `count` pages, in one run if one is found soon, and appends them to `out`.
     /// Takes none when there are too few.
-    pub(crate) fn take(&mut self, count: u32, out: &mut Vec<Extent>) -> bool {
+    pub(crate) fn take(&mut self, count: u32, out: &mut Extents) -> bool {
         if u64::from(count) > self.free_pages() {
             return false;
         }
@@ -324,13 +324,13 @@ mod tests {
     use super::*;
 
     /// All pages are free.
-    fn backed(end: u32) -> Space {
-        let mut space = Space::new(end);
+    fn backed(end: u32) -> Pages {
+        let mut space = Pages::new(end);
         back_all(&mut space);
         space
     }
 
-    fn back_all(space: &mut Space) {
+    fn back_all(space: &mut Pages) {
         while let Some(extent) = space.unbacked(3) {
             space.back(extent);
         }
@@ -339,9 +339,9 @@ mod tests {
     #[test]
     fn a_freed_page_waits_for_its_commit_and_for_older_readers() {
         let mut space = backed(8);
-        let mut out = Vec::new();
+        let mut out = Extents::new();
         assert!(space.take(7, &mut out));
-        assert_eq!(out, [Extent { page: 1, count: 7 }]);
+        assert_eq!(out[..], [Extent { page: 1, count: 7 }]);
         let pin = space.pin();
         space.retire(3);
         assert!(!space.take(1, &mut out), "the commit is not durable");
@@ -357,21 +357,21 @@ mod tests {
     #[test]
     fn freed_neighbours_become_one_run() {
         let mut space = backed(16);
-        let mut out = Vec::new();
+        let mut out = Extents::new();
         assert!(space.take(15, &mut out));
         for page in [4, 6, 5] {
             space.release(Extent { page, count: 1 });
         }
         out.clear();
         assert!(space.take(3, &mut out));
-        assert_eq!(out, [Extent { page: 4, count: 3 }]);
+        assert_eq!(out[..], [Extent { page: 4, count: 3 }]);
         assert!(!space.take(1, &mut out));
     }
 
     #[test]
     fn a_request_larger_than_any_run_is_cut_into_pieces() {
         let mut space = backed(16);
-        let mut out = Vec::new();
+        let mut out = Extents::new();
         assert!(space.take(15, &mut out));
         for page in [2, 5, 9] {
             space.release(Extent { page, count: 1 });
@@ -384,22 +384,22 @@ mod tests {
 
     #[test]
     fn claimed_pages_are_never_given_out_and_a_double_claim_is_refused() {
-        let mut space = Space::new(8);
+        let mut space = Pages::new(8);
         assert_eq!(space.claim([2, 4].into_iter(), false), Ok(4));
         back_all(&mut space);
-        let mut out = Vec::new();
+        let mut out = Extents::new();
         assert!(space.take(5, &mut out));
         assert!(out.iter().all(|e| !(e.page..e.page + e.count).any(|p| p == 2 || p == 4)));
         for bad in [vec![0], vec![8], vec![3, 3]] {
-            assert!(Space::new(8).claim(bad.into_iter(), false).is_err());
+            assert!(Pages::new(8).claim(bad.into_iter(), false).is_err());
         }
     }
 
     #[test]
     fn no_page_is_given_out_before_it_has_room() {
-        let mut space = Space::new(8);
+        let mut space = Pages::new(8);
         assert!(space.claim([3].into_iter(), false).is_ok());
-        let mut out = Vec::new();
+        let mut out = Extents::new();
         assert!(!space.take(1, &mut out), "none has room");
         let first = space.unbacked(100).expect("there are some");
         assert_eq!(first, Extent { page: 1, count: 2 });
