@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use common::{Client, LONG, Running, config, inline, loopback_udp, pattern};
-use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, DriveDisk, StopFlag};
+use towpath_chunkserver::daemon::{self, DaemonError, DriveDisk, StopFlag};
 use towpath_chunkserver::service::{ChunkServer, ServiceConfig};
 use towpath_chunkserver::store::core::{
     CoreConfig, DriverConfig, StoreCore, StoreDriver, StoreThread,
@@ -60,7 +60,7 @@ fn metrics(address: SocketAddr) -> String {
 fn requests_are_served_with_no_thread_for_the_store() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let mut config = inline(config(&dir.path().join("store")));
-    config.metrics = Some((Ipv4Addr::LOCALHOST, 0).into());
+    config.telemetry.metrics = Some((Ipv4Addr::LOCALHOST, 0).into());
     let server = Running::start(&config);
     let mut client = Client::connect(server.addr);
     client.create(CHUNK, None).expect("a fresh name");
@@ -75,7 +75,7 @@ fn requests_are_served_with_no_thread_for_the_store() {
     assert!(told.lines().any(is_counted), "{told}");
     drop(client);
     assert!(server.stop().drained);
-    config.drive_disk = DriveDisk::Thread;
+    config.network.drive_disk = DriveDisk::Thread;
     let server = Running::start(&config);
     assert!(threads().iter().any(|name| name == "store"), "this is what was looked for");
     let mut client = Client::connect(server.addr);
@@ -86,11 +86,12 @@ fn requests_are_served_with_no_thread_for_the_store() {
 #[test]
 fn one_network_thread_for_each_of_several_disks_or_several_for_one_is_refused() {
     let config = config(&std::env::temp_dir().join("nothing is made here"));
-    let several = |workers, more_data_dirs: &[&str]| DaemonConfig {
-        workers: Some(workers),
-        more_data_dirs: more_data_dirs.iter().map(Into::into).collect(),
-        drive_disk: DriveDisk::Inline,
-        ..config.clone()
+    let several = |workers, more_data_dirs: &[&str]| {
+        config.clone().with(|config| {
+            config.network.workers = Some(workers);
+            config.store.more_data_dirs = more_data_dirs.iter().map(Into::into).collect();
+            config.network.drive_disk = DriveDisk::Inline;
+        })
     };
     for config in [several(2, &[]), several(1, &["/another"])] {
         let refused = daemon::run(&config, &StopFlag::new(), daemon::udp_devices, |_| Ok(()));

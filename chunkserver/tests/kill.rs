@@ -116,7 +116,7 @@ impl History {
 fn settings(dir: &Path) -> DaemonConfig {
     let mut config = config(dir);
     // A small log, so that kills also meet checkpoints.
-    config.log_bytes = 512 << 10;
+    config.store.log_bytes = 512 << 10;
     config
 }
 

@@ -34,9 +34,9 @@ pub(super) struct Beside {
 impl Asked {
     /// Binds the address for metrics, if there is to be one.
     pub(super) fn of(config: &DaemonConfig) -> Result<Self, DaemonError> {
-        let rate = config.scrub_bytes_per_s;
-        let boards = config.data_dirs().map(|_| ScrubBoard::new(rate)).collect();
-        Ok(Self { listener: bind(config.metrics)?, scrubs: rate > 0, boards })
+        let rate = config.service.scrub_bytes_per_s;
+        let boards = config.store.data_dirs().map(|_| ScrubBoard::new(rate)).collect();
+        Ok(Self { listener: bind(config.telemetry.metrics)?, scrubs: rate > 0, boards })
     }
 
     /// How many of them there will be.
@@ -52,7 +52,7 @@ impl Asked {
     pub(super) fn with(self, holds: &mut Vec<Disks<Piece>>, config: &DaemonConfig) -> Beside {
         let Self { listener, scrubs, boards } = self;
         let each = if scrubs { holds.pop() } else { None }.map(Disks::into_each);
-        let each = each.into_iter().flatten().zip(config.data_dirs()).enumerate();
+        let each = each.into_iter().flatten().zip(config.store.data_dirs()).enumerate();
         let scrubbers = each.filter_map(|(disk, ((_, store), dir))| {
             Some(Scrubber::new(store?, Arc::clone(&boards), disk, dir))
         });

@@ -8,7 +8,7 @@ use std::thread::scope;
 
 use towpath_transport::SharedMemory;
 
-use super::config::DaemonConfig;
+use super::config::{DaemonConfig, StoreConfig};
 use super::error::DaemonError;
 use super::store::{Failed, Found, check_sizes, driver_config, open_here, say};
 use crate::store::core::{StoreDriver, StoreThread};
@@ -50,9 +50,9 @@ pub(super) fn open_disks<W: AsRef<[u8]> + Send + 'static>(
     config: &DaemonConfig,
     askers: usize,
 ) -> Result<OpenDisks<W>, DaemonError> {
-    check_sizes(config)?;
-    check_dirs(config.data_dirs())?;
-    let dirs: Vec<_> = config.data_dirs().cloned().collect();
+    check_sizes(&config.store)?;
+    check_dirs(config.store.data_dirs())?;
+    let dirs: Vec<_> = config.store.data_dirs().cloned().collect();
     let opening = Opening::new(dirs.iter().map(|dir| dir.display().to_string()).collect());
     let (opened, driver) = match config.drives_inline() {
         false => (open_all::<W>(config, &dirs, &opening, askers), None),
@@ -62,7 +62,7 @@ pub(super) fn open_disks<W: AsRef<[u8]> + Send + 'static>(
         },
     };
     let mut failed = opened.iter().zip(0..).filter_map(|(one, at)| Some((at, one.as_ref().err()?)));
-    let is_enough = match config.require_all_disks {
+    let is_enough = match config.store.require_all_disks {
         true => opened.iter().all(Result::is_ok),
         false => opened.iter().any(Result::is_ok),
     };
@@ -102,8 +102,8 @@ fn open_inline<W: AsRef<[u8]>>(
     config: &DaemonConfig,
     askers: usize,
 ) -> Result<(Opened<W>, StoreDriver<W>), DaemonError> {
-    let open = || open_here(config).map_err(|error| Failed(error.into()));
-    let opened = StoreDriver::open_here(askers, driver_config(config), open);
+    let open = || open_here(&config.store).map_err(|error| Failed(error.into()));
+    let opened = StoreDriver::open_here(askers, driver_config(&config.store), open);
     let (driver, holds, found) = opened.map_err(|Failed(error)| *error)?;
     Ok(((holds, (Vec::new(), found)), driver))
 }
@@ -114,16 +114,16 @@ fn open_all<W: AsRef<[u8]> + Send + 'static>(
     opening: &Opening,
     askers: usize,
 ) -> Vec<Result<Opened<W>, DaemonError>> {
-    let resident_bytes = config.resident_bytes / dirs.len() as u64;
+    let resident_bytes = config.store.resident_bytes / dirs.len() as u64;
     let open = |(disk, dir): (usize, &PathBuf)| {
-        let of_disk = DaemonConfig { data_dir: dir.clone(), resident_bytes, ..config.clone() };
+        let of_disk = StoreConfig { data_dir: dir.clone(), resident_bytes, ..config.store.clone() };
         let opening = opening.clone();
         let open = move || {
             let (mut core, found) = open_here(&of_disk).map_err(|error| Failed(error.into()))?;
             let had = opening.adopt(disk, &mut core);
             Ok((core, (had, found)))
         };
-        let spawned = StoreThread::spawn(askers, driver_config(config), open);
+        let spawned = StoreThread::spawn(askers, driver_config(&config.store), open);
         spawned.map_err(|Failed(error)| *error)
     };
     scope(|scope| {
