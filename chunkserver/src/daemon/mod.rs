@@ -11,7 +11,6 @@
 //! | `descriptors` | the limit of file descriptors |
 //! | `log` | what is logged, and in which format |
 //! | `beside` | who asks the store beside the workers: the listener for metrics, and the scrub |
-//! | `metrics` | the listener for whoever collects metrics |
 //! | `scrub` | the background scrub |
 //! | `notify` | what the service manager is told |
 //! | `stopped` | what the commands for stopped stores share |
@@ -36,7 +35,6 @@ mod effective;
 mod error;
 mod file;
 mod log;
-mod metrics;
 mod notify;
 mod peers;
 mod run;
