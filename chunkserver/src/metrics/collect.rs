@@ -76,25 +76,19 @@ impl Collector {
         let wishes: Vec<_> = self.workers.iter().map(|worker| worker.board.want()).collect();
         self.asked += 1;
         let asked = self.asked;
-        let opened = self.disks.iter().filter_map(|(_, store)| store.as_ref());
         // All at a time: one that is stuck takes none of the others' time.
-        let sent: Vec<bool> = opened
-            .map(|store| {
-                let is_sent = store.try_send(asked, Request::Stats).is_ok();
-                store.ring();
-                is_sent
-            })
-            .collect();
-        let mut sent = sent.into_iter();
-        let disks = self.disks.iter().zip(self.scrubbing.iter()).map(|((name, store), scrub)| {
-            let store = store.as_ref();
-            let is_sent = store.is_some() && sent.next() == Some(true);
-            Disk {
-                name,
-                state: store.map_or(DiskState::Failed, StoreThread::state),
-                stats: store.filter(|_| is_sent).and_then(|store| stats(store, asked, until)),
-                scrub: scrub.read(),
-            }
+        let ask = |store: &&StoreThread<Piece>| {
+            let is_sent = store.try_send(asked, Request::Stats).is_ok();
+            store.ring();
+            is_sent
+        };
+        let told: Vec<_> = self.disks.iter().map(|(_, store)| store.as_ref().filter(ask)).collect();
+        let disks = self.disks.iter().zip(told).zip(self.scrubbing.iter());
+        let disks = disks.map(|(((name, store), told), scrub)| Disk {
+            name,
+            state: store.as_ref().map_or(DiskState::Failed, StoreThread::state),
+            stats: told.and_then(|store| stats(store, asked, until)),
+            scrub: scrub.read(),
         });
         let disks = disks.collect();
         let workers = self.workers.iter().zip(wishes);
