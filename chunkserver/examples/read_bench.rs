@@ -45,13 +45,12 @@ struct Options {
 }
 
 fn serve(options: &Options) {
-    let config = DaemonConfig {
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
-        data_dir: options.dir.clone(),
-        resident_bytes: options.chunk_bytes as u64,
-        log: "warn".into(),
-        ..DaemonConfig::default()
-    };
+    let config = DaemonConfig::default().with(|config| {
+        config.network.listen = (Ipv4Addr::LOCALHOST, 0).into();
+        config.store.data_dir = options.dir.clone();
+        config.store.resident_bytes = options.chunk_bytes as u64;
+        config.telemetry.log = "warn".into();
+    });
     let served = daemon::run(&config, &StopFlag::new(), daemon::udp_devices, |ready| {
         println!("{}", ready.listening);
         Ok(())

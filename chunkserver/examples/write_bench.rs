@@ -69,10 +69,10 @@ enum Role {
 fn main() -> Outcome<()> {
     let args = Args::parse();
     match args.role {
-        Some(Role::Null) => serve_nothing(&DaemonConfig {
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
-            ..DaemonConfig::default()
-        }),
+        Some(Role::Null) => serve_nothing(
+            &DaemonConfig::default()
+                .with(|config| config.network.listen = (Ipv4Addr::LOCALHOST, 0).into()),
+        ),
         Some(Role::Server) => serve(&args, DriveDisk::Thread),
         Some(Role::Inline) => serve(&args, DriveDisk::Inline),
         None => measure(&args),
@@ -218,19 +218,18 @@ impl Writer {
 /// Settings of a server, or of its store alone: with room for each place twice, since a write takes
 /// fresh pages before it gives the old ones back.
 fn settings(args: &Args, dir: &Path) -> DaemonConfig {
-    DaemonConfig {
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
-        data_dir: dir.into(),
-        capacity_bytes: 2 * args.span + (64 << 20),
-        preallocate: true,
-        ..DaemonConfig::default()
-    }
+    DaemonConfig::default().with(|config| {
+        config.network.listen = (Ipv4Addr::LOCALHOST, 0).into();
+        config.store.data_dir = dir.into();
+        config.store.capacity_bytes = 2 * args.span + (64 << 20);
+        config.store.preallocate = true;
+    })
 }
 
 /// The store, fed as the server feeds it.
 fn store_alone(args: &Args) -> Outcome<f64> {
     let dir = scratch(args)?;
-    let (mut stores, _) = daemon::open_store(&settings(args, dir.path()), 1)?;
+    let (mut stores, _) = daemon::open_store(&settings(args, dir.path()).store, 1)?;
     let store: StoreThread<Vec<u8>> = stores.pop().ok_or("nobody has the store")?;
     let create =
         Request::Create { chunk: CHUNK, limit_bytes: None, kind: NewChunk::default(), stamp: 0 };
@@ -284,7 +283,10 @@ fn store_alone(args: &Args) -> Outcome<f64> {
 /// A chunk server as the program runs it.
 fn serve(args: &Args, drive_disk: DriveDisk) -> Outcome<()> {
     let settings = settings(args, &args.dir.join("store"));
-    let config = DaemonConfig { workers: Some(1), drive_disk, ..settings };
+    let config = settings.with(|config| {
+        config.network.workers = Some(1);
+        config.network.drive_disk = drive_disk;
+    });
     let ready = |ready: &daemon::Ready| daemon::print_ready(ready, false);
     daemon::run(&config, &StopFlag::new(), daemon::udp_devices, ready)?;
     Ok(())

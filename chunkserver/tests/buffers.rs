@@ -19,7 +19,10 @@ use towpath_transport::{Endpoint, EndpointConfig, RoceUdp};
 const CHUNK: ChunkId = ChunkId(3);
 
 fn one_buffer_of_each(dir: &Path) -> DaemonConfig {
-    DaemonConfig { read_buffers_small: 1, read_buffers_large: 1, ..config(dir) }
+    config(dir).with(|config| {
+        config.network.read_buffers_small = 1;
+        config.network.read_buffers_large = 1;
+    })
 }
 
 /// Starts so many reads at once; each has to give what was written.

@@ -48,7 +48,7 @@ fn ring(id: u32) -> KeyRing {
 fn with_keys(folder: &Path) -> DaemonConfig {
     let keys = folder.join("keys");
     std::fs::write(&keys, KeyRing::line(1, &[1; 32])).expect("written");
-    DaemonConfig { key_file: Some(keys), ..config(&folder.join("store")) }
+    config(&folder.join("store")).with(|config| config.service.key_file = Some(keys))
 }
 
 fn grant(capability: Capability) -> Grant {

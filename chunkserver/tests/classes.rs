@@ -48,7 +48,8 @@ fn read_beside_writes(
 fn reads_that_miss_their_target_bind_coppers_writes_and_nothing_is_lost_of_them() {
     let dir = tempfile::tempdir().expect("room for a directory");
     // No read is as fast.
-    let config = DaemonConfig { interference_mean_us: 1, ..config(&dir.path().join("store")) };
+    let config =
+        config(&dir.path().join("store")).with(|config| config.qos.interference_mean_us = 1);
     let found = read_beside_writes(&config, |found| found.copper_rate.is_some());
     let found = found.expect("it is controlled");
     assert!(found.cuts > 0 && found.slow_windows > 0 && found.seen_mean_ns > 1000, "{found:?}");
@@ -60,8 +61,8 @@ fn without_a_target_there_is_no_control_and_with_a_loose_one_nobody_is_bound() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let free = config(&dir.path().join("free"));
     assert_eq!(read_beside_writes(&free, |_| true), None);
-    let loose =
-        DaemonConfig { interference_mean_us: 60_000_000, ..config(&dir.path().join("loose")) };
+    let loose = config(&dir.path().join("loose"))
+        .with(|config| config.qos.interference_mean_us = 60_000_000);
     let found = read_beside_writes(&loose, |found| found.windows > 5).expect("it is controlled");
     assert_eq!((found.cuts, found.copper_rate), (0, None), "{found:?}");
 }

@@ -57,7 +57,10 @@ fn a_log_that_cannot_be_written_stops_nothing_and_changes_no_exit_code() {
     for (stderr, log_format) in unwritable().into_iter().zip([LogFormat::Text, LogFormat::Json]) {
         let dir = tempfile::tempdir().expect("room for a directory");
         let log = String::from("debug");
-        let config = DaemonConfig { log, log_format, ..config(&dir.path().join("store")) };
+        let config = config(&dir.path().join("store")).with(|config| {
+            config.telemetry.log = log;
+            config.telemetry.log_format = log_format;
+        });
         let mut server = Process::of(command(&config).stderr(stderr));
         let mut client = Client::connect(server.addr);
         client.create(CHUNK, None).expect("a fresh name");
@@ -156,7 +159,7 @@ fn log_of(config: &DaemonConfig) -> String {
 fn the_log_is_lines_for_people_or_objects_for_programs_and_its_end_is_short() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let mut config = config(&dir.path().join("text"));
-    config.log = "info".into();
+    config.telemetry.log = "info".into();
     let said = log_of(&config);
     let last = said.lines().last().expect("a line");
     for word in ["stopped", "clients=1", "requests_done=1", "all_answered=true"] {
@@ -164,8 +167,8 @@ fn the_log_is_lines_for_people_or_objects_for_programs_and_its_end_is_short() {
     }
     assert!(last.len() < 250, "{last}");
 
-    config.data_dir = dir.path().join("json");
-    config.log_format = LogFormat::Json;
+    config.store.data_dir = dir.path().join("json");
+    config.telemetry.log_format = LogFormat::Json;
     let said = log_of(&config);
     let lines: Vec<serde_json::Value> =
         said.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
@@ -218,11 +221,14 @@ fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let addr = taken.local_addr().expect("it has one");
     let mut config = config(&dir.path().join("store"));
-    config.listen = addr;
+    config.network.listen = addr;
     fails(&config, 3, &[&addr.port().to_string(), "in use"]);
-    assert!(!config.data_dir.exists(), "nothing was made for a server that cannot be reached");
-    config.listen = "192.0.2.1:0".parse().expect("an address");
-    config.device_ip = Some("127.0.0.1".parse().expect("an address"));
+    assert!(
+        !config.store.data_dir.exists(),
+        "nothing was made for a server that cannot be reached"
+    );
+    config.network.listen = "192.0.2.1:0".parse().expect("an address");
+    config.device.device_ip = Some("127.0.0.1".parse().expect("an address"));
     fails(&config, 3, &["192.0.2.1", "not an address of this host"]);
 }
 
@@ -233,8 +239,8 @@ fn a_directory_that_cannot_be_a_store_is_named() {
     std::fs::write(&file, b"no directory").expect("room for a file");
     fails(&config(&file), 4, &["file", "is not a directory", "data_dir"]);
     let below = config(&dir.path().join("store"));
-    let config_below = DaemonConfig { data_dir: file.join("below"), ..below.clone() };
-    let args = ["--data-dir", config_below.data_dir.to_str().expect("a plain path")];
+    let config_below = below.clone().with(|config| config.store.data_dir = file.join("below"));
+    let args = ["--data-dir", config_below.store.data_dir.to_str().expect("a plain path")];
     let output = command(&below).args(args).stderr(Stdio::piped()).output();
     assert_eq!(output.expect("it starts").status.code(), Some(4));
 
@@ -249,7 +255,7 @@ fn files_of_another_version_are_told_from_damage() {
     let mut server = Process::start(&config);
     server.signal("TERM");
     server.child.wait().expect("it ends");
-    let disk = File::options().read(true).write(true).open(config.data_dir.join("disk"));
+    let disk = File::options().read(true).write(true).open(config.store.data_dir.join("disk"));
     let disk = disk.expect("it is there");
     let mut superblock = [0; 4096];
     disk.read_exact_at(&mut superblock, 0).expect("it is so long");
@@ -267,8 +273,8 @@ fn files_of_another_version_are_told_from_damage() {
 fn files_of_the_unreleased_format_are_refused_with_the_way_to_a_new_store() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let config = config(&dir.path().join("store"));
-    std::fs::create_dir(&config.data_dir).expect("room for a directory");
-    std::fs::write(config.data_dir.join("map.00000001"), [0; 4096]).expect("room for a file");
+    std::fs::create_dir(&config.store.data_dir).expect("room for a directory");
+    std::fs::write(config.store.data_dir.join("map.00000001"), [0; 4096]).expect("room for a file");
     fails(&config, 4, &["in no release", "towpath put"]);
 }
 
@@ -277,7 +283,7 @@ fn a_config_that_cannot_be_used_is_told_with_its_place() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let config = config(&dir.path().join("store"));
     let mut program = command(&config);
-    let file = config.data_dir.with_extension("toml");
+    let file = config.store.data_dir.with_extension("toml");
     std::fs::write(&file, "links_max = 4\nlisten_to = \"127.0.0.1:0\"\n").expect("it is ours");
     let output = program.stderr(Stdio::piped()).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -366,6 +372,6 @@ fn an_idle_server_does_not_burn_a_core() {
 fn a_build_without_the_feature_says_how_to_get_other_devices() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let mut config = config(&dir.path().join("store"));
-    config.device.name = "mlx5_0".parse().expect("a name");
+    config.device.device = "mlx5_0".parse().expect("a name");
     fails(&config, 6, &["--features verbs"]);
 }

@@ -18,7 +18,7 @@ const CHUNKS: u128 = 24;
 const BYTES: usize = 20_000;
 
 fn two_disks(dir: &Path) -> DaemonConfig {
-    DaemonConfig { more_data_dirs: vec![dir.join("second")], ..config(&dir.join("first")) }
+    config(&dir.join("first")).with(|config| config.store.more_data_dirs = vec![dir.join("second")])
 }
 
 fn state_of(client: &mut Client<RoceUdp>) -> InfoReply {
@@ -67,7 +67,7 @@ fn chunks_of_two_folders_are_one_server_and_a_folder_that_is_gone_takes_its_own(
     let away = dir.path().join("away");
     fs::rename(dir.path().join("second"), &away).expect("it is a folder");
     fs::write(dir.path().join("second"), [1]).expect("room for a file");
-    let strict = DaemonConfig { require_all_disks: true, ..both.clone() };
+    let strict = both.clone().with(|config| config.store.require_all_disks = true);
     let (code, said) = refused(&strict);
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("disk 1") && said.contains("not a directory"), "{said}");
@@ -105,7 +105,7 @@ fn a_server_without_any_disk_and_one_with_a_disk_twice_do_not_start() {
     let (code, said) = refused(&both);
     assert_eq!(code, Some(4), "{said}");
     let one = dir.path().join("one");
-    let twice = DaemonConfig { more_data_dirs: vec![one.clone()], ..config(&one) };
+    let twice = config(&one).with(|config| config.store.more_data_dirs = vec![one.clone()]);
     let (code, said) = refused(&twice);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("two disks"), "{said}");

@@ -332,8 +332,9 @@ fn a_server_passes_writes_on_to_those_that_its_settings_name_and_to_no_others() 
     let [named, other] = [row.places()[0], row.places()[1]];
     let folders = tempfile::tempdir().expect("room for a folder");
     let peers = named.to_string().parse().expect("a list");
-    let careful =
-        Running::start(&DaemonConfig { peers, ..config(&folders.path().join("careful")) });
+    let careful = Running::start(
+        &config(&folders.path().join("careful")).with(|config| config.service.peers = peers),
+    );
     let mut client = Client::connect(careful.addr);
     client.create(CHUNK, None).expect("a chunk");
     row.create(CHUNK);
@@ -369,7 +370,7 @@ fn grant(capability: Capability) -> Grant {
 fn with_keys(folder: &Path) -> DaemonConfig {
     let key_file = folder.with_extension("keys");
     std::fs::write(&key_file, keys()).expect("written");
-    DaemonConfig { key_file: Some(key_file), ..config(folder) }
+    config(folder).with(|config| config.service.key_file = Some(key_file))
 }
 
 #[test]

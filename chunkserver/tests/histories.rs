@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use common::register::{Deed, Op, check};
 use common::{LONG, Process, config, inline, pattern};
 use towpath_base::Prng;
-use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_fastpath::{ChunkId, Client, ClientConfig, ErrorKind, NewChunk, SLICE_BYTES};
 use towpath_rpc::Fate;
 
@@ -89,7 +88,8 @@ fn what_clients_see_of_each_slice_of_a_server_that_is_killed_is_linearizable() {
     let dir = tempfile::tempdir().expect("room for a directory");
     // Whichever thread drives the disk, in turns.
     let at = |listen, life| {
-        let config = DaemonConfig { listen, ..config(&dir.path().join("store")) };
+        let config =
+            config(&dir.path().join("store")).with(|config| config.network.listen = listen);
         if life % 2 == 0 { config } else { inline(config) }
     };
     let mut server = Process::start(&at("127.0.0.1:0".parse().expect("an address"), 0));

@@ -59,7 +59,11 @@ fn with_keys(folder: &Path, config: DaemonConfig) -> DaemonConfig {
     let text = [HOGS, HONEST].map(|name| format!("[tenant.{name}]\nweight = 1\n")).concat();
     std::fs::write(&tenants, text).expect("written");
     let (key_file, tenants_file) = (Some(keys), Some(tenants));
-    DaemonConfig { key_file, tenants_file, qos_iops: PLENTY, ..config }
+    config.with(|config| {
+        config.service.key_file = key_file;
+        config.qos.tenants_file = tenants_file;
+        config.qos.qos_iops = PLENTY;
+    })
 }
 
 /// Links of one class that keep all that comes, unless they are to name sources: for that they must
@@ -297,9 +301,9 @@ fn others_are_served(links: usize, asks: &[Ask], then_stops: bool) {
 fn others_are_served_by(keyed: Option<&[Shows]>, links: usize, asks: &[Ask], then_stops: bool) {
     let dir = tempfile::tempdir().expect("room for a directory");
     let mut config = config(&dir.path().join("store"));
-    config.workers = Some(3);
-    config.links_max = 200;
-    config.stop_wait_ms = 100;
+    config.network.workers = Some(3);
+    config.network.links_max = 200;
+    config.service.stop_wait_ms = 100;
     let has_keys = keyed.is_some();
     if has_keys {
         config = with_keys(dir.path(), config);

@@ -118,10 +118,10 @@ fn a_million_mutated_packets_leave_it_serving_and_its_memory_flat() {
     let mut prng = Prng::new(seed);
     let dir = tempfile::tempdir().expect("room for a directory");
     let mut config = config(&dir.path().join("store"));
-    config.links_max = LINKS_MAX as u32;
-    (config.read_buffers_large, config.read_buffers_small) = (4, 32);
-    config.credit_chunks_max = CREDIT_CHUNKS_MAX as u32;
-    config.log = "off".into();
+    config.network.links_max = LINKS_MAX as u32;
+    (config.network.read_buffers_large, config.network.read_buffers_small) = (4, 32);
+    config.network.credit_chunks_max = CREDIT_CHUNKS_MAX as u32;
+    config.telemetry.log = "off".into();
     let server = Process::start(&config);
     let mut client = Client::connect(server.addr);
     client.create(ChunkId(1), None).expect("a fresh name");

@@ -60,7 +60,7 @@ fn metrics(address: SocketAddr) -> String {
 fn requests_are_served_with_no_thread_for_the_store() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let mut config = inline(config(&dir.path().join("store")));
-    config.metrics = Some((Ipv4Addr::LOCALHOST, 0).into());
+    config.telemetry.metrics = Some((Ipv4Addr::LOCALHOST, 0).into());
     let server = Running::start(&config);
     let mut client = Client::connect(server.addr);
     client.create(CHUNK, None).expect("a fresh name");
@@ -75,7 +75,7 @@ fn requests_are_served_with_no_thread_for_the_store() {
     assert!(told.lines().any(is_counted), "{told}");
     drop(client);
     assert!(server.stop().drained);
-    config.drive_disk = DriveDisk::Thread;
+    config.network.drive_disk = DriveDisk::Thread;
     let server = Running::start(&config);
     assert!(threads().iter().any(|name| name == "store"), "this is what was looked for");
     let mut client = Client::connect(server.addr);

@@ -128,8 +128,8 @@ impl History {
 fn settings(dir: &Path) -> DaemonConfig {
     let mut config = config(dir);
     // A small log, so that kills also meet checkpoints.
-    config.log_bytes = 512 << 10;
-    config.shards = 2;
+    config.store.log_bytes = 512 << 10;
+    config.store.shards = 2;
     config
 }
 
@@ -144,7 +144,7 @@ fn a_hundred_kills_while_clients_write_lose_nothing_that_was_acknowledged() {
     for point in 0..KILLS {
         // Whichever threads drive the shards.
         let of_life = match point % 3 {
-            0 => DaemonConfig { drive_disk: DriveDisk::Thread, ..config.clone() },
+            0 => config.clone().with(|config| config.network.drive_disk = DriveDisk::Thread),
             1 => inline(config.clone()),
             _ => config.clone(),
         };

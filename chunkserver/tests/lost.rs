@@ -38,7 +38,12 @@ impl Fleet {
     fn config(&self, number: usize, listen: SocketAddr) -> DaemonConfig {
         let folder = self.folders.path().join(number.to_string());
         let log = String::from("error");
-        DaemonConfig { listen, log, capacity_bytes: 256 << 20, links_max: 64, ..config(&folder) }
+        config(&folder).with(|config| {
+            config.network.listen = listen;
+            config.telemetry.log = log;
+            config.store.capacity_bytes = 256 << 20;
+            config.network.links_max = 64;
+        })
     }
 
     /// As `kill -9` does.
@@ -350,7 +355,9 @@ fn servers_that_pass_nothing_on_get_their_parts_from_the_client() {
     let folders = tempfile::tempdir().expect("room for folders");
     let start = |number: usize| {
         let folder = folders.path().join(number.to_string());
-        Running::start(&DaemonConfig { peers: AllowedPeers::default(), ..config(&folder) })
+        Running::start(
+            &config(&folder).with(|config| config.service.peers = AllowedPeers::default()),
+        )
     };
     let running: Vec<Running> = (0..3).map(start).collect();
     let places: Vec<SocketAddr> = running.iter().map(|server| server.addr).collect();

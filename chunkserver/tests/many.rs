@@ -128,12 +128,11 @@ impl Host {
 fn a_thousand_clients_connected_at_once_each_put_and_get() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let small = config(&dir.path().join("store"));
-    let server = Process::start(&DaemonConfig {
-        links_max: DaemonConfig::default().links_max,
-        capacity_bytes: 1 << 30,
-        log_bytes: 16 << 20,
-        ..small
-    });
+    let server = Process::start(&small.with(|config| {
+        config.network.links_max = DaemonConfig::default().network.links_max;
+        config.store.capacity_bytes = 1 << 30;
+        config.store.log_bytes = 16 << 20;
+    }));
     let firsts = (0..CLIENTS).step_by(OF_ENDPOINT);
     let mut hosts: Vec<_> = firsts.map(|first| Host::new(&server, first)).collect();
     let connected = |hosts: &[Host]| hosts.iter().map(|host| host.clients.len()).sum::<usize>();

@@ -19,15 +19,14 @@ const CHUNK: ChunkId = ChunkId(0xfeed_5eed);
 fn with_metrics(dir: &Path) -> DaemonConfig {
     let tenants = dir.join("tenants.toml");
     std::fs::write(&tenants, "[tenant.web]\nreserve = \"1K\"\n").expect("room for a file");
-    DaemonConfig {
-        metrics: Some((Ipv4Addr::LOCALHOST, 0).into()),
-        qos_iops: 1_000_000,
+    config(&dir.join("store")).with(|config| {
+        config.telemetry.metrics = Some((Ipv4Addr::LOCALHOST, 0).into());
+        config.qos.qos_iops = 1_000_000;
         // Never missed.
-        interference_p99_us: 60_000_000,
-        tenants_file: Some(tenants),
-        workers: Some(2),
-        ..config(&dir.join("store"))
-    }
+        config.qos.interference_p99_us = 60_000_000;
+        config.qos.tenants_file = Some(tenants);
+        config.network.workers = Some(2);
+    })
 }
 
 fn get(address: SocketAddr, path: &str) -> String {

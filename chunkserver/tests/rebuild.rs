@@ -23,7 +23,11 @@ const UNIT: usize = 16 << 10;
 
 fn server(folders: &TempDir, number: usize, listen: SocketAddr) -> DaemonConfig {
     let folder = folders.path().join(number.to_string());
-    DaemonConfig { listen, capacity_bytes: 64 << 20, links_max: 32, ..config(&folder) }
+    config(&folder).with(|config| {
+        config.network.listen = listen;
+        config.store.capacity_bytes = 64 << 20;
+        config.network.links_max = 32;
+    })
 }
 
 /// Servers in this process.
@@ -42,7 +46,9 @@ impl Fleet {
     fn keeping(count: usize, qos_iops: u32) -> Self {
         let folders = tempfile::tempdir().expect("room for a folder");
         let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
-        let config = |number| DaemonConfig { qos_iops, ..server(&folders, number, anywhere) };
+        let config = |number| {
+            server(&folders, number, anywhere).with(|config| config.qos.qos_iops = qos_iops)
+        };
         let start = |number| Running::start(&config(number));
         let running: Vec<Running> = (0..count).map(start).collect();
         let places = running.iter().map(|server| server.addr).collect();
@@ -545,7 +551,7 @@ fn each_server_asks_for_leave_to_read_its_part_and_the_target_for_leave_to_write
     std::fs::write(&key_file, keys()).expect("written");
     let start = |number| {
         let config = server(&folders, number, (Ipv4Addr::LOCALHOST, 0).into());
-        Running::start(&DaemonConfig { key_file: Some(key_file.clone()), ..config })
+        Running::start(&config.with(|config| config.service.key_file = Some(key_file.clone())))
     };
     let running: Vec<Running> = (0..4).map(start).collect();
     let places: Vec<SocketAddr> = running.iter().map(|server| server.addr).collect();

@@ -17,7 +17,8 @@ use towpath_transport::{Endpoint, EndpointConfig, RoceUdp};
 const CHUNK: ChunkId = ChunkId(21);
 
 fn with_memory(dir: &Path, slices: u64) -> DaemonConfig {
-    DaemonConfig { resident_bytes: slices * SLICE_BYTES as u64, ..config(&dir.join("store")) }
+    config(&dir.join("store"))
+        .with(|config| config.store.resident_bytes = slices * SLICE_BYTES as u64)
 }
 
 fn create(client: &mut Client<RoceUdp>, chunk: ChunkId) -> Result<(), ErrorKind> {
@@ -135,7 +136,9 @@ fn an_unfinished_chunk_is_not_located_and_a_finished_one_is() {
 #[test]
 fn a_client_in_the_place_of_one_that_left_is_granted_the_memory_for_itself() {
     let dir = tempfile::tempdir().expect("room for a directory");
-    let server = Running::start(&DaemonConfig { workers: Some(1), ..with_memory(dir.path(), 16) });
+    let server = Running::start(
+        &with_memory(dir.path(), 16).with(|config| config.network.workers = Some(1)),
+    );
     let mut client = Client::connect(server.addr);
     create(&mut client, CHUNK).expect("room");
     client.write(CHUNK, 0, &[4; 5000]).expect("room");
@@ -214,7 +217,7 @@ fn a_slice_that_is_damaged_on_the_disk_is_not_read_from_memory() {
     client.write(CHUNK, 0, &data).expect("room");
     drop(client);
     server.stop();
-    flip_where(&config.data_dir.join("disk"), &data[2 * 4096..3 * 4096]);
+    flip_where(&config.store.data_dir.join("disk"), &data[2 * 4096..3 * 4096]);
     let server = Running::start(&config);
     let mut client = Client::connect(server.addr);
     assert!(read_here(&mut client, CHUNK, 0, 8192) == data[..8192]);
@@ -319,7 +322,10 @@ fn every_slice_that_is_read_is_one_that_was_committed_however_it_is_rewritten_me
     println!("seed {seed}");
     let dir = tempfile::tempdir().expect("room for a directory");
     let config = with_memory(dir.path(), CHUNKS * SLICES);
-    let config = DaemonConfig { workers: Some(2), place_by: PlaceBy::Links, ..config };
+    let config = config.with(|config| {
+        config.network.workers = Some(2);
+        config.network.place_by = PlaceBy::Links;
+    });
     let server = Running::start(&config);
     let mut first = Client::connect(server.addr);
     for chunk in 0..CHUNKS {

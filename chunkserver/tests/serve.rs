@@ -176,7 +176,7 @@ fn wrong_requests_get_their_own_errors_and_change_nothing() {
 fn a_full_server_refuses_writes_and_serves_on() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let mut config = config(&dir.path().join("store"));
-    config.capacity_bytes = 2 << 20;
+    config.store.capacity_bytes = 2 << 20;
     let server = Running::start(&config);
     let mut client = Client::connect(server.addr);
     client.create(CHUNK, None).expect("a fresh name");
@@ -207,7 +207,7 @@ fn a_byte_flipped_on_the_medium_is_told_and_never_served() {
     client.create(CHUNK, None).expect("a fresh name");
     let bytes = pattern(10 * 4096, 9);
     client.write(CHUNK, 0, &bytes).expect("there is room");
-    flip_where(&config.data_dir.join("disk"), &bytes[3 * 4096..3 * 4096 + 64]);
+    flip_where(&config.store.data_dir.join("disk"), &bytes[3 * 4096..3 * 4096 + 64]);
     let damaged = ErrorReply::SliceCorrupt { chunk: CHUNK, slice: 3 };
     assert_eq!(refusal(client.read(CHUNK, 0, 10 * 4096)), damaged);
     assert_eq!(refusal(client.read(CHUNK, 3 * 4096 + 5, 7)), damaged);

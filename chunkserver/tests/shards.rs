@@ -18,7 +18,7 @@ const CHUNKS: u128 = 24;
 const BYTES: usize = 20_000;
 
 fn sharded(dir: &Path, shards: u32) -> DaemonConfig {
-    DaemonConfig { shards, ..config(dir) }
+    config(dir).with(|config| config.store.shards = shards)
 }
 
 fn info(client: &mut Client<RoceUdp>) -> InfoReply {
@@ -103,7 +103,7 @@ fn a_shard_that_is_lost_is_not_made_anew_and_takes_its_own_chunks_only() {
     drop(clients);
     server.stop();
     fs::remove_dir_all(dir.path().join("shard-1")).expect("it is a folder");
-    let strict = DaemonConfig { require_all_disks: true, ..sharded(dir.path(), 1) };
+    let strict = sharded(dir.path(), 1).with(|config| config.store.require_all_disks = true);
     let output = command(&strict).stderr(Stdio::piped()).output().expect("it is there");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
@@ -153,13 +153,12 @@ fn fewer_network_threads_than_disks_drive_them_all() {
     let dir = tempfile::tempdir().expect("room for a directory");
     for workers in [1, 2] {
         let more = ["b", "c"].map(|name| dir.path().join(format!("{name}{workers}")));
-        let config = DaemonConfig {
-            workers: Some(workers),
-            more_data_dirs: more.into(),
-            drive_disk: DriveDisk::Inline,
-            scrub_bytes_per_s: 1 << 20,
-            ..config(&dir.path().join(format!("a{workers}")))
-        };
+        let config = config(&dir.path().join(format!("a{workers}"))).with(|config| {
+            config.network.workers = Some(workers);
+            config.network.drive_disk = DriveDisk::Inline;
+            config.store.more_data_dirs = more.into();
+            config.service.scrub_bytes_per_s = 1 << 20;
+        });
         let server = Running::start(&config);
         let mut clients = four_clients(&server);
         fill(&mut clients);
@@ -176,12 +175,11 @@ fn a_network_thread_that_cannot_open_its_disk_keeps_no_other_from_serving() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let bad = dir.path().join("bad");
     fs::write(&bad, [1]).expect("room for a file");
-    let config = DaemonConfig {
-        workers: Some(2),
-        more_data_dirs: vec![bad],
-        drive_disk: DriveDisk::Inline,
-        ..config(&dir.path().join("good"))
-    };
+    let config = config(&dir.path().join("good")).with(|config| {
+        config.network.workers = Some(2);
+        config.network.drive_disk = DriveDisk::Inline;
+        config.store.more_data_dirs = vec![bad];
+    });
     let server = Running::start(&config);
     let mut clients = four_clients(&server);
     fill(&mut clients);
@@ -191,7 +189,7 @@ fn a_network_thread_that_cannot_open_its_disk_keeps_no_other_from_serving() {
     drop(clients);
     assert!(server.stop().drained);
     // And none starts where all are needed: the thread that has opened its own ends.
-    let strict = DaemonConfig { require_all_disks: true, ..config };
+    let strict = config.with(|config| config.store.require_all_disks = true);
     let output = command(&strict).stderr(Stdio::piped()).output().expect("it is there");
     assert_eq!(output.status.code(), Some(4));
 }

@@ -119,7 +119,7 @@ fn each_operation_waits_for_its_server_as_long_as_its_clone_says() {
     let waits = client.patient(LONG).write(CHUNK, 0, pattern(SLICE_BYTES, 3));
     let error = client.write(CHUNK, 0, vec![1]).wait().expect_err("nobody is there");
     assert_eq!(error.kind.fate(), Fate::DidNotHappen, "{error}");
-    let _server = Running::start(&DaemonConfig { listen: addr, ..config(dir.path()) });
+    let _server = Running::start(&config(dir.path()).with(|config| config.network.listen = addr));
     waits.wait().expect("the server is back");
     let read = client.patient(LONG).read(CHUNK, 0, SLICE_BYTES).wait().expect("a read");
     assert!(read == pattern(SLICE_BYTES, 3));
@@ -164,12 +164,12 @@ impl Mortal {
         let dir = tempfile::tempdir().expect("room for a directory");
         let mut config = config(&dir.path().join("store"));
         let process = Process::start(&config);
-        config.listen = process.addr;
+        config.network.listen = process.addr;
         Self { config, process: Some(process), _dir: dir }
     }
 
     fn addr(&self) -> SocketAddr {
-        self.config.listen
+        self.config.network.listen
     }
 
     fn kill(&mut self) {

@@ -45,7 +45,11 @@ impl Fleet {
         let capacity_bytes = 64 << 20;
         let folder = self.folders.path().join(number.to_string());
         // Each server of a stripe has links to all others.
-        DaemonConfig { listen, capacity_bytes, links_max: 32, ..config(&folder) }
+        config(&folder).with(|config| {
+            config.network.listen = listen;
+            config.store.capacity_bytes = capacity_bytes;
+            config.network.links_max = 32;
+        })
     }
 
     fn begin(&self, number: usize, listen: SocketAddr) -> Running {

@@ -23,7 +23,10 @@ fn with_tenants(dir: &Path, iops: u32, text: &str) -> DaemonConfig {
     let file = tenants_file(dir);
     std::fs::write(&file, text).expect("room for a file");
     let store = dir.join("store");
-    DaemonConfig { qos_iops: iops, tenants_file: Some(file), ..config(&store) }
+    config(&store).with(|config| {
+        config.qos.qos_iops = iops;
+        config.qos.tenants_file = Some(file);
+    })
 }
 
 fn tenants_file(dir: &Path) -> PathBuf {
@@ -98,9 +101,9 @@ fn what_cannot_be_kept_is_refused_at_the_start_with_what_is_left() {
     let said = |config| check(&config).expect_err("it cannot be kept").to_string();
     let message = said(with_tenants(dir.path(), 1_000, text));
     assert!(message.contains("tenant b") && message.contains("leave 400 tokens"), "{message}");
-    let one = DaemonConfig { qos_iops_one: 300, ..with_tenants(dir.path(), 1_000, text) };
+    let one = with_tenants(dir.path(), 1_000, text).with(|config| config.qos.qos_iops_one = 300);
     assert!(said(one).contains("one client can use 300 tokens"));
-    let none = DaemonConfig { qos_iops: 0, ..with_tenants(dir.path(), 1_000, text) };
+    let none = with_tenants(dir.path(), 1_000, text).with(|config| config.qos.qos_iops = 0);
     assert!(matches!(check(&none), Err(DaemonError::TenantsWithoutIops)));
     let wrong = with_tenants(dir.path(), 1_000, "[tenant.a]\nreserv = 6\n");
     assert!(said(wrong).contains("reserv"));
@@ -236,7 +239,7 @@ fn clients_of_every_worker_hear_of_periods() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let text = "[tenant.gold]\nreserve = 50\n[tenant.copper]\nreserve = 50\n";
     let config = with_tenants(dir.path(), PLENTY, text);
-    let server = Running::start(&DaemonConfig { workers: Some(3), ..config });
+    let server = Running::start(&config.with(|config| config.network.workers = Some(3)));
     let mut client = Client::connect(server.addr);
     client.create(CHUNK, None).expect("a fresh name");
     client.write(CHUNK, 0, &pattern(4096, 1)).expect("there is room");
@@ -340,7 +343,8 @@ fn who_reads_one_sided_without_tokens_is_cut_off_and_may_join_again() {
 fn who_was_cut_off_reads_one_sided_again_after_joining_again() {
     let dir = tempfile::tempdir().expect("room for a directory");
     let text = "[tenant.greedy]\nreserve = \"100K\"\n";
-    let config = DaemonConfig { resident_bytes: 4096, ..with_tenants(dir.path(), 200_000, text) };
+    let config =
+        with_tenants(dir.path(), 200_000, text).with(|config| config.store.resident_bytes = 4096);
     let server = Running::start(&config);
     let mut writer = Client::connect(server.addr);
     let kind = NewChunk { resident: true, ..NewChunk::default() };

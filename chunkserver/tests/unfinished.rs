@@ -14,7 +14,7 @@ const CHUNK: ChunkId = ChunkId(13);
 const WRITTEN: usize = 10_000;
 
 fn kept_for(dir: &Path, seconds: u32) -> DaemonConfig {
-    DaemonConfig { unfinished_keep_s: seconds, ..config(&dir.join("store")) }
+    config(&dir.join("store")).with(|config| config.store.unfinished_keep_s = seconds)
 }
 
 fn create_unfinished(client: &mut Client<RoceUdp>) {

@@ -9,7 +9,6 @@ use std::time::Duration;
 use common::{Running, config, pattern};
 use tempfile::TempDir;
 use towpath_base::Prng;
-use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_ec::ShardSet;
 use towpath_fastpath::{Client, ClientConfig};
 use towpath_spread::{
@@ -38,7 +37,11 @@ impl Fleet {
     fn begin(&self, number: usize, listen: SocketAddr) -> Running {
         let folder = self.folders.path().join(number.to_string());
         let capacity_bytes = 64 << 20;
-        Running::start(&DaemonConfig { listen, capacity_bytes, links_max: 32, ..config(&folder) })
+        Running::start(&config(&folder).with(|config| {
+            config.network.listen = listen;
+            config.store.capacity_bytes = capacity_bytes;
+            config.network.links_max = 32;
+        }))
     }
 
     fn stop(&mut self, number: usize) {

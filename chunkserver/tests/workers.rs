@@ -11,7 +11,10 @@ use towpath_transport::{Class, RoceUdp};
 const WRITE_BYTES: usize = 20_000;
 
 fn with_workers(dir: &std::path::Path, workers: u32) -> DaemonConfig {
-    DaemonConfig { workers: Some(workers), place_by: PlaceBy::Links, ..config(dir) }
+    config(dir).with(|config| {
+        config.network.workers = Some(workers);
+        config.network.place_by = PlaceBy::Links;
+    })
 }
 
 /// A directory in memory, where the system has one.
@@ -86,7 +89,7 @@ fn a_link_at_one_worker_fences_the_older_link_of_its_session_at_another() {
 #[test]
 fn each_class_is_served_by_a_worker_of_its_own_unless_told_otherwise() {
     let dir = tempfile::tempdir().expect("room for a directory");
-    let three = DaemonConfig { workers: Some(3), ..config(&dir.path().join("store")) };
+    let three = config(&dir.path().join("store")).with(|config| config.network.workers = Some(3));
     let server = Running::start(&three);
     let classes = [Class::Copper, Class::Silver, Class::Gold, Class::Silver];
     let mut clients: Vec<_> =
@@ -115,7 +118,8 @@ fn sigterm_ends_all_workers_cleanly_and_a_restart_has_what_was_acknowledged() {
                 assert!(read.expect("acknowledged") == pattern(WRITE_BYTES, name));
             }
         }
-        let status = towpath_status::ask(&config.data_dir.join("status.sock")).expect("it answers");
+        let status =
+            towpath_status::ask(&config.store.data_dir.join("status.sock")).expect("it answers");
         assert_eq!((status.workers, status.workers_silent, status.link_count), (3, 0, 4));
         let mut per_worker = [0; 3];
         for link in &status.links {

@@ -20,7 +20,10 @@ const OTHER: &str = "ffffffffffffffffffffffffffffffff";
 
 /// A server for which nothing is slow, however busy the machine.
 fn patient_daemon(dir: PathBuf) -> Daemon {
-    Daemon::with(DaemonConfig { data_dir: dir, slow_after_ms: 60_000, ..DaemonConfig::default() })
+    Daemon::with(DaemonConfig::default().with(|config| {
+        config.store.data_dir = dir;
+        config.service.slow_after_ms = 60_000;
+    }))
 }
 
 #[test]
@@ -60,11 +63,10 @@ fn the_health_of_a_servers_links_is_shown_for_people_and_for_programs() {
 #[test]
 fn a_resident_chunk_is_fetched_by_reads_and_shown_as_such() {
     let mut bench = Bench::new();
-    let daemon = Daemon::with(DaemonConfig {
-        data_dir: bench.store(),
-        resident_bytes: 1 << 20,
-        ..DaemonConfig::default()
-    });
+    let daemon = Daemon::with(DaemonConfig::default().with(|config| {
+        config.store.data_dir = bench.store();
+        config.store.resident_bytes = 1 << 20;
+    }));
     bench.server = daemon.addr.to_string();
     let bytes = pattern(1_000_000, 5);
     bench.file("in", &bytes);
@@ -368,11 +370,10 @@ fn damage(store: &Path, bytes: &[u8]) {
 #[test]
 fn a_full_store_says_so_and_keeps_no_half_of_a_file() {
     let mut bench = Bench::new();
-    let config = DaemonConfig {
-        data_dir: bench.store(),
-        capacity_bytes: 8 << 20,
-        ..DaemonConfig::default()
-    };
+    let config = DaemonConfig::default().with(|config| {
+        config.store.data_dir = bench.store();
+        config.store.capacity_bytes = 8 << 20;
+    });
     let daemon = Daemon::with(config);
     bench.server = daemon.addr.to_string();
     bench.file("big", &pattern(16 << 20, 5));

@@ -44,16 +44,15 @@ struct Faulty {
 
 impl Faulty {
     fn start(dir: &Path, faults: &FaultControl) -> Self {
-        let config = DaemonConfig {
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
-            data_dir: dir.into(),
-            log_bytes: 4 << 20,
-            capacity_bytes: 1 << 30,
-            workers: Some(1),
-            paths_max: PATHS_MAX as u32,
-            slow_after_ms: 60_000,
-            ..DaemonConfig::default()
-        };
+        let config = DaemonConfig::default().with(|config| {
+            config.network.listen = (Ipv4Addr::LOCALHOST, 0).into();
+            config.store.data_dir = dir.into();
+            config.store.log_bytes = 4 << 20;
+            config.store.capacity_bytes = 1 << 30;
+            config.network.workers = Some(1);
+            config.network.paths_max = PATHS_MAX as u32;
+            config.service.slow_after_ms = 60_000;
+        });
         let (stop, faults) = (StopFlag::new(), faults.clone());
         let (tell, told) = channel();
         let thread = std::thread::spawn({

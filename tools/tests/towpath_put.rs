@@ -184,12 +184,11 @@ fn stdin_is_stored_to_its_end_also_when_it_is_slow_or_empty() {
 #[test]
 fn a_server_that_is_full_is_told_from_one_that_is_not_there() {
     let mut bench = Bench::new();
-    let config = DaemonConfig {
-        data_dir: bench.store(),
-        workers: Some(1),
-        links_max: 4,
-        ..DaemonConfig::default()
-    };
+    let config = DaemonConfig::default().with(|config| {
+        config.store.data_dir = bench.store();
+        config.network.workers = Some(1);
+        config.network.links_max = 4;
+    });
     let daemon = Daemon::with(config);
     bench.server = daemon.addr.to_string();
     // As many clients as the test's server takes.

@@ -24,7 +24,10 @@ impl Fleet {
         let bench = Bench::new();
         let start = |number: usize| {
             let data_dir = bench.path(&number.to_string());
-            Daemon::with(DaemonConfig { data_dir, capacity_bytes: 64 << 20, ..Default::default() })
+            Daemon::with(DaemonConfig::default().with(|config| {
+                config.store.data_dir = data_dir;
+                config.store.capacity_bytes = 64 << 20;
+            }))
         };
         let daemons: Vec<Daemon> = (0..count).map(start).collect();
         let names: Vec<String> = daemons.iter().map(|daemon| daemon.addr.to_string()).collect();
@@ -261,7 +264,11 @@ fn parts_that_do_not_belong_together_are_no_work_for_a_repair() {
 
 /// The settings of a server that is started again.
 fn back(data_dir: std::path::PathBuf, listen: std::net::SocketAddr) -> DaemonConfig {
-    DaemonConfig { data_dir, listen, capacity_bytes: 64 << 20, ..Default::default() }
+    DaemonConfig::default().with(|config| {
+        config.store.data_dir = data_dir;
+        config.network.listen = listen;
+        config.store.capacity_bytes = 64 << 20;
+    })
 }
 
 #[test]

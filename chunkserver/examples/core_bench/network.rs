@@ -41,14 +41,13 @@ impl Serves {
 }
 
 fn config(folder: &Path, drive_disk: DriveDisk) -> DaemonConfig {
-    DaemonConfig {
-        workers: Some(1),
-        drive_disk,
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
-        data_dir: folder.into(),
-        log: "warn".into(),
-        ..DaemonConfig::default()
-    }
+    DaemonConfig::default().with(|config| {
+        config.network.workers = Some(1);
+        config.network.drive_disk = drive_disk;
+        config.network.listen = (Ipv4Addr::LOCALHOST, 0).into();
+        config.store.data_dir = folder.into();
+        config.telemetry.log = "warn".into();
+    })
 }
 
 /// Serves until this process is ended; says first where it listens.

@@ -19,7 +19,7 @@ pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 pub(crate) fn serve_nothing(config: &DaemonConfig) -> Outcome<()> {
     let of_endpoint = daemon::endpoint_config(config).pieces_as_they_come(false);
     let mut endpoint = Endpoint::udp(daemon::udp_config(config), of_endpoint)?;
-    println!("{}", endpoint.listen(config.listen)?);
+    println!("{}", endpoint.listen(config.network.listen)?);
     let mut rpc = RpcServer::new(ServerConfig::new());
     loop {
         endpoint.turn(|endpoint, event| {

@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::NonEmptyStringValueParser;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::parser::ValueSource;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use super::check::{self, StoreCheck};
+use super::check::StoreCheck;
 use super::config::DaemonConfig;
-use super::dump::{self, StoreDump};
+use super::dump::StoreDump;
 use super::error::DaemonError;
-use super::keys::KEYS;
+use super::file::read_file;
 
 const AFTER_HELP: &str = "\
 Flags override the config file, which overrides the defaults. Sizes may end with KiB, MiB, GiB or
@@ -31,114 +31,64 @@ Exit codes:
   6    memory, threads or the device failed
   130  a second signal: stopped at once, what was acknowledged is safe";
 
-/// What the command line asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invocation {
-    /// The settings, all of them.
-    pub config: DaemonConfig,
-    /// What to do with them.
-    pub action: Action,
-    /// The ready line is a JSON object.
-    pub json: bool,
+/// Keeps chunks of data for Towpath clients, durably and with checksums.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "towpath-chunkserver", version, after_help = AFTER_HELP)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Program {
+    /// TOML file with settings.
+    #[arg(long, short, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print all settings, as they are, as a config file, and stop.
+    #[arg(long)]
+    pub(super) print_config: bool,
+    /// Check the configuration, and that its addresses are of this host, and stop.
+    #[arg(long)]
+    pub(super) check: bool,
+    /// Print one JSON object on stdout when the server is ready.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Make a store also where a disk holds something else, WHICH IS DESTROYED, and where the store
+    /// of a data directory is gone; the log says what is destroyed. For one start.
+    #[arg(long)]
+    format: bool,
+    #[command(flatten)]
+    #[command(next_help_heading = "Settings, each also a key of the config file (with _ for -)")]
+    pub(super) settings: DaemonConfig,
+    #[command(subcommand)]
+    pub(super) command: Option<StoppedStore>,
 }
 
-/// What to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Say whether the configuration is valid.
-    Check,
-    /// Look at a store that no server has.
-    CheckStore(StoreCheck),
-    /// Show what a store holds.
-    DumpStore(StoreDump),
-    /// Print the settings as a config file.
-    PrintConfig,
-    /// Serve.
-    Serve,
+/// What is done with stores that no server has.
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum StoppedStore {
+    /// Says what of a store is whole and what is not, and repairs it.
+    Check(StoreCheck),
+    /// Shows superblocks, log records, chunks and slices of a store.
+    Dump(StoreDump),
 }
 
-/// The program's flags.
-#[must_use]
-pub fn command() -> Command {
-    let defaults = DaemonConfig::default();
-    let plain = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
-    let settings = KEYS.iter().map(|key| {
-        Arg::new(key.name)
-            .long(key.flag())
-            .value_name(key.kind)
-            .value_parser(NonEmptyStringValueParser::new())
-            .allow_hyphen_values(true)
-            .help(format!("{} [default: {}]", key.doc, (key.show)(&defaults)))
-            .help_heading("Settings, each also a key of the config file (with _ for -)")
-    });
-    Command::new("towpath-chunkserver")
-        .about("Keeps chunks of data for Towpath clients, durably and with checksums")
-        .version(env!("CARGO_PKG_VERSION"))
-        .arg(
-            Arg::new("config")
-                .long("config")
-                .short('c')
-                .value_name("FILE")
-                .value_parser(clap::value_parser!(PathBuf))
-                .help("TOML file with settings"),
-        )
-        .arg(plain("print-config", "print all settings, as they are, as a config file, and stop"))
-        .arg(plain(
-            "check",
-            "check the configuration, and that its addresses are of this host, and stop",
-        ))
-        .arg(plain("json", "print one JSON object on stdout when the server is ready"))
-        .arg(plain(
-            "format",
-            "make a store also where a disk holds something else, WHICH IS DESTROYED, and where \
-             the store of a data directory is gone; the log says what is destroyed. For one start",
-        ))
-        .args(settings)
-        .subcommand(check::command())
-        .subcommand(dump::command())
-        .args_conflicts_with_subcommands(true)
-        .after_help(AFTER_HELP)
-}
-
-impl Invocation {
-    /// Reads a command line; the first argument is the program's name.
+impl Program {
+    /// Reads a command line; the first argument is the program's name. Settings of a config file
+    /// stand before those of the command line, as flags.
     ///
     /// # Errors
     /// [`DaemonError::Flags`] (which may also be the answer to `--help`),
-    /// [`DaemonError::ConfigFile`], [`DaemonError::Flag`].
-    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, DaemonError> {
-        let matches = command().try_get_matches_from(args)?;
-        let mut config = DaemonConfig::default();
+    /// [`DaemonError::ConfigFile`].
+    pub(super) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, DaemonError> {
+        let mut args: Vec<OsString> = args.into_iter().collect();
+        let mut matches = Self::command().try_get_matches_from(&args)?;
         if let Some(path) = matches.get_one::<PathBuf>("config") {
-            config.read_file(path)?;
+            let of_file = read_file(path)?.into_iter();
+            let is_left = |name: &str| matches.value_source(name) != Some(ValueSource::CommandLine);
+            let flags = of_file.filter(|(name, _)| is_left(name)).map(|(_, flag)| flag.into());
+            args.splice(1..1, flags);
+            matches = Self::command().try_get_matches_from(args)?;
         }
-        apply_flags(&mut config, &matches)?;
-        config.format = matches.get_flag("format");
-        let action = if let Some(matches) = matches.subcommand_matches(check::NAME) {
-            Action::CheckStore(StoreCheck::of(matches))
-        } else if let Some(matches) = matches.subcommand_matches(dump::NAME) {
-            Action::DumpStore(StoreDump::of(matches))
-        } else if matches.get_flag("check") {
-            Action::Check
-        } else if matches.get_flag("print-config") {
-            Action::PrintConfig
-        } else {
-            Action::Serve
-        };
-        Ok(Self { config, action, json: matches.get_flag("json") })
+        let mut program = Self::from_arg_matches(&matches)?;
+        program.settings.store.format = program.format;
+        Ok(program)
     }
-}
-
-fn apply_flags(config: &mut DaemonConfig, matches: &ArgMatches) -> Result<(), DaemonError> {
-    for key in KEYS {
-        if let Some(text) = matches.get_one::<String>(key.name) {
-            (key.set)(config, text)
-                .map_err(|error| DaemonError::Flag { flag: key.flag(), error })?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -146,9 +96,9 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    fn parse(args: &[&str]) -> Result<Invocation, DaemonError> {
+    fn parse(args: &[&str]) -> Result<Program, DaemonError> {
         let args = ["towpath-chunkserver"].iter().chain(args);
-        Invocation::parse(args.map(OsString::from))
+        Program::read(args.map(OsString::from))
     }
 
     #[test]
@@ -157,16 +107,17 @@ mod tests {
         writeln!(file, "links_max = 3\nbusy_poll_us = 7\n").expect("it is written");
         let path = file.path().to_str().expect("a plain path");
         let found = parse(&["--config", path, "--links-max", "5", "--json"]).expect("sound");
-        assert_eq!((found.config.links_max, found.config.busy_poll_us), (5, 7));
-        assert_eq!(found.config.chunks_max, DaemonConfig::default().chunks_max);
-        assert!(found.json);
-        assert_eq!(found.action, Action::Serve);
+        let DaemonConfig { network, service, store, .. } = &found.settings;
+        assert_eq!((network.links_max, service.busy_poll_us), (5, 7));
+        assert_eq!(store, &DaemonConfig::default().store);
+        assert!(found.json && !found.check && !found.print_config && found.command.is_none());
+        assert!(parse(&["--links-max", "5", "--links-max", "6"]).is_err(), "which of them?");
     }
 
     #[test]
     fn a_store_is_made_over_something_else_for_one_start_and_by_no_file() {
-        assert!(parse(&["--format"]).expect("sound").config.format);
-        assert!(!parse(&[]).expect("sound").config.format);
+        assert!(parse(&["--format"]).expect("sound").settings.store.format);
+        assert!(!parse(&[]).expect("sound").settings.store.format);
         let mut file = tempfile::NamedTempFile::new().expect("room for a file");
         writeln!(file, "format = true").expect("it is written");
         let path = file.path().to_str().expect("a plain path");
@@ -174,20 +125,25 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_a_flag_that_takes_what_it_shows() {
-        let defaults = DaemonConfig::default();
-        for key in KEYS {
-            let found = parse(&[&format!("--{}={}", key.flag(), (key.show)(&defaults))]);
-            assert_eq!(found.expect("sound").config, defaults, "{}", key.name);
+    fn every_key_has_a_flag_that_takes_its_default() {
+        let flags = DaemonConfig::flags();
+        assert_eq!(flags.get_arguments().count(), 53);
+        for arg in flags.get_arguments() {
+            let flag = arg.get_long().expect("each has one");
+            assert_eq!(flag, arg.get_id().as_str().replace('_', "-"));
+            let default = arg.get_default_values()[0].to_str().expect("text");
+            let found = parse(&[&format!("--{flag}={default}")]).expect("sound").settings;
+            assert_eq!(found, DaemonConfig::default(), "{flag}");
         }
     }
 
     #[test]
     fn a_wrong_flag_names_itself_and_a_missing_file_its_path() {
         let said = parse(&["--mtu-bytes", "1500"]).expect_err("no MTU").to_string();
-        assert!(said.starts_with("--mtu-bytes needs"), "{said}");
+        assert!(said.contains("'1500' for '--mtu-bytes <N>': needs 256"), "{said}");
         let said = parse(&["--config", "/no/such/file.toml"]).expect_err("no file").to_string();
         assert!(said.contains("/no/such/file.toml"), "{said}");
         assert!(matches!(parse(&["--colour", "red"]), Err(DaemonError::Flags(_))));
+        Program::command().debug_assert();
     }
 }

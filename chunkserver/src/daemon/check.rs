@@ -1,13 +1,13 @@
 //! The command that looks at a store, and repairs it, while no server has it.
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::{ArgMatches, Command};
-use serde::Serialize;
+use clap::Args;
+use serde_json::{Value, json};
 
 use super::error::DaemonError;
-use super::stopped::{cannot, dirs_arg, dirs_of, each, flag};
+use super::stopped::Stores;
 use super::store::{open_disk, repair_config};
 use crate::store::core::{CoreRepairError, check_core, repair_core};
 use crate::store::{CheckReport, Damage, DamageKind};
@@ -28,68 +28,34 @@ Exit codes, of several stores the highest one:
   4    the store cannot be read (no store, locked, of a newer version), or not repaired";
 
 /// What `check` is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreCheck {
-    /// The directory of each store.
-    pub dirs: Vec<PathBuf>,
-    /// Read each slice as well.
-    pub data: bool,
-    /// Repair what is damaged.
-    pub repair: bool,
-    /// Serve chunks of which a change is lost as they are.
-    pub accept_loss: bool,
-    /// Print one JSON object for each store.
-    pub json: bool,
-}
-
-/// Name of the command.
-pub(super) const NAME: &str = "check";
-
-pub(super) fn command() -> Command {
-    Command::new(NAME)
-        .about("Says what of a store is whole and what is not, and repairs it")
-        .arg(dirs_arg())
-        .arg(flag("data", "read each slice too, and check it against its checksum"))
-        .arg(flag(
-            "repair",
-            "keep all that is whole, and write what is damaged anew: copy the disk file first",
-        ))
-        .arg(
-            flag(
-                "accept-loss",
-                "with --repair: serve chunks of which a change is lost as they are, old or short",
-            )
-            .requires("repair"),
-        )
-        .arg(flag("json", "print one JSON object for each store, on a line"))
-        .after_help(AFTER_HELP)
+#[derive(Clone, Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct StoreCheck {
+    #[command(flatten)]
+    stores: Stores,
+    /// Read each slice too, and check it against its checksum.
+    #[arg(long)]
+    data: bool,
+    /// Keep all that is whole, and write what is damaged anew: copy the disk file first.
+    #[arg(long)]
+    repair: bool,
+    /// With --repair: serve chunks of which a change is lost as they are, old or short.
+    #[arg(long, requires = "repair")]
+    accept_loss: bool,
 }
 
 impl StoreCheck {
-    pub(super) fn of(matches: &ArgMatches) -> Self {
-        Self {
-            dirs: dirs_of(matches),
-            data: matches.get_flag("data"),
-            repair: matches.get_flag("repair"),
-            accept_loss: matches.get_flag("accept-loss"),
-            json: matches.get_flag("json"),
-        }
-    }
-
     /// Checks, and repairs if that is wanted; prints what was found.
     ///
     /// # Errors
     /// [`DaemonError::StoreDamaged`] when something is damaged or lost, and whatever keeps the
     /// store from being read; of several [`DaemonError::Stores`].
-    pub fn run(&self) -> Result<(), DaemonError> {
-        let say = |dir: &Path, why: &str| writeln!(io::stdout(), "{}", cannot(dir, why, self.json));
-        each(&self.dirs, |dir| self.run_in(dir), say)
+    pub(super) fn run(&self) -> Result<(), DaemonError> {
+        let say = |why: &str| writeln!(io::stdout(), "{why}");
+        self.stores.each(|dir| self.run_in(dir), say)
     }
 
     fn run_in(&self, dir: &Path) -> Result<(), DaemonError> {
-        if !dir.is_dir() {
-            return Err(DaemonError::NotADirectory(dir.into()));
-        }
         let repaired = if self.repair { Some(self.repair(dir)?) } else { None };
         let report = self.check(dir)?;
         self.print(dir, &report, repaired.as_ref()).map_err(DaemonError::Ready)?;
@@ -117,9 +83,8 @@ impl StoreCheck {
         repaired: Option<&CheckReport>,
     ) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        if self.json {
-            serde_json::to_writer(&mut out, &object(dir, report, repaired))?;
-            writeln!(out)?;
+        if self.stores.json {
+            writeln!(out, "{}", object(dir, report, repaired))?;
         } else {
             out.write_all(text(dir, report, repaired).as_bytes())?;
         }
@@ -160,122 +125,51 @@ fn text(dir: &Path, report: &CheckReport, repaired: Option<&CheckReport>) -> Str
     text
 }
 
-#[derive(Serialize)]
-struct Object {
-    dir: String,
-    whole: bool,
-    takes_changes: bool,
-    generation: u64,
-    chunks: u64,
-    slices: u64,
-    records: u64,
-    torn_tail_bytes: u64,
-    slices_checked: u64,
-    damage: Vec<Part>,
-    suspect: Vec<String>,
-    lost: Vec<Run>,
-    bad_slices: Vec<Bad>,
-    repair: Option<Repair>,
+fn object(dir: &Path, report: &CheckReport, repaired: Option<&CheckReport>) -> Value {
+    let parts = |report: &CheckReport| report.damage.iter().map(part).collect::<Value>();
+    let lost = report.lost.iter().map(|run| {
+        json!({ "chunk": run.chunk.to_string(), "first_slice": run.first, "slices": run.count })
+    });
+    let bad_slices = report
+        .bad_slices
+        .iter()
+        .map(|bad| json!({ "chunk": bad.chunk.to_string(), "slice": bad.slice, "text": bad.why }));
+    json!({
+        "dir": dir.display().to_string(),
+        "whole": report.is_whole(),
+        "takes_changes": report.takes_changes,
+        "generation": report.generation,
+        "chunks": report.chunks,
+        "slices": report.slices,
+        "records": report.records,
+        "torn_tail_bytes": report.torn_tail_bytes,
+        "slices_checked": report.slices_checked,
+        "damage": parts(report),
+        "suspect": report.suspect.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "lost": lost.collect::<Value>(),
+        "bad_slices": bad_slices.collect::<Value>(),
+        "repair": repaired.map(|before| json!({ "was_damaged": parts(before) })),
+    })
 }
 
-#[derive(Serialize)]
-struct Part {
-    kind: &'static str,
-    file: String,
-    offset: u64,
-    text: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lost_records: Option<Lost>,
-}
-
-#[derive(Serialize)]
-struct Lost {
-    first: u64,
-    last: u64,
-    named: Vec<Named>,
-    unnamed: u64,
-}
-
-#[derive(Serialize)]
-struct Named {
-    record: u64,
-    chunk: String,
-}
-
-#[derive(Serialize)]
-struct Run {
-    chunk: String,
-    first_slice: u64,
-    slices: u64,
-}
-
-#[derive(Serialize)]
-struct Bad {
-    chunk: String,
-    slice: u64,
-    text: String,
-}
-
-#[derive(Serialize)]
-struct Repair {
-    was_damaged: Vec<Part>,
-}
-
-fn object(dir: &Path, report: &CheckReport, repaired: Option<&CheckReport>) -> Object {
-    Object {
-        dir: dir.display().to_string(),
-        whole: report.is_whole(),
-        takes_changes: report.takes_changes,
-        generation: report.generation,
-        chunks: report.chunks,
-        slices: report.slices,
-        records: report.records,
-        torn_tail_bytes: report.torn_tail_bytes,
-        slices_checked: report.slices_checked,
-        damage: report.damage.iter().map(part).collect(),
-        suspect: report.suspect.iter().map(ToString::to_string).collect(),
-        lost: report
-            .lost
+fn part(damage: &Damage) -> Value {
+    let mut part = json!({
+        "kind": damage.kind.name(),
+        "file": damage.file,
+        "offset": damage.offset,
+        "text": damage.to_string(),
+    });
+    if let DamageKind::LostRecords(lost) = &damage.kind {
+        let named = lost
+            .named
             .iter()
-            .map(|run| Run {
-                chunk: run.chunk.to_string(),
-                first_slice: run.first,
-                slices: run.count,
-            })
-            .collect(),
-        bad_slices: report
-            .bad_slices
-            .iter()
-            .map(|bad| Bad {
-                chunk: bad.chunk.to_string(),
-                slice: bad.slice,
-                text: bad.why.clone(),
-            })
-            .collect(),
-        repair: repaired
-            .map(|before| Repair { was_damaged: before.damage.iter().map(part).collect() }),
+            .map(|(record, chunk)| json!({ "record": record, "chunk": chunk.to_string() }));
+        part["lost_records"] = json!({
+            "first": lost.first,
+            "last": lost.last,
+            "named": named.collect::<Value>(),
+            "unnamed": lost.unnamed(),
+        });
     }
-}
-
-fn part(damage: &Damage) -> Part {
-    let lost_records = match &damage.kind {
-        DamageKind::LostRecords(lost) => Some(Lost {
-            first: lost.first,
-            last: lost.last,
-            named: lost
-                .named
-                .iter()
-                .map(|(record, chunk)| Named { record: *record, chunk: chunk.to_string() })
-                .collect(),
-            unnamed: lost.unnamed(),
-        }),
-        _ => None,
-    };
-    Part {
-        kind: damage.kind.name(),
-        file: damage.file.clone(),
-        offset: damage.offset,
-        text: damage.to_string(),
-        lost_records,
-    }
+    part
 }

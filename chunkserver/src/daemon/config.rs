@@ -1,164 +1,355 @@
-//! The settings of the daemon and their defaults.
+//! The settings of the daemon: groups of fields, each a key of the config file and a flag.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use towpath_status::limits::STATUS_NAME;
-use towpath_transport::{CarrierRule, Class, DeviceChoice, Fallback, Mtu};
-
-use crate::service::{AllowedPeers, cores_to_spare};
-use crate::store::limits::{
-    CHUNKS_MAX_DEFAULT, LOG_BYTES_DEFAULT, LOG_BYTES_MAX_DEFAULT, UNFINISHED_KEEP_DEFAULT,
+use clap::{ArgAction, Args, Command, FromArgMatches as _, ValueEnum};
+use serde::Serialize;
+use towpath_transport::{
+    CarrierRule, DeviceChoice, DeviceName, Fallback, Icrc, Mtu, PATHS_MAX, SHARES_MAX,
 };
 
-/// Most clients of each worker on the userspace NIC unless set: an idle one costs 100 KB of memory.
-const LINKS_MAX_USERSPACE: u32 = 4096;
-
-/// Most clients of each worker on an RDMA NIC unless set: each takes some 2,700 entries of a
-/// completion queue that is made for the most.
-const LINKS_MAX_RDMA: u32 = 32;
+use super::value::{
+    capacity, dirs, listen_address, mtu, number, or, parsed, path, path_or_none, rules,
+    show_capacity, show_dirs, show_rules, show_size, shown, shown_choice, size, size_or_0,
+    status_place, yes_or_no,
+};
+use crate::resident::SLOTS_MAX;
+use crate::service::AllowedPeers;
+use crate::store::SLICE_BYTES;
+use crate::store::limits::{CHUNKS_MAX_DEFAULT, UNFINISHED_KEEP_DEFAULT};
 
 /// Buffers of 1 MiB of each worker unless set: so many that 32 links of its class that ask for data
 /// and take none in leave some for others (docs/limits.md, section 6). They take no memory before
 /// they are used.
 const READ_BUFFERS_LARGE: u32 = 64;
 
-/// Settings of a chunk server. Start from `DaemonConfig::default()`, set `data_dir` and `listen`,
-/// and pass it to [`run`](super::run()).
+/// An `Option` whose flag has a word for "none". By its own name clap would take it for a flag
+/// without a default.
+type Choice<T> = Option<T>;
+
+/// A `Vec` that is one value of a flag. By its own name clap would take it for several.
+type List<T> = Vec<T>;
+
+/// Settings of a chunk server. Start from `DaemonConfig::default()`, set `store.data_dir` and
+/// `network.listen`, and pass it to [`run`](super::run()).
 ///
-/// Each setting but `format` is also a key of the config file, and each is a flag of
-/// `towpath-chunkserver`. The defaults fit one small machine and its clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Each field of a group is also a key of the config file and a flag of `towpath-chunkserver`, all
+/// of one name, but for `store.format`. Its comment is what `--help` and the file say of it. The
+/// defaults fit one small machine and its clients.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Serialize)]
 pub struct DaemonConfig {
-    /// TCP address on which clients set up their links; port 0 is any free one.
-    pub listen: SocketAddr,
+    /// Clients, the threads that serve them, and what each may use.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub network: NetworkConfig,
     /// The RDMA device to serve on.
-    pub device: DeviceChoice,
-    /// Local address of the userspace NIC; the address of `listen` when none.
-    pub device_ip: Option<IpAddr>,
-    /// UDP port of the userspace NIC; 0 is any free one.
-    pub device_port: u16,
-    /// Network threads, each with clients, buffers and a queue of its own; as many as fit the
-    /// machine when none ([`effective_workers`](Self::effective_workers)).
-    pub workers: Option<u32>,
-    /// Which worker a client goes to.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub device: DeviceConfig,
+    /// Disks and their stores.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub store: StoreConfig,
+    /// How requests are served, and whose.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub service: RequestConfig,
+    /// Who gets how much of the server.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub qos: ShareConfig,
+    /// What the server tells of itself.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub telemetry: TelemetryConfig,
+}
+
+/// Clients, the threads that serve them, and what each may use.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Serialize)]
+pub struct NetworkConfig {
+    /// TCP address on which clients set up their links; port 0 is any free one.
+    #[arg(long, value_name = "HOST:PORT", value_parser = listen_address)]
+    #[arg(default_value = "127.0.0.1:7400")]
+    pub listen: SocketAddr,
+    /// Network threads: each has clients, buffers and a device of its own, on one port; "auto" is
+    /// one for each shard, where there are several; or one for each class; or a single one for all
+    /// classes where drive_disk is "inline" or no core is to spare for more.
+    #[arg(long, value_name = "N", default_value = "auto")]
+    #[arg(value_parser = or("auto", number(1, SHARES_MAX as u32)))]
+    pub workers: Choice<u32>,
+    /// Which worker a client goes to: "class", one of those for the class of its link, "links", the
+    /// one with the fewest clients, or "auto": by links where there are shards, otherwise by class.
+    #[arg(long, value_name = "WORD", default_value = "auto", hide_possible_values = true)]
     pub place_by: PlaceBy,
-    /// Path MTU to ask for; the largest that the interface and the way to a client carry when
-    /// none.
-    pub mtu_bytes: Option<Mtu>,
+    /// Which thread drives a store: "thread", one for each, "inline", the network threads, each as
+    /// many of them, or "auto": the network threads where there is one disk, and several shards, or
+    /// one worker and no core to spare for another thread.
+    #[arg(long, value_name = "WORD", default_value = "auto", hide_possible_values = true)]
+    pub drive_disk: DriveDisk,
+    /// Most clients of each worker at a time; 0 is 4,096 on the userspace NIC and 32 on an RDMA
+    /// NIC, whose queues have memory for the most from the start.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0u32, 16_384))]
+    pub links_max: u32,
+    /// Most paths of a client, each a queue pair with a source port of its own, of which it may ask
+    /// for fewer; the completion queues are made for that many.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(value_parser = number(1, PATHS_MAX as u32))]
+    pub paths_max: u32,
+    /// What links fall back to while no packet gets through over UDP: "rc,tcp", "tcp" or "none"; a
+    /// link falls back to what the device, the server and the client have.
+    #[arg(long, value_name = "WORD", default_value_t)]
+    #[arg(value_parser = parsed::<Fallback>("\"rc,tcp\", \"tcp\" or \"none\""))]
+    #[serde(serialize_with = "shown")]
+    pub fallback: Fallback,
+    /// What carries links to peers in ranges of addresses (uc, rc or tcp), as in "10.1.0.0/16=rc",
+    /// several with commas, of which the longest prefix counts, or, in a config file,
+    /// `[{ peers = "10.1.0.0/16", use = "rc" }]`; "auto" is UC for all where the device has it.
+    #[arg(long, value_name = "RULES", default_value = "auto", value_parser = rules)]
+    #[serde(serialize_with = "show_rules")]
+    pub carrier: List<CarrierRule>,
+    /// Pieces of up to 60 KiB that a client may have under way on one channel.
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = number(2u32, 32_767))]
+    pub quota_chunks: u32,
+    /// Pieces of up to 60 KiB that one client may have under way: this much memory at most.
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = number(2u32, 1 << 20))]
+    pub credit_chunks_max: u32,
+    /// Buffers of 1 MiB of each worker for reads.
+    #[arg(long, value_name = "N", default_value_t = READ_BUFFERS_LARGE)]
+    #[arg(value_parser = number(1u32, 65_536))]
+    pub read_buffers_large: u32,
+    /// Buffers of 64 KiB of each worker for reads.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = number(1u32, 65_536))]
+    pub read_buffers_small: u32,
+}
+
+/// The RDMA device to serve on.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Serialize)]
+pub struct DeviceConfig {
+    /// RDMA device: roce (in userspace over UDP, needs nothing), or one that ibv_devices lists, as
+    /// mlx5_0; verbs is the first of them (in builds with --features verbs).
+    #[arg(long, value_name = "DEV", default_value = "roce")]
+    #[arg(value_parser = parsed::<DeviceName>("roce, verbs or a name like mlx5_0"))]
+    #[serde(serialize_with = "shown")]
+    pub device: DeviceName,
+    /// Port of an RDMA device, from 1.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1, u8::MAX))]
+    pub device_ib_port: u8,
+    /// Index of the address of an RDMA device, as show_gids lists them; "auto" is the first IPv4
+    /// address of RoCEv2, or else IPv6.
+    #[arg(long, value_name = "N", default_value = "auto")]
+    #[arg(value_parser = or("auto", parsed::<u32>("a whole number, or \"auto\"")))]
+    pub device_gid_index: Choice<u32>,
+    /// True when clients of the userspace NIC have RDMA NICs; it then takes UDP port 4791, and
+    /// sends no runs of packets over IPv4, whose ICRC such a NIC would not find right.
+    #[arg(long, value_name = "BOOL", default_value_t = false)]
+    #[arg(action = ArgAction::Set, value_parser = yes_or_no)]
+    pub device_foreign_peers: bool,
+    /// "auto": packets of the userspace NIC carry no ICRC over UC where the client says auto, too;
+    /// "always": they do, for captures and comparisons.
+    #[arg(long, value_name = "WHEN", default_value_t)]
+    #[arg(value_parser = parsed::<Icrc>("\"auto\" or \"always\""))]
+    #[serde(serialize_with = "shown")]
+    pub device_icrc: Icrc,
+    /// Local address of the userspace NIC, or "listen" for that of `listen`; needed where `listen`
+    /// is 0.0.0.0 or `[::]`, because the NIC has one address.
+    #[arg(long, value_name = "IP", default_value = "listen")]
+    #[arg(value_parser = or("listen", parsed::<IpAddr>("an IP address, or \"listen\"")))]
+    pub device_ip: Choice<IpAddr>,
+    /// UDP port of the userspace NIC; 0 is any free one.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0, u16::MAX))]
+    pub device_port: u16,
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096, refused where the interface does not carry
+    /// it; "auto" is the largest that the interface and the way to a client carry.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = mtu)]
+    #[serde(serialize_with = "shown_choice")]
+    pub mtu_bytes: Choice<Mtu>,
+}
+
+/// Disks and their stores.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Serialize)]
+pub struct StoreConfig {
     /// Directory of the store; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "towpath-data", value_parser = path)]
     pub data_dir: PathBuf,
-    /// Directories of further disks, each with a store of its own; made if they are not there.
-    pub more_data_dirs: Vec<PathBuf>,
-    /// Stores of each disk, each with a network thread that drives it; those that were made stay.
+    /// Directories of further disks, with colons between them: each has a store of its own, and
+    /// chunks are spread over all; "none" is only that of `data_dir`.
+    #[arg(long, value_name = "DIR:DIR", default_value = "none", value_parser = dirs)]
+    #[serde(serialize_with = "show_dirs")]
+    pub more_data_dirs: List<PathBuf>,
+    /// Stores of each disk, each with a network thread of its own (`workers`), for machines with
+    /// cores for them; those that were made are served also where fewer are asked for; a block
+    /// device has one.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1u32, 64))]
     pub shards: u32,
-    /// The server does not start unless all of its disks can be opened; otherwise one is enough.
+    /// True when the server is not to start unless all of its disks can be opened; otherwise it
+    /// serves those that can, and one is enough.
+    #[arg(long, value_name = "BOOL", default_value_t = false)]
+    #[arg(action = ArgAction::Set, value_parser = yes_or_no)]
     pub require_all_disks: bool,
-    /// Most bytes of slices kept on each disk, fixed when its store is made; `u64::MAX` is as many
-    /// as the file system holds.
+    /// Most bytes of data kept on each disk, like "500GiB", fixed when its store is made;
+    /// "unlimited" (`u64::MAX`) is as many as its file system has.
+    #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = capacity)]
+    #[serde(serialize_with = "show_capacity")]
     pub capacity_bytes: u64,
-    /// Most bytes of slices of resident chunks that are kept in memory, all disks together; 0:
-    /// none, and no chunk can be made resident.
+    /// Most bytes of resident chunks kept in memory, all disks together, which clients read by
+    /// themselves; 0: none, and no chunk can be made resident.
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    #[arg(value_parser = size_or_0(u64::from(SLOTS_MAX) * SLICE_BYTES as u64))]
+    #[serde(serialize_with = "show_size")]
     pub resident_bytes: u64,
-    /// The disk file of a new store takes the room of `capacity_bytes` at once; otherwise that of
-    /// what is written.
+    /// True when a new store takes the room of capacity_bytes at once; otherwise its disk file
+    /// grows with what is written, and shrinks with what is deleted.
+    #[arg(long, value_name = "BOOL", default_value_t = false)]
+    #[arg(action = ArgAction::Set, value_parser = yes_or_no)]
     pub preallocate: bool,
     /// Size of each of the two copies of the write-ahead log of a new store in bytes, as it begins.
+    #[arg(long, value_name = "SIZE", default_value = "28MiB", value_parser = size(512 << 10))]
+    #[serde(serialize_with = "show_size")]
     pub log_bytes: u64,
-    /// Size that each of them grows to under load.
+    /// Size that each copy of the log grows to under load, at most a thirty-second part of the
+    /// disk; a preallocated store keeps `log_bytes`; fixed when the store is made.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size(512 << 10))]
+    #[serde(serialize_with = "show_size")]
     pub log_bytes_max: u64,
-    /// Most chunks of each disk.
+    /// Most chunks of each disk; each takes about 200 bytes of memory.
+    #[arg(long, value_name = "N", default_value_t = CHUNKS_MAX_DEFAULT)]
+    #[arg(value_parser = number(1, u64::MAX))]
     pub chunks_max: u64,
-    /// Which thread drives a disk.
-    pub drive_disk: DriveDisk,
-    /// Requests of each worker that may wait for the store.
+    /// Requests of each worker that may wait for a disk.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = number(1u32, 65_536))]
     pub store_queue_max: u32,
-    /// Requests of one link that may be under way before more are refused as busy.
-    pub link_requests_max: u32,
-    /// Most clients of each worker at a time; 0: 4,096 on the userspace NIC, and 32 on an RDMA NIC,
-    /// whose queues have memory for the most from the start.
-    pub links_max: u32,
-    /// Most paths of one client's link; it has as many of them as the client asks for.
-    pub paths_max: u32,
-    /// What links fall back to where the client asks for it.
-    pub fallback: Fallback,
-    /// What carries links to clients and servers, by their addresses.
-    pub carrier: Vec<CarrierRule>,
-    /// Pieces of messages that a client may have under way on one channel.
-    pub quota_chunks: u32,
-    /// Pieces that all channels of one client together may have under way.
-    pub credit_chunks_max: u32,
-    /// Buffers of 1 MiB of each worker for the data of reads.
-    pub read_buffers_large: u32,
-    /// Buffers of 64 KiB of each worker for the data of reads.
-    pub read_buffers_small: u32,
-    /// Microseconds of polling without work before a network thread blocks.
-    pub busy_poll_us: u64,
-    /// Longest time that a network thread blocks while something is under way, in microseconds.
-    pub idle_wait_us: u64,
-    /// Seconds that an unfinished chunk is kept which nobody writes to; 0: for good.
+    /// Seconds that a chunk is kept whose put was interrupted and which nobody writes to; 0: for
+    /// good.
+    #[arg(long, value_name = "N", default_value_t = UNFINISHED_KEEP_DEFAULT.as_secs() as u32)]
+    #[arg(value_parser = number(0u32, 31_536_000))]
     pub unfinished_keep_s: u32,
-    /// Milliseconds without an answer after which a request is logged and counted as slow.
-    pub slow_after_ms: u64,
-    /// Longest time that a clean stop waits for what is under way, in milliseconds.
-    pub stop_wait_ms: u64,
-    /// Operations of 4 KiB that the server does in a second, all clients together; 0: it keeps no
-    /// reservations.
-    pub qos_iops: u32,
-    /// The same of one client by itself; 0: as many.
-    pub qos_iops_one: u32,
-    /// Tokens for each 4 KiB of a read.
-    pub qos_read_weight: u16,
-    /// Tokens for each 4 KiB of a write.
-    pub qos_write_weight: u16,
-    /// Mean latency of reads of Gold and Silver, in microseconds, above which Copper may write
-    /// less; 0: it does not matter.
-    pub interference_mean_us: u32,
-    /// The same of their 99th percentile; both 0: there is no interference control.
-    pub interference_p99_us: u32,
-    /// Milliseconds for which latencies are gathered before interference control decides.
-    pub interference_window_ms: u32,
-    /// What a class keeps of the most that it has written, in percent.
-    pub interference_least_percent: u32,
-    /// The file of keys that capabilities are made with; read again when it changes. None: whoever
-    /// reaches the server may do everything.
-    pub key_file: Option<PathBuf>,
-    /// The servers that anything is passed on to.
-    pub peers: AllowedPeers,
-    /// Count what each handler of a request with data takes.
-    pub time_handlers: bool,
-    /// The file of tenants; read again when it changes.
-    pub tenants_file: Option<PathBuf>,
-    /// Bytes a second that the background scrub reads; 0: none.
-    pub scrub_bytes_per_s: u64,
-    /// Where its figures are told to Prometheus; none for nowhere.
-    pub metrics: Option<SocketAddr>,
-    /// Where it can be asked how its links and paths stand.
-    pub status_socket: StatusPlace,
     /// A store is also made where a disk holds something else, which is destroyed, and where a
     /// folder has lost its store. A flag alone, and no key of the config file: it is for one start.
+    #[arg(skip)]
+    #[serde(skip)]
     pub format: bool,
-    /// What is logged to stderr, as a filter: `info`, or `warn,towpath_chunkserver=debug`.
+}
+
+/// How requests are served, and whose.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Serialize)]
+pub struct RequestConfig {
+    /// Requests of one client that may be under way before more are refused as busy.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = number(1u32, 1024))]
+    pub link_requests_max: u32,
+    /// Microseconds of polling without work before a network thread blocks.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = number(0u64, 1_000_000))]
+    pub busy_poll_us: u64,
+    /// Longest time that a network thread blocks while something is under way, in microseconds.
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    #[arg(value_parser = number(100u64, 1_000_000))]
+    pub idle_wait_us: u64,
+    /// Milliseconds without an answer after which a request is logged and counted as slow.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    #[arg(value_parser = number(1u64, 3_600_000))]
+    pub slow_after_ms: u64,
+    /// Longest time that a clean stop waits for what is under way, in milliseconds.
+    #[arg(long, value_name = "N", default_value_t = 5_000)]
+    #[arg(value_parser = number(0u64, 3_600_000))]
+    pub stop_wait_ms: u64,
+    /// File of keys that capabilities are made with (docs/capabilities.md): a number and 64
+    /// hexadecimal digits on each line, as `towpath cap key` prints; read again when it changes;
+    /// "none": whoever reaches the server may do everything.
+    #[arg(long, value_name = "PATH", default_value = "none", value_parser = path_or_none)]
+    pub key_file: Choice<PathBuf>,
+    /// Servers that writes, and parts that are made anew, are passed on to, with commas between: IP
+    /// or IP:PORT; needed for `put --policy ring:K`, `tree:K` and `rs:K+M,triec`; "none" is nobody,
+    /// "any" is whatever address a client names.
+    #[arg(long, value_name = "ADDRESSES", default_value_t, value_parser = parsed::<AllowedPeers>(
+        "any, none, or up to 256 addresses with commas between"
+    ))]
+    #[serde(serialize_with = "shown")]
+    pub peers: AllowedPeers,
+    /// Bytes a second that the background scrub reads, which checks every slice once a day at most;
+    /// 0: none.
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = size_or_0(u64::MAX))]
+    #[serde(serialize_with = "show_size")]
+    pub scrub_bytes_per_s: u64,
+}
+
+/// Who gets how much of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Serialize)]
+pub struct ShareConfig {
+    /// Operations of 4 KiB that the server does in a second, all clients together; with it, tenants
+    /// get what they have reserved (docs/qos.md). 0: no reservations.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0, u32::MAX))]
+    pub qos_iops: u32,
+    /// The same of one client by itself; 0 is as many.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0, u32::MAX))]
+    pub qos_iops_one: u32,
+    /// Tokens for each 4 KiB that is read.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1u16, 1_000))]
+    pub qos_read_weight: u16,
+    /// Tokens for each 4 KiB that is written: what a write takes of the server beside a read.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1u16, 1_000))]
+    pub qos_write_weight: u16,
+    /// File of tenants: tables like `[tenant.web]` with reserve = "80K", limit and weight; read
+    /// again when it changes; "none" is no tenants.
+    #[arg(long, value_name = "PATH", default_value = "none", value_parser = path_or_none)]
+    pub tenants_file: Choice<PathBuf>,
+    /// Mean latency of reads of gold and silver, in microseconds, above which copper may write less
+    /// (docs/qos.md section 7). 0: it does not matter.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0u32, 60_000_000))]
+    pub interference_mean_us: u32,
+    /// The same of their 99th percentile; both 0: no interference control.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0u32, 60_000_000))]
+    pub interference_p99_us: u32,
+    /// Milliseconds for which latencies are gathered before interference control decides.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = number(1u32, 60_000))]
+    pub interference_window_ms: u32,
+    /// What a class keeps of the most that it has written, in percent, however slow reads are.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number(1u32, 100))]
+    pub interference_least_percent: u32,
+}
+
+/// What the server tells of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Serialize)]
+pub struct TelemetryConfig {
+    /// TCP address on which /metrics is told to Prometheus over HTTP, like "127.0.0.1:9400";
+    /// whoever reaches it may read it; "none" is nowhere.
+    #[arg(long, value_name = "HOST:PORT", default_value = "none")]
+    #[arg(value_parser = or("none", listen_address))]
+    pub metrics: Choice<SocketAddr>,
+    /// True to count what the handlers of writes take (towpath_handler_seconds_total).
+    #[arg(long, value_name = "BOOL", default_value_t = false)]
+    #[arg(action = ArgAction::Set, value_parser = yes_or_no)]
+    pub time_handlers: bool,
+    /// Local socket that tells how links and paths stand (`towpath paths`); "data_dir" is
+    /// status.sock in that directory, "none" is nowhere.
+    #[arg(long, value_name = "PATH", default_value_t, value_parser = status_place)]
+    #[serde(serialize_with = "shown")]
+    pub status_socket: StatusPlace,
+    /// What is logged to stderr: error, warn, info, debug or trace, for all or by part
+    /// ("warn,towpath_chunkserver=debug").
+    #[arg(long, value_name = "FILTER", default_value = "info")]
     pub log: String,
-    /// How the log is written.
+    /// How the log is written to stderr: "text", a line for people, or "json", one JSON object on a
+    /// line.
+    #[arg(long, value_name = "WORD", default_value = "text", hide_possible_values = true)]
     pub log_format: LogFormat,
 }
 
 /// How the log is written to stderr.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// A line for people.
-    #[default]
     Text,
     /// One JSON object on a line.
     Json,
 }
 
 /// Which worker of a server a client goes to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PlaceBy {
     /// As `Class`; with several shards, which all classes need, as `Links`.
-    #[default]
     Auto,
     /// One of those that serve the class of its link, with the fewest clients.
     Class,
@@ -167,11 +358,11 @@ pub enum PlaceBy {
 }
 
 /// Which thread drives a disk and its store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DriveDisk {
     /// The network threads where there is one disk, and several shards, or one worker and no core
     /// to spare beyond those of a client, the network and a store; otherwise one for each store.
-    #[default]
     Auto,
     /// One for each store.
     Thread,
@@ -182,7 +373,7 @@ pub enum DriveDisk {
 /// Where the status socket of a server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatusPlace {
-    /// In the data directory, named [`STATUS_NAME`]; where the
+    /// In the data directory, named `status.sock`; where the
     /// system has none there, the server goes on without.
     #[default]
     DataDir,
@@ -192,150 +383,73 @@ pub enum StatusPlace {
     At(PathBuf),
 }
 
+impl fmt::Display for StatusPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DataDir => f.write_str("data_dir"),
+            Self::Nowhere => f.write_str("none"),
+            Self::At(path) => path.display().fmt(f),
+        }
+    }
+}
+
 impl Default for DaemonConfig {
     fn default() -> Self {
-        Self {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7400)),
-            device: DeviceChoice::default(),
-            device_ip: None,
-            device_port: 0,
-            workers: None,
-            place_by: PlaceBy::Auto,
-            mtu_bytes: None,
-            data_dir: PathBuf::from("towpath-data"),
-            more_data_dirs: Vec::new(),
-            shards: 1,
-            require_all_disks: false,
-            capacity_bytes: u64::MAX,
-            resident_bytes: 0,
-            preallocate: false,
-            log_bytes: LOG_BYTES_DEFAULT,
-            log_bytes_max: LOG_BYTES_MAX_DEFAULT,
-            chunks_max: CHUNKS_MAX_DEFAULT,
-            drive_disk: DriveDisk::Auto,
-            store_queue_max: 256,
-            link_requests_max: 256,
-            links_max: 0,
-            paths_max: 4,
-            fallback: Fallback::default(),
-            carrier: Vec::new(),
-            quota_chunks: 128,
-            credit_chunks_max: 512,
-            read_buffers_large: READ_BUFFERS_LARGE,
-            read_buffers_small: 256,
-            busy_poll_us: 50,
-            idle_wait_us: 20_000,
-            unfinished_keep_s: UNFINISHED_KEEP_DEFAULT.as_secs() as u32,
-            slow_after_ms: 1_000,
-            stop_wait_ms: 5_000,
-            qos_iops: 0,
-            qos_iops_one: 0,
-            qos_read_weight: 1,
-            qos_write_weight: 1,
-            interference_mean_us: 0,
-            interference_p99_us: 0,
-            interference_window_ms: 100,
-            interference_least_percent: 5,
-            key_file: None,
-            peers: AllowedPeers::default(),
-            time_handlers: false,
-            tenants_file: None,
-            scrub_bytes_per_s: 4 << 20,
-            metrics: None,
-            status_socket: StatusPlace::DataDir,
-            format: false,
-            log: String::from("info"),
-            log_format: LogFormat::Text,
+        Self::from_args([]).expect("each default is a value that its flag takes")
+    }
+}
+
+impl DeviceConfig {
+    /// The device, its port and its address.
+    #[must_use]
+    pub fn choice(&self) -> DeviceChoice {
+        DeviceChoice {
+            name: self.device.clone(),
+            port: self.device_ib_port,
+            gid_index: self.device_gid_index,
+            foreign_peers: self.device_foreign_peers,
+            icrc: self.device_icrc,
         }
     }
 }
 
 impl DaemonConfig {
-    /// The address of the device: its own, or the one that clients set up their links on.
+    /// The flags of all settings, and nothing else.
+    pub(super) fn flags() -> Command {
+        let command = Command::new("settings").no_binary_name(true).disable_help_flag(true);
+        Self::augment_args(command)
+    }
+
+    /// The settings that flags give, and the defaults of the others.
+    pub(super) fn from_args(args: impl IntoIterator<Item = String>) -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&Self::flags().try_get_matches_from(args)?)
+    }
+
+    /// These settings with some changed.
     #[must_use]
-    pub fn effective_device_ip(&self) -> IpAddr {
-        self.device_ip.unwrap_or_else(|| self.listen.ip())
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
     }
+}
 
-    /// Most clients of each worker: what is set, or what fits the device.
-    #[must_use]
-    pub fn effective_links_max(&self) -> u32 {
-        match self.links_max {
-            0 if self.device.target().is_none() => LINKS_MAX_USERSPACE,
-            0 => LINKS_MAX_RDMA,
-            links => links,
-        }
-    }
-
-    /// Network threads: what is set; or one for each shard, where there are several; or one for
-    /// each class. A single thread has all classes where it is to drive the disk, and where no core
-    /// is to spare for more: further threads would only take cores from it and from the client.
-    #[must_use]
-    pub fn effective_workers(&self) -> u32 {
-        match self.workers {
-            Some(workers) => workers,
-            None if self.shards > 1 => self.shards,
-            None if self.drive_disk == DriveDisk::Inline || !cores_to_spare() => 1,
-            None => Class::COUNT as u32,
-        }
-    }
-
-    /// Whether network threads drive the stores.
-    pub(super) fn drives_inline(&self) -> bool {
-        match self.drive_disk {
-            DriveDisk::Thread => false,
-            DriveDisk::Inline => true,
-            // A disk that hangs would keep a thread from the other disks, and from the network.
-            DriveDisk::Auto if !self.more_data_dirs.is_empty() => false,
-            DriveDisk::Auto => {
-                self.shards > 1 || (self.effective_workers() == 1 && !cores_to_spare())
-            }
-        }
-    }
-
+impl StoreConfig {
     /// The directories of all disks, in the order of their numbers.
     pub fn data_dirs(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.data_dir).chain(&self.more_data_dirs)
-    }
-
-    /// The path of the status socket, if there is to be one.
-    #[must_use]
-    pub fn status_path(&self) -> Option<PathBuf> {
-        match &self.status_socket {
-            StatusPlace::DataDir => Some(self.data_dir.join(STATUS_NAME)),
-            StatusPlace::Nowhere => None,
-            StatusPlace::At(path) => Some(path.clone()),
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::limits::{LOG_BYTES_DEFAULT, LOG_BYTES_MAX_DEFAULT};
 
     #[test]
-    fn one_worker_serves_all_classes_where_more_would_take_its_cores() {
-        let of = |workers, drive_disk| DaemonConfig { workers, drive_disk, ..Default::default() };
-        let fits = if cores_to_spare() { 3 } else { 1 };
-        for drive_disk in [DriveDisk::Auto, DriveDisk::Thread] {
-            assert_eq!(of(None, drive_disk).effective_workers(), fits);
-        }
-        assert_eq!(of(None, DriveDisk::Auto).drives_inline(), !cores_to_spare());
-        let inline = of(None, DriveDisk::Inline);
-        assert!(inline.effective_workers() == 1 && inline.drives_inline());
-        let asked = of(Some(2), DriveDisk::Auto);
-        assert!(asked.effective_workers() == 2 && !asked.drives_inline());
-        let sharded = DaemonConfig { shards: 4, ..of(None, DriveDisk::Auto) };
-        assert!(sharded.effective_workers() == 4 && sharded.drives_inline());
-    }
-
-    #[test]
-    fn a_number_of_workers_is_read_with_quotes_and_without() {
-        let mut config = DaemonConfig::default();
-        let texts = [("workers = 5", Some(5)), ("workers = \"2\"", Some(2))];
-        for (text, workers) in texts.into_iter().chain([("workers = \"auto\"", None)]) {
-            config.read_text(text).expect("a number, or the word");
-            assert_eq!(config.workers, workers, "{text}");
-        }
+    fn the_defaults_are_those_of_the_store_and_of_the_device() {
+        let DaemonConfig { store, device, .. } = DaemonConfig::default();
+        assert_eq!(store.log_bytes, LOG_BYTES_DEFAULT);
+        assert_eq!(store.log_bytes_max, LOG_BYTES_MAX_DEFAULT);
+        assert_eq!(device.choice(), DeviceChoice::default());
     }
 }

@@ -162,7 +162,7 @@ impl<'a> Crew<'a> {
             waker.into_iter().zip(&status).for_each(|(waker, socket)| socket.wakes(waker));
             on_ready()?;
             let (mut told, mut nap) = (0, QUIET_WAIT);
-            let file = self.config.tenants_file.as_deref();
+            let file = self.config.qos.tenants_file.as_deref();
             let mut tenants = file.map(|path| TenantsFile::new(path, self.tenants_stamp));
             while !self.stop.is_stopped() && server.store_is_running() {
                 server.turn_or_sleep(nap);
@@ -215,7 +215,8 @@ impl<'a> Crew<'a> {
         };
         let server = ChunkServer::new(endpoint, store, self.service).driving(drivers);
         let server = server.resident_memory(resident).qos(qos);
-        let server = server.interference(control).guard(guard).peers(self.config.peers.clone());
+        let server =
+            server.interference(control).guard(guard).peers(self.config.service.peers.clone());
         let waker = self.wakes(&server, &worker);
         waker.into_iter().zip(&desk).for_each(|(waker, desk)| desk.wakes(waker));
         let mut server = server.count_in(Arc::clone(&worker.meter)).scrubbing(boards);
@@ -235,10 +236,10 @@ impl<'a> Crew<'a> {
     /// Finishes what was taken, closes the links, and lets go of the store.
     fn end<D: Device<Memory = Region>>(self, mut server: ChunkServer<D>) -> Ended {
         let begun = Instant::now();
-        let wait = Duration::from_millis(self.config.stop_wait_ms);
-        let drained = server.drain(Nanos::from_millis(self.config.stop_wait_ms));
+        let wait = Duration::from_millis(self.config.service.stop_wait_ms);
+        let drained = server.drain(Nanos::from_millis(self.config.service.stop_wait_ms));
         if !server.store_is_running() {
-            let sealed = Err(DaemonError::StoreEnded(self.config.data_dir.clone()));
+            let sealed = Err(DaemonError::StoreEnded(self.config.store.data_dir.clone()));
             return Ended { stats: server.stats(), drained, sealed };
         }
         let left = wait.saturating_sub(begun.elapsed()).max(CLOSE_WAIT_MIN);

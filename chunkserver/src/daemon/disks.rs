@@ -60,7 +60,7 @@ impl<'a> ToOpen<'a> {
             for disk in (worker..self.dirs.len()).step_by(workers) {
                 let opened = StoreDriver::open_here(
                     self.askers,
-                    driver_config(self.config),
+                    driver_config(&self.config.store),
                     self.opener(disk),
                 );
                 let opened = opened.map(|(driver, holds, found)| {
@@ -78,7 +78,7 @@ impl<'a> ToOpen<'a> {
         &self,
         disk: usize,
     ) -> impl FnOnce() -> Result<(StoreCore<W>, Had), Failed> + use<W> {
-        let of_disk = of_store(self.config, &self.dirs[disk], self.dirs.len());
+        let of_disk = of_store(&self.config.store, &self.dirs[disk], self.dirs.len());
         let opening = self.opening.clone();
         move || {
             let (mut core, found) = open_here(&of_disk).map_err(|error| Failed(error.into()))?;
@@ -90,7 +90,7 @@ impl<'a> ToOpen<'a> {
     /// Opens each disk on a thread of its own, all at a time.
     fn open_all<W: AsRef<[u8]> + Send + 'static>(&self) -> Vec<Outcome<W>> {
         let open = |disk: usize| {
-            let config = driver_config(self.config);
+            let config = driver_config(&self.config.store);
             let spawned = StoreThread::spawn(self.askers, config, self.opener(disk));
             (disk, spawned.map_err(|Failed(error)| *error))
         };
@@ -133,7 +133,7 @@ pub(super) fn open_disks<W: AsRef<[u8]> + Send + 'static>(
         return Err(DaemonError::NoDevice);
     }
     let mut failed = opened.iter().zip(0..).filter_map(|(one, at)| Some((at, one.as_ref().err()?)));
-    let is_enough = match config.require_all_disks {
+    let is_enough = match config.store.require_all_disks {
         true => opened.iter().all(Result::is_ok),
         false => opened.iter().any(Result::is_ok),
     };

@@ -2,19 +2,19 @@
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::{Arg, ArgMatches, Command};
+use clap::Args;
 use serde_json::{Value, json};
 
 use super::error::DaemonError;
-use super::stopped::{cannot, dirs_arg, dirs_of, each, flag};
+use super::stopped::Stores;
 use super::store::open_disk;
 use crate::store::core::{DumpRow, DumpWanted, dump_core};
 use crate::store::{ChunkId, ChunkStat};
 
 /// Rows unless more are asked for: some screens.
-const ROWS_DEFAULT: &str = "1000";
+const ROWS_DEFAULT: u64 = 1000;
 
 const AFTER_HELP: &str = "\
 Nothing is changed. The server must not run. Rows: superblocks, damage, and chunks, or with
@@ -28,75 +28,41 @@ Exit codes, of several stores the highest one:
   4    the store cannot be read (no store, locked, of a newer version); rows before that are shown";
 
 /// What `dump` is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreDump {
-    /// The directory of each store.
-    pub dirs: Vec<PathBuf>,
-    /// The records of the log too.
-    pub log: bool,
-    /// The slices of this chunk in place of all chunks.
-    pub slices: Option<ChunkId>,
+#[derive(Clone, Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct StoreDump {
+    #[command(flatten)]
+    stores: Stores,
+    /// Show the records of the log since the newest checkpoint too.
+    #[arg(long)]
+    log: bool,
+    /// Show where the slices of this chunk lie, in place of all chunks.
+    #[arg(long, value_name = "CHUNK")]
+    slices: Option<ChunkId>,
     /// Most rows of a store.
-    pub limit: u64,
-    /// One JSON object on a line.
-    pub json: bool,
-}
-
-/// Name of the command.
-pub(super) const NAME: &str = "dump";
-
-pub(super) fn command() -> Command {
-    Command::new(NAME)
-        .about("Shows superblocks, log records, chunks and slices of a store")
-        .arg(dirs_arg())
-        .arg(flag("log", "show the records of the log since the newest checkpoint too"))
-        .arg(
-            Arg::new("slices")
-                .long("slices")
-                .value_name("CHUNK")
-                .value_parser(clap::value_parser!(ChunkId))
-                .help("show where the slices of this chunk lie, in place of all chunks"),
-        )
-        .arg(
-            Arg::new("limit")
-                .long("limit")
-                .value_name("N")
-                .default_value(ROWS_DEFAULT)
-                .value_parser(clap::value_parser!(u64).range(1..))
-                .help("most rows of a store"),
-        )
-        .arg(flag("json", "print one JSON object on each line"))
-        .after_help(AFTER_HELP)
+    #[arg(long, value_name = "N", default_value_t = ROWS_DEFAULT)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
 }
 
 impl StoreDump {
-    pub(super) fn of(matches: &ArgMatches) -> Self {
-        Self {
-            dirs: dirs_of(matches),
-            log: matches.get_flag("log"),
-            slices: matches.get_one::<ChunkId>("slices").copied(),
-            limit: matches.get_one::<u64>("limit").copied().unwrap_or(1),
-            json: matches.get_flag("json"),
-        }
-    }
-
     /// Prints the rows.
     ///
     /// # Errors
     /// Whatever keeps the store from being read, after the rows before it; of several
     /// [`DaemonError::Stores`].
-    pub fn run(&self) -> Result<(), DaemonError> {
+    pub(super) fn run(&self) -> Result<(), DaemonError> {
         let out = BufWriter::new(io::stdout().lock());
         self.run_to(out)
     }
 
     fn run_to(&self, out: impl Write) -> Result<(), DaemonError> {
         let out = RefCell::new(out);
-        let say = |dir: &Path, why: &str| {
-            writeln!(out.borrow_mut(), "{}", cannot(dir, why, self.json))?;
+        let say = |why: &str| {
+            writeln!(out.borrow_mut(), "{why}")?;
             out.borrow_mut().flush()
         };
-        let ended = each(&self.dirs, |dir| self.run_in(dir, &mut *out.borrow_mut()), say);
+        let ended = self.stores.each(|dir| self.run_in(dir, &mut *out.borrow_mut()), say);
         match ended {
             // Whoever reads has enough.
             Err(DaemonError::Ready(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -105,12 +71,9 @@ impl StoreDump {
     }
 
     fn run_in(&self, dir: &Path, mut out: impl Write) -> Result<(), DaemonError> {
-        if self.dirs.len() > 1 {
+        if self.stores.dirs.len() > 1 {
             self.print(&mut out, &json!({ "row": "store", "dir": dir.display().to_string() }))
                 .map_err(DaemonError::Ready)?;
-        }
-        if !dir.is_dir() {
-            return Err(DaemonError::NotADirectory(dir.into()));
         }
         let (mut disk, _) = open_disk(dir, None)?;
         let wanted = DumpWanted { log: self.log, slices: self.slices };
@@ -126,7 +89,7 @@ impl StoreDump {
         });
         let end = |out: &mut dyn Write| {
             if was_cut {
-                let (limit, json) = (self.limit, self.json);
+                let (limit, json) = (self.limit, self.stores.json);
                 match json {
                     true => writeln!(out, "{}", json!({ "row": "cut", "limit": limit }))?,
                     false => writeln!(out, "more rows are left out: --limit {limit}")?,
@@ -139,7 +102,7 @@ impl StoreDump {
     }
 
     fn print(&self, out: &mut impl Write, row: &Value) -> io::Result<()> {
-        if self.json {
+        if self.stores.json {
             return writeln!(out, "{row}");
         }
         let Value::Object(fields) = row else { return Ok(()) };
@@ -237,14 +200,21 @@ fn chunk_object(stat: &ChunkStat, slices: u64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daemon::DaemonConfig;
+    use crate::daemon::args::{Program, StoppedStore};
     use crate::daemon::store::open_store;
+    use crate::daemon::{DaemonConfig, StoreConfig};
+
+    fn parse(args: &[&str]) -> Option<StoreDump> {
+        let args = ["towpath-chunkserver", "dump"].iter().chain(args).map(Into::into);
+        match Program::read(args).ok()?.command {
+            Some(StoppedStore::Dump(dump)) => Some(dump),
+            _ => None,
+        }
+    }
 
     fn dump(args: &[&str]) -> (Vec<String>, Result<(), DaemonError>) {
-        let args = ["dump"].iter().chain(args);
-        let matches = command().try_get_matches_from(args).expect("sound flags");
         let mut out = Vec::new();
-        let result = StoreDump::of(&matches).run_to(&mut out);
+        let result = parse(args).expect("sound flags").run_to(&mut out);
         let text = String::from_utf8(out).expect("text");
         (text.lines().map(String::from).collect(), result)
     }
@@ -253,11 +223,11 @@ mod tests {
     fn rows_are_printed_as_text_and_as_objects_up_to_the_limit() {
         let dir = tempfile::tempdir().expect("room for a folder");
         let path = dir.path().to_str().expect("a plain path");
-        let config = DaemonConfig {
+        let config = StoreConfig {
             data_dir: dir.path().into(),
             capacity_bytes: 1 << 20,
             log_bytes: 1 << 20,
-            ..DaemonConfig::default()
+            ..DaemonConfig::default().store
         };
         let (stores, _) = open_store::<Vec<u8>>(&config, 1).expect("a new store");
         for store in stores {
@@ -289,7 +259,6 @@ mod tests {
         assert_eq!(rows[0], json!({ "row": "store", "dir": path }));
         assert_eq!((&rows[1]["row"], &rows[3]["row"]), (&json!("superblock"), &json!("store")));
         assert!(rows[4]["error"].is_string() && rows[4]["dir"].is_string(), "{rows:?}");
-        let args = ["dump", path, "--limit", "0"];
-        assert!(command().try_get_matches_from(args).is_err());
+        assert!(parse(&[path, "--limit", "0"]).is_none());
     }
 }

@@ -11,7 +11,6 @@ use towpath_transport::{EndpointError, ListenError, MemoryError};
 
 use super::file::ConfigFileError;
 use super::store::SizesError;
-use super::value::ValueError;
 use crate::guard::GuardError;
 use crate::qos::TenantsError;
 use crate::store::core::CoreRepairError;
@@ -24,15 +23,6 @@ pub enum DaemonError {
     /// The command line is invalid, or asks for help.
     #[error(transparent)]
     Flags(#[from] clap::Error),
-    /// A flag has an invalid value.
-    #[error("--{flag} {error}")]
-    Flag {
-        /// The flag without its dashes.
-        flag: &'static str,
-        /// Which values it takes.
-        #[source]
-        error: ValueError,
-    },
     /// The config file cannot be used.
     #[error(transparent)]
     ConfigFile(#[from] ConfigFileError),
@@ -267,7 +257,6 @@ impl DaemonError {
         match self {
             Self::Flags(error) if !error.use_stderr() => 0,
             Self::Flags(_)
-            | Self::Flag { .. }
             | Self::ConfigFile(_)
             | Self::LogLevel { .. }
             | Self::Sizes(_)

@@ -1,18 +1,18 @@
 //! The config file: TOML with one level of keys, errors with their place.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::error::Error as _;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, Command};
+use serde_json::Value;
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use super::config::DaemonConfig;
-use super::key::{Key, key, nearest};
-use super::keys::KEYS;
-use super::value::ValueError;
 
 /// Longest config file: a hundred times what all keys with their comments take.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -64,111 +64,148 @@ pub enum ConfigFault {
         message: String,
     },
     /// A key that there is not.
-    #[error("there is no key `{name}`{}", hint(*nearest))]
+    #[error("there is no key `{name}`{}", hint(nearest.as_deref()))]
     UnknownKey {
         /// The key.
         name: String,
         /// The key that was probably meant.
-        nearest: Option<&'static str>,
+        nearest: Option<String>,
     },
     /// A value that the key does not take.
-    #[error("`{name}` {error}")]
+    #[error("`{name}` {needs}")]
     Value {
         /// The key.
-        name: &'static str,
-        /// What it takes.
-        error: ValueError,
+        name: String,
+        /// Which it takes: "needs a whole number from 0 to 9".
+        needs: String,
     },
 }
 
-fn hint(nearest: Option<&'static str>) -> Cow<'static, str> {
+fn hint(nearest: Option<&str>) -> Cow<'static, str> {
     match nearest {
         Some(name) => format!("; is `{name}` meant?").into(),
         None => "; `--print-config` shows all keys".into(),
     }
 }
 
-impl DaemonConfig {
-    /// Reads a config file over the settings that there are.
-    ///
-    /// # Errors
-    /// [`ConfigFileError`]; the settings may be changed in part.
-    pub fn read_file(&mut self, path: &Path) -> Result<(), ConfigFileError> {
-        let failed = |source| ConfigFileError::Read { path: path.into(), source };
-        let bytes = std::fs::metadata(path).map_err(failed)?.len();
-        if bytes > FILE_BYTES_MAX {
-            return Err(failed(io::Error::from(io::ErrorKind::FileTooLarge)));
-        }
-        let text = std::fs::read_to_string(path).map_err(failed)?;
-        self.read_text(&text).map_err(|error| ConfigFileError::Content { path: path.into(), error })
+/// Reads a config file as the settings that it has, by name, each with the flag that it is like.
+pub(super) fn read_file(path: &Path) -> Result<Vec<(String, String)>, ConfigFileError> {
+    let failed = |source| ConfigFileError::Read { path: path.into(), source };
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(failed(io::Error::from(io::ErrorKind::FileTooLarge)));
     }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    flags_of(&text).map_err(|error| ConfigFileError::Content { path: path.into(), error })
+}
 
-    /// Reads the text of a config file over the settings that there are.
-    ///
-    /// # Errors
-    /// [`ConfigTextError`]; the settings may be changed in part.
-    pub fn read_text(&mut self, text: &str) -> Result<(), ConfigTextError> {
-        let table = DeTable::parse(text).map_err(|error| {
-            let fault = ConfigFault::Syntax { message: one_line(error.message()) };
-            at(text, error.span(), fault)
-        })?;
-        // The order of the file, so that the first fault is the one that is told.
-        let mut entries: Vec<_> = table.get_ref().iter().collect();
-        entries.sort_by_key(|(name, _)| name.span().start);
-        for (name, value) in entries {
-            let unknown = || ConfigFault::UnknownKey {
-                name: shorten(name.get_ref()),
-                nearest: nearest(name.get_ref()),
-            };
-            let found =
-                key(name.get_ref()).ok_or_else(|| at(text, Some(name.span()), unknown()))?;
-            let set = match plain(value.get_ref(), found) {
-                Ok(plain) => (found.set)(self, &plain),
-                Err(error) => Err(error),
-            };
-            set.map_err(|error| {
-                at(text, Some(value.span()), ConfigFault::Value { name: found.name, error })
-            })?;
-        }
-        Ok(())
+/// The settings of a text, by name, each with the flag that it is like: `links_max = 3` is
+/// `--links-max=3`. All are known, and have values that their flags take.
+fn flags_of(text: &str) -> Result<Vec<(String, String)>, ConfigTextError> {
+    let table = DeTable::parse(text).map_err(|error| {
+        let fault = ConfigFault::Syntax { message: one_line(error.message()) };
+        at(text, error.span(), fault)
+    })?;
+    let known = DaemonConfig::flags();
+    // The order of the file, so that the first fault is the one that is told.
+    let mut entries: Vec<_> = table.get_ref().iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    let mut flags = Vec::new();
+    for (name, value) in entries {
+        let key: &str = name.get_ref();
+        let Some(arg) = known.get_arguments().find(|arg| arg.get_id() == key) else {
+            let unknown = shorten(key);
+            let nearest = nearest(&known, &unknown);
+            let fault = ConfigFault::UnknownKey { name: unknown, nearest };
+            return Err(at(text, Some(name.span()), fault));
+        };
+        let flag = plain(arg, value.get_ref()).and_then(|value| {
+            let flag = format!("--{}={value}", key.replace('_', "-"));
+            refusal(arg, &flag).map_or(Ok(flag), |needs| Err(needs.into()))
+        });
+        let flag = flag.map_err(|needs| {
+            let fault = ConfigFault::Value { name: key.into(), needs: needs.into() };
+            at(text, Some(value.span()), fault)
+        });
+        flags.push((key.into(), flag?));
     }
+    Ok(flags)
+}
 
-    /// The settings as a config file, each with a comment that says what it does.
-    #[must_use]
-    pub fn to_file_text(&self) -> String {
-        let mut text = String::new();
-        for key in KEYS {
-            let shown = (key.show)(self);
-            let shown = if key.quoted { toml::Value::String(shown).to_string() } else { shown };
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "# {}\n{} = {shown}\n", key.doc, key.name);
-        }
-        text
+/// Why a flag does not take its value, if it does not.
+fn refusal(arg: &Arg, flag: &str) -> Option<String> {
+    let alone = Command::new("setting").no_binary_name(true).disable_help_flag(true);
+    let error = alone.arg(arg.clone()).try_get_matches_from([flag]).err()?;
+    Some(match (error.source(), error.get(ContextKind::ValidValue)) {
+        (Some(needs), _) => needs.to_string(),
+        (None, Some(ContextValue::Strings(words))) => format!("needs one of {}", words.join(", ")),
+        (None, _) => "needs a value".into(),
+    })
+}
+
+/// The known name that is most like an unknown one, unless none is.
+fn nearest(known: &Command, unknown: &str) -> Option<String> {
+    let flag = format!("--{}", unknown.replace('_', "-"));
+    let error = known.clone().try_get_matches_from([flag]).err()?;
+    match error.get(ContextKind::SuggestedArg)? {
+        ContextValue::String(flag) => Some(flag.trim_start_matches('-').replace('-', "_")),
+        _ => None,
     }
 }
 
-/// The value as the text that the key's flag would have.
-fn plain<'a>(value: &'a DeValue<'_>, key: &Key) -> Result<Cow<'a, str>, ValueError> {
-    let needs = |needs| Err(ValueError::Needs { needs });
-    match (key.kind, value) {
-        ("BOOL", DeValue::Boolean(yes)) => Ok(yes.to_string().into()),
-        ("BOOL", _) => needs("true or false, without quotes"),
-        (_, DeValue::String(text)) => Ok(Cow::Borrowed(text)),
-        ("RULES", DeValue::Array(rules)) => {
-            let rules = rules.iter().map(|rule| carrier_rule(rule.get_ref()));
-            let rules: Option<Vec<_>> = rules.collect();
-            let needs = ValueError::Needs {
-                needs: "rules as in [{ peers = \"10.1.0.0/16\", use = \"rc\" }]",
+impl DaemonConfig {
+    /// The settings of a config file, and the defaults of all that it does not have.
+    ///
+    /// # Errors
+    /// [`ConfigTextError`].
+    pub fn from_file_text(text: &str) -> Result<Self, ConfigTextError> {
+        let flags = flags_of(text)?.into_iter().map(|(_, flag)| flag);
+        Self::from_args(flags).map_err(|error| {
+            let message = one_line(&error.to_string());
+            at(text, None, ConfigFault::Syntax { message })
+        })
+    }
+
+    /// The settings as a config file, each with a comment that says what it does.
+    ///
+    /// # Errors
+    /// A path is not UTF-8, so no file can have it.
+    pub fn to_file_text(&self) -> io::Result<String> {
+        let (settings, mut text) = (serde_json::to_value(self)?, String::new());
+        for arg in Self::flags().get_arguments() {
+            let name = arg.get_id().as_str();
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let quoted = |text: &str| toml::Value::from(text).to_string();
+            let default = arg.get_default_values().first().and_then(|text| text.to_str());
+            let value = match &settings[name] {
+                Value::Null => quoted(default.unwrap_or_default()),
+                Value::String(text) => quoted(text),
+                number_or_bool => number_or_bool.to_string(),
             };
+            text.push_str(&format!("# {help}\n{name} = {value}\n\n"));
+        }
+        Ok(text)
+    }
+}
+
+/// The value as the text that the flag has.
+fn plain<'a>(arg: &Arg, value: &'a DeValue<'_>) -> Result<Cow<'a, str>, Cow<'static, str>> {
+    let is = |kind: &str| arg.get_value_names().is_some_and(|names| names == [kind]);
+    match value {
+        DeValue::Boolean(yes) if is("BOOL") => Ok(yes.to_string().into()),
+        _ if is("BOOL") => Err("needs true or false, without quotes".into()),
+        DeValue::String(text) => Ok(Cow::Borrowed(text)),
+        DeValue::Array(rules) if is("RULES") => {
+            let rules: Option<Vec<_>> =
+                rules.iter().map(|rule| carrier_rule(rule.get_ref())).collect();
+            let needs = "needs rules as in [{ peers = \"10.1.0.0/16\", use = \"rc\" }]";
             Ok(rules.ok_or(needs)?.join(",").into())
         }
-        (_, DeValue::Integer(number)) => {
-            match i128::from_str_radix(number.as_str(), number.radix()) {
-                Ok(number) => Ok(number.to_string().into()),
-                Err(_) => needs("a number that 64 bits hold"),
-            }
-        }
-        _ => needs("a number or a text in quotes"),
+        DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Ok(number.to_string().into()),
+            Err(_) => Err("needs a number that 64 bits hold".into()),
+        },
+        _ => Err("needs a number or a text in quotes".into()),
     }
 }
 
@@ -206,24 +243,56 @@ fn shorten(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::StatusPlace;
 
     fn fault(text: &str) -> ConfigTextError {
-        DaemonConfig::default().read_text(text).expect_err("the text is wrong")
+        DaemonConfig::from_file_text(text).expect_err("the text is wrong")
     }
 
     #[test]
     fn the_file_that_is_printed_reads_back_as_it_was() {
-        let config = DaemonConfig {
-            capacity_bytes: 3 << 30,
-            device_ip: Some([10, 0, 0, 1].into()),
-            fallback: towpath_transport::Fallback::Tcp,
-            carrier: ["10.1.0.0/16=rc", "fd00::/8=tcp"].map(|rule| rule.parse().unwrap()).into(),
-            data_dir: "a \"quoted\" \\ name".into(),
-            ..DaemonConfig::default()
-        };
-        let mut read = DaemonConfig::default();
-        read.read_text(&config.to_file_text()).expect("it reads what it prints");
-        assert_eq!(read, config);
+        let mut config = DaemonConfig::default();
+        assert_eq!(read_back(&config), config);
+        config.store.capacity_bytes = 3 << 30;
+        config.store.chunks_max = u64::MAX;
+        config.store.more_data_dirs = ["/a", "/b c"].map(Into::into).into();
+        config.device.device_ip = Some([10, 0, 0, 1].into());
+        config.device.mtu_bytes = Some(towpath_transport::Mtu::Mtu1024);
+        config.network.fallback = towpath_transport::Fallback::Tcp;
+        config.network.carrier =
+            ["10.1.0.0/16=rc", "fd00::/8=tcp"].map(|rule| rule.parse().unwrap()).into();
+        config.store.data_dir = "a \"quoted\" \\ name".into();
+        config.service.scrub_bytes_per_s = u64::MAX;
+        config.telemetry.status_socket = StatusPlace::At("/run/s".into());
+        assert_eq!(read_back(&config), config);
+    }
+
+    fn read_back(config: &DaemonConfig) -> DaemonConfig {
+        let text = config.to_file_text().expect("all paths are text");
+        DaemonConfig::from_file_text(&text).expect("it reads what it prints")
+    }
+
+    #[test]
+    fn a_slip_finds_the_key_that_was_meant_and_nonsense_finds_none() {
+        let nearest = |unknown: &str| nearest(&DaemonConfig::flags(), unknown);
+        assert_eq!(nearest("capacity_byte").as_deref(), Some("capacity_bytes"));
+        assert_eq!(nearest("datadir").as_deref(), Some("data_dir"));
+        assert_eq!(nearest("listen_addr").as_deref(), Some("listen"));
+        assert_eq!(nearest("colour"), None);
+        assert_eq!(nearest(&"x".repeat(64)), None);
+        for odd in ["", "=", "a=b", "links-max", "links_max=1", "help", "json", "format", "- -"] {
+            let error = fault(&format!("\"{odd}\" = 1"));
+            assert!(matches!(error.fault, ConfigFault::UnknownKey { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_number_of_workers_is_read_with_quotes_and_without() {
+        let texts = [("workers = 5", Some(5)), ("workers = \"2\"", Some(2))];
+        for (text, workers) in texts.into_iter().chain([("workers = \"auto\"", None)]) {
+            let config = DaemonConfig::from_file_text(text).expect("a number, or the word");
+            assert_eq!(config.network.workers, workers, "{text}");
+        }
     }
 
     #[test]
@@ -246,13 +315,14 @@ mod tests {
         assert!(said("log_bytes = 7").contains("at least 524288 bytes"));
         assert!(said("mtu_bytes = 1500").contains("1024"));
         assert!(said("workers = 0").contains("from 1 to "));
+        assert_eq!(said("drive_disk = 1"), "1:14: `drive_disk` needs one of auto, thread, inline");
+        assert_eq!(said("carrier = [1]")[..14], *"1:11: `carrier");
     }
 
     #[test]
     fn yes_and_no_are_written_without_quotes() {
-        let mut config = DaemonConfig::default();
-        config.read_text("device_foreign_peers = true").expect("a boolean");
-        assert!(config.device.foreign_peers);
+        let config = DaemonConfig::from_file_text("device_foreign_peers = true");
+        assert!(config.expect("a boolean").device.device_foreign_peers);
         for text in ["device_foreign_peers = \"false\"", "device_foreign_peers = 0"] {
             let said = fault(text).to_string();
             assert!(said.ends_with("needs true or false, without quotes"), "{said}");

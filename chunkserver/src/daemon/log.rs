@@ -17,29 +17,6 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::config::LogFormat;
 use super::error::DaemonError;
-use super::key::Key;
-use super::value::ValueError;
-
-/// The setting of how it is written.
-pub(super) const FORMAT_KEY: Key = Key {
-    name: "log_format",
-    kind: "WORD",
-    doc: "how the log is written to stderr: \"text\", a line for people, or \"json\", one JSON \
-          object on a line",
-    quoted: true,
-    set: |config, text| {
-        config.log_format = match text {
-            "text" => LogFormat::Text,
-            "json" => LogFormat::Json,
-            _ => return Err(ValueError::Needs { needs: "\"text\" or \"json\"" }),
-        };
-        Ok(())
-    },
-    show: |config| match config.log_format {
-        LogFormat::Text => "text".into(),
-        LogFormat::Json => "json".into(),
-    },
-};
 
 /// Sends what the libraries log to stderr.
 ///

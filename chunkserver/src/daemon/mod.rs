@@ -2,7 +2,8 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `config`, `keys`, `value` | the settings, their table, and how values are read |
+//! | `config`, `value` | the settings in groups, and how values are read and shown |
+//! | `effective` | what the settings come to on this machine |
 //! | `file`, `args` | the config file and the command line |
 //! | `run` | [`run`](run()): from settings to a serving server and back |
 //! | `crew` | the workers of a server, and their threads |
@@ -10,8 +11,7 @@
 //! | `shards` | where the stores of a server are |
 //! | `descriptors` | the limit of file descriptors |
 //! | `log` | what is logged, and in which format |
-//! | `beside` | who asks the store beside the workers |
-//! | `metrics` | the listener for whoever collects metrics |
+//! | `beside` | who asks the store beside the workers: the listener for metrics, and the scrub |
 //! | `scrub` | the background scrub |
 //! | `notify` | what the service manager is told |
 //! | `stopped` | what the commands for stopped stores share |
@@ -32,12 +32,10 @@ mod crew;
 mod descriptors;
 mod disks;
 mod dump;
+mod effective;
 mod error;
 mod file;
-mod key;
-mod keys;
 mod log;
-mod metrics;
 mod notify;
 mod peers;
 mod run;
@@ -52,47 +50,48 @@ mod value;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 
-pub use args::{Action, Invocation, command};
-pub use check::StoreCheck;
-pub use config::{DaemonConfig, DriveDisk, LogFormat, PlaceBy, StatusPlace};
-pub use dump::StoreDump;
+use args::{Program, StoppedStore};
+pub use config::{
+    DaemonConfig, DeviceConfig, DriveDisk, LogFormat, NetworkConfig, PlaceBy, RequestConfig,
+    ShareConfig, StatusPlace, StoreConfig, TelemetryConfig,
+};
 pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};
-pub use key::{Key, key, nearest};
-pub use keys::KEYS;
 pub use log::log_to_stderr;
 pub use run::{
     Ready, Served, check, devices, endpoint_config, print_ready, run, udp_config, udp_devices,
 };
 pub use stop::{StopFlag, stop_signals};
 pub use store::{SizesError, open_store};
-pub use value::{SizeError, ValueError, parse_size};
+pub use value::{SizeError, parse_size};
 
 /// The whole program: reads the command line, does what it asks for.
 ///
 /// # Errors
 /// [`DaemonError`]; its exit code is for the caller to use.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<(), DaemonError> {
-    let Invocation { config, action, json } = Invocation::parse(args)?;
-    match action {
-        Action::CheckStore(check) => check.run()?,
-        Action::DumpStore(dump) => dump.run()?,
-        Action::Check => {
-            check(&config)?;
-            print("configuration is valid\n")?;
+    let program = Program::read(args)?;
+    let config = &program.settings;
+    match program.command {
+        Some(StoppedStore::Check(check)) => return check.run(),
+        Some(StoppedStore::Dump(dump)) => return dump.run(),
+        None if program.check => {
+            check(config)?;
+            return print("configuration is valid\n");
         }
-        Action::PrintConfig => print(&config.to_file_text())?,
-        Action::Serve => {
-            log_to_stderr(&config.log, config.log_format)?;
-            let stop = StopFlag::new();
-            stop.on_signals().map_err(DaemonError::Signals)?;
-            run(&config, &stop, devices, |ready| {
-                notify::tell(&format!("READY=1\nSTATUS=serving on {}", ready.listening));
-                print_ready(ready, json)
-            })?;
+        None if program.print_config => {
+            return print(&config.to_file_text().map_err(DaemonError::Ready)?);
         }
+        None => {}
     }
-    Ok(())
+    log_to_stderr(&config.telemetry.log, config.telemetry.log_format)?;
+    let stop = StopFlag::new();
+    stop.on_signals().map_err(DaemonError::Signals)?;
+    run(config, &stop, devices, |ready| {
+        notify::tell(&format!("READY=1\nSTATUS=serving on {}", ready.listening));
+        print_ready(ready, program.json)
+    })
+    .map(drop)
 }
 
 /// Prints what a command is asked for.

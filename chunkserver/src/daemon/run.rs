@@ -66,7 +66,7 @@ pub fn devices(
     config: &DaemonConfig,
     endpoint: &EndpointConfig,
 ) -> Result<Vec<Either<RoceUdp, VerbsDevice>>, EndpointError> {
-    match config.device.target() {
+    match config.device.choice().target() {
         None => Ok(udp_devices(config, endpoint)?.into_iter().map(Either::Left).collect()),
         Some(target) => (0..config.effective_workers())
             .map(|_| Ok(Either::Right(VerbsDevice::open(&target)?)))
@@ -88,41 +88,41 @@ pub fn udp_devices(
 /// How the sockets of the device are set up, for callers that put a link of their own around them.
 #[must_use]
 pub fn udp_config(config: &DaemonConfig) -> UdpConfig {
-    let port = match config.device_port {
+    let port = match config.device.device_port {
         0 => PortChoice::Ephemeral,
         port => PortChoice::Exact(port),
     };
     let udp = UdpConfig::new(config.effective_device_ip()).port(port);
-    udp.foreign_peers(config.device.foreign_peers)
+    udp.foreign_peers(config.device.device_foreign_peers)
 }
 
 /// How the endpoint of a server with these settings is set up.
 #[must_use]
 pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
-    let endpoint = match config.mtu_bytes {
+    let endpoint = match config.device.mtu_bytes {
         Some(mtu) => EndpointConfig::new().mtu_max(mtu),
         None => EndpointConfig::new(),
     };
     // The default gives way where the device's queues would hold fewer clients.
-    let endpoint = match config.fallback {
+    let endpoint = match config.network.fallback {
         Fallback::RcThenTcp => endpoint,
         fewer => endpoint.fallback(fewer),
     };
     endpoint
         .app_protocol(PROTOCOL)
-        .icrc(config.device.icrc)
+        .icrc(config.device.device_icrc)
         // Data is checked, and that of long writes stored, while it arrives.
         .pieces_as_they_come(true)
         .links_max(config.effective_links_max() as usize)
-        .paths(config.paths_max as usize)
-        .carrier_rules(&config.carrier)
-        .quota_chunks(config.quota_chunks)
-        .credit_total(config.credit_chunks_max.max(config.quota_chunks))
+        .paths(config.network.paths_max as usize)
+        .carrier_rules(&config.network.carrier)
+        .quota_chunks(config.network.quota_chunks)
+        .credit_total(config.network.credit_chunks_max.max(config.network.quota_chunks))
         .send_pools(&[
             (256, 4096),
             (4096, 2048),
-            (64 << 10, config.read_buffers_small as usize),
-            (1 << 20, config.read_buffers_large as usize),
+            (64 << 10, config.network.read_buffers_small as usize),
+            (1 << 20, config.network.read_buffers_large as usize),
         ])
 }
 
@@ -131,8 +131,8 @@ pub fn endpoint_config(config: &DaemonConfig) -> EndpointConfig {
 ///
 /// `make_devices` makes a device for each worker; [`devices`](devices()) is the usual one. The
 /// first worker runs on the caller's thread, each other on one of its own; a client's link goes to
-/// a worker as [`place_by`](DaemonConfig::place_by) says. `on_ready` is called once, when clients
-/// can connect. However it ends, `stop` is raised then.
+/// a worker as [`place_by`](super::NetworkConfig::place_by) says. `on_ready` is called once, when
+/// clients can connect. However it ends, `stop` is raised then.
 ///
 /// # Errors
 /// [`DaemonError`]; what was acknowledged is on stable media whatever happens.
@@ -154,14 +154,14 @@ pub fn run<D: Device<Memory = Region> + Send>(
     let mut endpoint = Endpoint::new(device, of_worker(0))?;
     say_fewer_links(config, endpoint.plan().links_max);
     let device = endpoint.device().local_addr();
-    let listening = endpoint.listen(config.listen)?;
-    let dirs = store_dirs(config)?;
+    let listening = endpoint.listen(config.network.listen)?;
+    let dirs = store_dirs(&config.store)?;
     let beside = Asked::of(config, &dirs)?;
     let metrics_at = beside.metrics_at();
     let askers = workers.count() + beside.count();
     let service = service_config(config);
-    let tenants_stamp = config.tenants_file.as_deref().and_then(tenants::stamp);
-    let mut qos = tenants::start(config, workers.count())?.into_iter();
+    let tenants_stamp = config.qos.tenants_file.as_deref().and_then(tenants::stamp);
+    let mut qos = tenants::start(&config.qos, workers.count())?.into_iter();
     let to_open = ToOpen::new(config, &dirs, askers);
     let crew = Crew { config, stop, service: &service, tenants_stamp };
     let served = scope(|scope| {
@@ -197,7 +197,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
         let server = ChunkServer::new(endpoint, store, &service).driving(drivers);
         let server = server.resident_memory(resident).qos(first_qos);
         let server = server.scrubbing(beside.boards()).interference(control);
-        let server = server.guard(guard.clone()).peers(config.peers.clone());
+        let server = server.guard(guard.clone()).peers(config.service.peers.clone());
         guard.iter().for_each(Guard::wait_for_start);
         let status = status.map(|(socket, _)| socket);
         crew.serve(scope, server, status, beside, posts, || {
@@ -226,7 +226,7 @@ fn say_fewer_links(config: &DaemonConfig, links_max: usize) {
 
 /// What requests are checked by, where there are keys.
 fn guard(config: &DaemonConfig) -> Result<Option<Guard>, DaemonError> {
-    let Some(keys) = &config.key_file else { return Ok(None) };
+    let Some(keys) = &config.service.key_file else { return Ok(None) };
     let mode = std::fs::metadata(keys).map_or(0, |metadata| metadata.permissions().mode());
     if mode & 0o077 != 0 {
         tracing::warn!(
@@ -234,7 +234,7 @@ fn guard(config: &DaemonConfig) -> Result<Option<Guard>, DaemonError> {
             "others than the server may read its keys, and then do everything: chmod 600"
         );
     }
-    Ok(Some(Guard::open(keys, &config.data_dir.join("revoked"))?))
+    Ok(Some(Guard::open(keys, &config.store.data_dir.join("revoked"))?))
 }
 
 /// What the server did, in the words of its log.
@@ -259,20 +259,20 @@ fn log_end(served: &Served) {
 /// [`DaemonError::Sizes`].
 pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     let ip: IpAddr = config.effective_device_ip();
-    let is_ours = config.device.target().is_none();
+    let is_ours = config.device.choice().target().is_none();
     if is_ours && (ip.is_unspecified() || ip.is_multicast()) {
         return Err(DaemonError::DeviceIp { ip, likely: likely_ip(ip) });
     }
-    log_filter(&config.log)?;
-    check_sizes(config)?;
-    store_dirs(config)?;
-    tenants::start(config, 1)?;
+    log_filter(&config.telemetry.log)?;
+    check_sizes(&config.store)?;
+    store_dirs(&config.store)?;
+    tenants::start(&config.qos, 1)?;
     let ours = |setting: &'static str, ip: IpAddr| {
         let bound = TcpListener::bind((ip, 0)).map(drop);
         bound.map_err(|source| DaemonError::NotOurs { setting, ip, source })
     };
-    ours("listen", config.listen.ip())?;
-    config.metrics.map_or(Ok(()), |address| ours("metrics", address.ip()))?;
+    ours("listen", config.network.listen.ip())?;
+    config.telemetry.metrics.map_or(Ok(()), |address| ours("metrics", address.ip()))?;
     if is_ours { ours("device_ip", ip) } else { Ok(()) }
 }
 
@@ -290,8 +290,8 @@ fn likely_ip(of_family: IpAddr) -> Option<IpAddr> {
 
 /// Nothing is authenticated, which whoever opens the server to a network must know.
 fn say_who_may_do_what(config: &DaemonConfig, listening: SocketAddr) {
-    peers::say_who(config);
-    if let Some(path) = &config.key_file {
+    peers::say_who(&config.service.peers);
+    if let Some(path) = &config.service.key_file {
         tracing::info!(keys = %path.display(), "requests need capabilities");
     } else if listening.ip().is_loopback() {
         tracing::info!("every program on this host may read and delete every chunk");
@@ -327,7 +327,7 @@ fn status_socket(
     let Some(path) = config.status_path() else { return Ok(None) };
     match StatusSocket::bind_for(&path, workers) {
         Ok(socket) => Ok(Some(socket)),
-        Err(error) if config.status_socket == StatusPlace::DataDir => {
+        Err(error) if config.telemetry.status_socket == StatusPlace::DataDir => {
             tracing::warn!(%error, "there is no status socket");
             Ok(None)
         }
@@ -338,19 +338,19 @@ fn status_socket(
 /// None where no latency of reads matters.
 fn interference(config: &DaemonConfig) -> Option<InterferenceControl> {
     let micros = |us: u32| Nanos::from_micros(us.into());
-    let (mean, p99) = (config.interference_mean_us, config.interference_p99_us);
+    let (mean, p99) = (config.qos.interference_mean_us, config.qos.interference_p99_us);
     let settings = InterferenceConfig {
         mean: micros(mean),
         p99: micros(p99),
-        window: Nanos::from_millis(config.interference_window_ms.into()),
-        least_share: config.interference_least_percent * 10,
+        window: Nanos::from_millis(config.qos.interference_window_ms.into()),
+        least_share: config.qos.interference_least_percent * 10,
     };
     (mean > 0 || p99 > 0).then(|| InterferenceControl::new(settings))
 }
 
 fn placing(config: &DaemonConfig) -> Placing {
-    match config.place_by {
-        PlaceBy::Auto if config.shards > 1 => Placing::LeastLinks,
+    match config.network.place_by {
+        PlaceBy::Auto if config.store.shards > 1 => Placing::LeastLinks,
         PlaceBy::Auto | PlaceBy::Class => Placing::ByClass,
         PlaceBy::Links => Placing::LeastLinks,
     }
@@ -358,9 +358,9 @@ fn placing(config: &DaemonConfig) -> Placing {
 
 fn service_config(config: &DaemonConfig) -> ServiceConfig {
     ServiceConfig::new()
-        .link_requests_max(config.link_requests_max as usize)
-        .busy_poll(Nanos::from_micros(config.busy_poll_us))
-        .idle_wait(Nanos::from_micros(config.idle_wait_us))
-        .time_handlers(config.time_handlers)
-        .health(HealthConfig::new().slow_after(Nanos::from_millis(config.slow_after_ms)))
+        .link_requests_max(config.service.link_requests_max as usize)
+        .busy_poll(Nanos::from_micros(config.service.busy_poll_us))
+        .idle_wait(Nanos::from_micros(config.service.idle_wait_us))
+        .time_handlers(config.telemetry.time_handlers)
+        .health(HealthConfig::new().slow_after(Nanos::from_millis(config.service.slow_after_ms)))
 }

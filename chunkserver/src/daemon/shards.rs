@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use super::config::DaemonConfig;
+use super::config::StoreConfig;
 use super::error::DaemonError;
 use crate::store::core::{DISK_NAME, LOG_BYTES_MIN};
 use crate::store::disks::DISKS_MAX;
@@ -31,7 +31,7 @@ pub(super) struct StoreDir {
 ///
 /// # Errors
 /// [`DaemonError::SameDisk`], [`DaemonError::TooManyShards`], [`DaemonError::ShardsOfDevice`].
-pub(super) fn store_dirs(config: &DaemonConfig) -> Result<Vec<StoreDir>, DaemonError> {
+pub(super) fn store_dirs(config: &StoreConfig) -> Result<Vec<StoreDir>, DaemonError> {
     check_dirs(config.data_dirs())?;
     let mut all = Vec::new();
     for disk in config.data_dirs() {
@@ -83,9 +83,9 @@ pub(super) fn mark_outside(path: &Path) -> Option<PathBuf> {
 }
 
 /// The settings of one store of a server that has so many.
-pub(super) fn of_store(config: &DaemonConfig, dir: &StoreDir, stores: usize) -> DaemonConfig {
+pub(super) fn of_store(config: &StoreConfig, dir: &StoreDir, stores: usize) -> StoreConfig {
     let part = |of_disk: u64| of_disk / u64::from(dir.shards);
-    DaemonConfig {
+    StoreConfig {
         data_dir: dir.path.clone(),
         shards: dir.shards,
         resident_bytes: config.resident_bytes / stores as u64,
@@ -103,14 +103,15 @@ pub(super) fn of_store(config: &DaemonConfig, dir: &StoreDir, stores: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::DaemonConfig;
 
     #[test]
     fn shards_that_were_made_are_found_whatever_is_asked_for_and_whatever_is_lost_of_them() {
         let dir = tempfile::tempdir().expect("room for a folder");
-        let config = |shards| DaemonConfig {
+        let config = |shards| StoreConfig {
             data_dir: dir.path().into(),
             shards,
-            ..DaemonConfig::default()
+            ..DaemonConfig::default().store
         };
         let found = |shards| store_dirs(&config(shards)).expect("few").len();
         assert_eq!((found(1), found(3)), (1, 3));
@@ -123,13 +124,13 @@ mod tests {
 
     #[test]
     fn each_shard_has_its_part_of_what_a_disk_may_take() {
-        let config = DaemonConfig { capacity_bytes: 1 << 30, ..DaemonConfig::default() };
+        let config = StoreConfig { capacity_bytes: 1 << 30, ..DaemonConfig::default().store };
         let dir = StoreDir { path: PathBuf::from("x/shard-1"), shards: 4 };
         let of = of_store(&config, &dir, 8);
         assert_eq!(of.capacity_bytes, 1 << 28);
         assert_eq!(of.log_bytes_max * 4, config.log_bytes_max);
         assert_eq!(of.data_dir, dir.path);
-        let unlimited = of_store(&DaemonConfig::default(), &dir, 4);
+        let unlimited = of_store(&DaemonConfig::default().store, &dir, 4);
         assert_eq!(unlimited.capacity_bytes, u64::MAX, "that is a part of the file system");
     }
 }

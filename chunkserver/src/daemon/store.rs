@@ -10,7 +10,7 @@ use thiserror::Error;
 use towpath_disk::{Disk, NewFile, Options, PAGE_BYTES, Report};
 use towpath_transport::SharedMemory;
 
-use super::config::DaemonConfig;
+use super::config::{DaemonConfig, StoreConfig};
 use super::error::DaemonError;
 use super::scrub::STATE_NAME;
 use super::shards::mark_outside;
@@ -48,7 +48,7 @@ pub enum SizesError {
 }
 
 /// Whether a store can have these sizes.
-pub(super) fn check_sizes(config: &DaemonConfig) -> Result<(), SizesError> {
+pub(super) fn check_sizes(config: &StoreConfig) -> Result<(), SizesError> {
     let capacity = config.capacity_bytes;
     if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&config.log_bytes) {
         return Err(SizesError::Log(config.log_bytes));
@@ -64,7 +64,7 @@ pub(super) fn check_sizes(config: &DaemonConfig) -> Result<(), SizesError> {
     }
 }
 
-pub(super) fn core_config(config: &DaemonConfig) -> CoreConfig {
+pub(super) fn core_config(config: &StoreConfig) -> CoreConfig {
     CoreConfig {
         log_pages: config.log_bytes / PAGE_BYTES as u64,
         log_pages_max: if config.preallocate {
@@ -82,10 +82,10 @@ pub(super) fn core_config(config: &DaemonConfig) -> CoreConfig {
 
 /// For a repair: sizes are those of the store that is there.
 pub(super) fn repair_config() -> CoreConfig {
-    core_config(&DaemonConfig { chunks_max: u64::MAX, ..DaemonConfig::default() })
+    core_config(&StoreConfig { chunks_max: u64::MAX, ..DaemonConfig::default().store })
 }
 
-pub(super) fn driver_config(config: &DaemonConfig) -> DriverConfig {
+pub(super) fn driver_config(config: &StoreConfig) -> DriverConfig {
     DriverConfig {
         queue_max: config.store_queue_max as usize,
         unfinished_keep: match config.unfinished_keep_s {
@@ -129,7 +129,7 @@ impl From<io::Error> for Failed {
 /// # Errors
 /// [`DaemonError`]; nothing was changed in a store that was there.
 pub fn open_store<W: AsRef<[u8]> + Send + 'static>(
-    config: &DaemonConfig,
+    config: &StoreConfig,
     askers: usize,
 ) -> Result<(Vec<StoreThread<W>>, Option<SharedMemory>), DaemonError> {
     check_sizes(config)?;
@@ -143,7 +143,7 @@ pub fn open_store<W: AsRef<[u8]> + Send + 'static>(
 
 /// What the store's thread does first: by io_uring a disk is driven by the thread that opened it.
 pub(super) fn open_here<W: AsRef<[u8]>>(
-    config: &DaemonConfig,
+    config: &StoreConfig,
 ) -> Result<(StoreCore<W>, Found), DaemonError> {
     let path = config.data_dir.as_path();
     let mut of_core = core_config(config);
@@ -192,14 +192,14 @@ fn other_capacity(asked: u64, found: u64) -> Option<u64> {
 /// file are made where they are not there.
 pub(super) fn open_disk(
     path: &Path,
-    make: Option<(&DaemonConfig, &CoreConfig)>,
+    make: Option<(&StoreConfig, &CoreConfig)>,
 ) -> Result<(Box<dyn Disk>, Report), DaemonError> {
     let not_a_directory = || DaemonError::NotADirectory(path.into());
     let no_folder = |source: io::Error| match source.kind() {
         io::ErrorKind::NotADirectory => not_a_directory(),
         _ => DaemonError::DataDir { path: path.into(), source },
     };
-    if path.exists() && !path.is_dir() {
+    if !path.is_dir() && (make.is_none() || path.exists()) {
         return Err(not_a_directory());
     }
     if make.is_some() {
@@ -241,7 +241,7 @@ pub(super) fn open_disk(
 /// The disk file to be made: as long as the capacity asks for; without one, as long as its file
 /// system. It is sparse then, and takes only the room of its log and of what is written, so that it
 /// can go on growing when other files go.
-fn new_file(path: &Path, config: &DaemonConfig, core: &CoreConfig) -> Result<NewFile, DaemonError> {
+fn new_file(path: &Path, config: &StoreConfig, core: &CoreConfig) -> Result<NewFile, DaemonError> {
     let of_data = |bytes| core.page_count(bytes).unwrap_or(0);
     let page_count = match config.capacity_bytes {
         u64::MAX => {
@@ -363,20 +363,20 @@ pub(super) fn say(found: &Found, dir: &Path) {
 mod tests {
     use super::*;
 
-    fn config(dir: &Path) -> DaemonConfig {
-        DaemonConfig {
+    fn config(dir: &Path) -> StoreConfig {
+        StoreConfig {
             data_dir: dir.into(),
             capacity_bytes: 1 << 20,
             log_bytes: 1 << 20,
-            ..DaemonConfig::default()
+            ..DaemonConfig::default().store
         }
     }
 
-    fn capacity(config: &DaemonConfig) -> Result<u64, DaemonError> {
+    fn capacity(config: &StoreConfig) -> Result<u64, DaemonError> {
         open_here::<Vec<u8>>(config).map(|(core, _)| core.stats().capacity_bytes)
     }
 
-    fn other(config: &DaemonConfig) -> Option<u64> {
+    fn other(config: &StoreConfig) -> Option<u64> {
         let (_, found) = open_here::<Vec<u8>>(config).expect("it is there");
         found.other_capacity_bytes
     }
@@ -389,11 +389,11 @@ mod tests {
         assert!((1 << 20..(1 << 20) + (1 << 15)).contains(&found), "{found}");
         assert_eq!(other(&config), None);
         for capacity_bytes in [1 << 30, 1 << 19] {
-            let another = DaemonConfig { capacity_bytes, ..config.clone() };
+            let another = StoreConfig { capacity_bytes, ..config.clone() };
             assert_eq!(capacity(&another).expect("it is there"), found);
             assert_eq!(other(&another), Some(capacity_bytes), "which the log says");
         }
-        let unlimited = DaemonConfig { capacity_bytes: u64::MAX, ..config };
+        let unlimited = StoreConfig { capacity_bytes: u64::MAX, ..config };
         assert_eq!(other(&unlimited), None);
     }
 
@@ -401,7 +401,7 @@ mod tests {
     fn an_empty_store_of_default_size_takes_less_than_64_mib() {
         use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().expect("room for a folder");
-        let config = DaemonConfig { data_dir: dir.path().into(), ..DaemonConfig::default() };
+        let config = StoreConfig { data_dir: dir.path().into(), ..DaemonConfig::default().store };
         let (mut core, _) = open_here::<Vec<u8>>(&config).expect("it is made");
         while !core.is_idle() {
             core.turn(Some(Duration::from_millis(1))).expect("it speaks");
@@ -439,7 +439,7 @@ mod tests {
             let checked = open_disk(dir.path(), None).map(drop);
             assert_eq!(checked.is_err(), way != "all zeros", "{way}");
         }
-        let formats = DaemonConfig { format: true, ..config.clone() };
+        let formats = StoreConfig { format: true, ..config.clone() };
         capacity(&formats).expect("it is asked for");
         capacity(&config).expect("it is there");
         // Of a store that was made before there was such a mark, the scrub tells.
@@ -468,7 +468,7 @@ mod tests {
         let said = capacity(&config).expect_err("it holds something").chain();
         assert!(said.contains("SQLite") && said.contains("--format"), "{said}");
         assert_eq!(fs::read(&disk).expect("it is there"), bytes, "nothing was changed");
-        capacity(&DaemonConfig { format: true, ..config.clone() }).expect("it is asked for");
+        capacity(&StoreConfig { format: true, ..config.clone() }).expect("it is asked for");
         capacity(&config).expect("it is a store");
     }
 
@@ -496,7 +496,7 @@ mod tests {
         assert_eq!(check_sizes(&fine), Ok(()));
         let with = |capacity_bytes, log_bytes, preallocate| {
             let fine = fine.clone();
-            check_sizes(&DaemonConfig { capacity_bytes, log_bytes, preallocate, ..fine })
+            check_sizes(&StoreConfig { capacity_bytes, log_bytes, preallocate, ..fine })
         };
         assert_eq!(with(u64::MAX, 1 << 20, false), Ok(()));
         assert_eq!(with(u64::MAX, 1 << 20, true), Err(SizesError::Preallocate));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use towpath_qos::{Capacities, Weights};
 
-use super::config::DaemonConfig;
+use super::config::ShareConfig;
 use super::error::DaemonError;
 use crate::qos::{Qos, QosConfig, Shares, read_tenants};
 
@@ -21,7 +21,7 @@ pub(super) struct TenantsFile {
 }
 
 /// What the settings say of reservations; none where the server keeps none.
-fn qos_config(config: &DaemonConfig) -> Result<Option<QosConfig>, DaemonError> {
+fn qos_config(config: &ShareConfig) -> Result<Option<QosConfig>, DaemonError> {
     if config.qos_iops == 0 {
         return match config.tenants_file {
             Some(_) => Err(DaemonError::TenantsWithoutIops),
@@ -45,7 +45,7 @@ fn qos_config(config: &DaemonConfig) -> Result<Option<QosConfig>, DaemonError> {
 }
 
 /// The reservations of a server that starts, with a handle for each worker.
-pub(super) fn start(config: &DaemonConfig, workers: usize) -> Result<Vec<Qos>, DaemonError> {
+pub(super) fn start(config: &ShareConfig, workers: usize) -> Result<Vec<Qos>, DaemonError> {
     let Some(qos) = qos_config(config)? else { return Ok(Vec::new()) };
     let handles = Qos::for_workers(qos, workers).map_err(DaemonError::Memory)?;
     if let Some(refused) = handles.first().and_then(|qos| qos.refused().into_iter().next()) {

@@ -7,9 +7,7 @@ use towpath_rpc::Piece;
 
 use super::board::Board;
 use super::export::export;
-use super::http::Answer;
 use super::meter::Meter;
-use super::text::CONTENT_TYPE;
 use crate::service::{ScrubBoard, ScrubProgress, WorkerFigures};
 use crate::store::core::{DiskState, StoreThread};
 use crate::store::{Reply, Request, StoreStats};
@@ -17,6 +15,9 @@ use crate::store::{Reply, Request, StoreStats};
 /// How long a part of the server may take for its figures: a worker is woken for them, and what
 /// takes longer is stuck.
 const PART_WAIT: Duration = Duration::from_millis(500);
+
+/// A disk by its name; none where it could not be opened.
+pub(crate) type NamedDisk = (String, Option<StoreThread<Piece>>);
 
 /// A worker, as the collector sees it.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +48,7 @@ pub(crate) struct Disk<'a> {
 /// Collects what workers and store tell.
 pub(crate) struct Collector {
     workers: Vec<Worker>,
-    disks: Vec<(String, Option<StoreThread<Piece>>)>,
+    disks: Vec<NamedDisk>,
     /// Of each disk.
     scrubbing: Arc<[ScrubBoard]>,
     started_s: f64,
@@ -58,20 +59,16 @@ pub(crate) struct Collector {
 impl Collector {
     pub(crate) fn new(
         workers: Vec<Worker>,
-        disks: Vec<(String, Option<StoreThread<Piece>>)>,
+        disks: Vec<NamedDisk>,
         scrubbing: Arc<[ScrubBoard]>,
     ) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { workers, disks, scrubbing, started_s: now.as_secs_f64(), asked: 0 }
     }
 
-    /// What a path gets.
-    pub(crate) fn answer(&mut self, path: &str) -> Option<Answer> {
-        (path == "/metrics").then(|| Answer {
-            status: "200 OK",
-            content_type: CONTENT_TYPE,
-            body: export(&self.collect()),
-        })
+    /// All metrics, as text.
+    pub(crate) fn page(&mut self) -> String {
+        export(&self.collect())
     }
 
     fn collect(&mut self) -> Collected<'_> {
@@ -79,25 +76,19 @@ impl Collector {
         let wishes: Vec<_> = self.workers.iter().map(|worker| worker.board.want()).collect();
         self.asked += 1;
         let asked = self.asked;
-        let opened = self.disks.iter().filter_map(|(_, store)| store.as_ref());
         // All at a time: one that is stuck takes none of the others' time.
-        let sent: Vec<bool> = opened
-            .map(|store| {
-                let is_sent = store.try_send(asked, Request::Stats).is_ok();
-                store.ring();
-                is_sent
-            })
-            .collect();
-        let mut sent = sent.into_iter();
-        let disks = self.disks.iter().zip(self.scrubbing.iter()).map(|((name, store), scrub)| {
-            let store = store.as_ref();
-            let is_sent = store.is_some() && sent.next() == Some(true);
-            Disk {
-                name,
-                state: store.map_or(DiskState::Failed, StoreThread::state),
-                stats: store.filter(|_| is_sent).and_then(|store| stats(store, asked, until)),
-                scrub: scrub.read(),
-            }
+        let ask = |store: &&StoreThread<Piece>| {
+            let is_sent = store.try_send(asked, Request::Stats).is_ok();
+            store.ring();
+            is_sent
+        };
+        let told: Vec<_> = self.disks.iter().map(|(_, store)| store.as_ref().filter(ask)).collect();
+        let disks = self.disks.iter().zip(told).zip(self.scrubbing.iter());
+        let disks = disks.map(|(((name, store), told), scrub)| Disk {
+            name,
+            state: store.as_ref().map_or(DiskState::Failed, StoreThread::state),
+            stats: told.and_then(|store| stats(store, asked, until)),
+            scrub: scrub.read(),
         });
         let disks = disks.collect();
         let workers = self.workers.iter().zip(wishes);

@@ -3,7 +3,7 @@
 use towpath_fastpath::control::InterferenceInfo;
 use towpath_transport::Class;
 
-use super::text::{Kind, Text};
+use super::text::Text;
 
 /// All families; where there is no control, only that there is none.
 pub(super) fn interference(
@@ -11,48 +11,58 @@ pub(super) fn interference(
     control: Option<&(InterferenceInfo, [u64; Class::COUNT])>,
 ) {
     let help = "Whether interference control is on (docs/qos.md section 7).";
-    text.one("towpath_interference_on", Kind::Gauge, help, u8::from(control.is_some()));
+    text.one("towpath_interference_on", help, u8::from(control.is_some()));
     let Some((info, taken)) = control else { return };
-    latencies(text, info);
-    let name = "towpath_interference_bound";
-    text.family(name, Kind::Gauge, "Whether writes of a class need tokens.");
-    let classes = [(Class::Silver, info.silver_rate), (Class::Copper, info.copper_rate)];
-    for (class, rate) in classes {
-        text.line(name, &[("class", &class.to_string())], u8::from(rate.is_some()));
-    }
-    let name = "towpath_interference_rate_bytes";
-    let help = "Bytes a second that a class may write; left out while it is not bound.";
-    text.family(name, Kind::Gauge, help);
-    for (class, rate) in classes.into_iter().filter_map(|(class, rate)| Some((class, rate?))) {
-        text.line(name, &[("class", &class.to_string())], rate);
-    }
-    let name = "towpath_interference_taken_bytes_total";
-    text.family(name, Kind::Counter, "Tokens that a class took for its writes, a byte each.");
-    for (class, _) in classes {
-        text.line(name, &[("class", &class.to_string())], taken[class.index()]);
-    }
-    let name = "towpath_interference_windows_total";
-    text.family(name, Kind::Counter, "Windows that ended, by how reads were in them.");
-    text.line(name, &[("reads", "slow")], info.slow_windows);
-    text.line(name, &[("reads", "fast")], info.windows.saturating_sub(info.slow_windows));
-    let name = "towpath_interference_changes_total";
-    text.family(name, Kind::Counter, "How often tokens were taken from a class, or given back.");
-    text.line(name, &[("change", "cut")], info.cuts);
-    text.line(name, &[("change", "give")], info.gives);
-    let help = "Writes that found no tokens; one that tries again counts again.";
-    text.one("towpath_interference_waits_total", Kind::Counter, help, info.waits);
-}
-
-/// Of what is kept to only: a target that is not set is left out, and what is seen beside it.
-fn latencies(text: &mut Text, info: &InterferenceInfo) {
+    // A target that is not set is left out, and what is seen beside it.
     let kept = [("mean", info.mean_us, info.seen_mean_ns), ("p99", info.p99_us, info.seen_p99_ns)];
-    let kept = || kept.iter().filter(|(_, target_us, _)| *target_us > 0);
-    let name = "towpath_interference_target_seconds";
-    text.family(name, Kind::Gauge, "What reads of Gold and Silver may take.");
-    kept().for_each(|(of, target_us, _)| text.line(name, &[("of", of)], *target_us as f64 / 1e6));
-    let name = "towpath_interference_seen_seconds";
-    text.family(name, Kind::Gauge, "What they take, in the last windows.");
-    kept().for_each(|(of, _, seen_ns)| text.line(name, &[("of", of)], *seen_ns as f64 / 1e9));
+    let kept = || kept.into_iter().filter(|(_, target_us, _)| *target_us > 0);
+    text.family(
+        "towpath_interference_target_seconds",
+        "What reads of Gold and Silver may take.",
+        ["of"],
+        kept().map(|(of, target_us, _)| ([of], target_us as f64 / 1e6)),
+    );
+    text.family(
+        "towpath_interference_seen_seconds",
+        "What they take, in the last windows.",
+        ["of"],
+        kept().map(|(of, _, seen_ns)| ([of], seen_ns as f64 / 1e9)),
+    );
+    let rates = [(Class::Silver, info.silver_rate), (Class::Copper, info.copper_rate)];
+    let classes = rates.map(|(class, rate)| ([class.to_string()], rate, taken[class.index()]));
+    let classes = || classes.iter().cloned();
+    text.family(
+        "towpath_interference_bound",
+        "Whether writes of a class need tokens.",
+        ["class"],
+        classes().map(|(class, rate, _)| (class, u8::from(rate.is_some()))),
+    );
+    text.family(
+        "towpath_interference_rate_bytes",
+        "Bytes a second that a class may write; left out while it is not bound.",
+        ["class"],
+        classes().filter_map(|(class, rate, _)| Some((class, rate?))),
+    );
+    text.family(
+        "towpath_interference_taken_bytes_total",
+        "Tokens that a class took for its writes, a byte each.",
+        ["class"],
+        classes().map(|(class, _, taken)| (class, taken)),
+    );
+    text.family(
+        "towpath_interference_windows_total",
+        "Windows that ended, by how reads were in them.",
+        ["reads"],
+        [(["slow"], info.slow_windows), (["fast"], info.windows.saturating_sub(info.slow_windows))],
+    );
+    text.family(
+        "towpath_interference_changes_total",
+        "How often tokens were taken from a class, or given back.",
+        ["change"],
+        [(["cut"], info.cuts), (["give"], info.gives)],
+    );
+    let help = "Writes that found no tokens; one that tries again counts again.";
+    text.one("towpath_interference_waits_total", help, info.waits);
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::text::CONTENT_TYPE;
+
 /// Longest head of a request: a scraper's has a few hundred bytes.
 const HEAD_BYTES_MAX: usize = 4096;
 
@@ -16,36 +18,16 @@ const CONNECTIONS_MAX: usize = 8;
 /// Time of a connection from its beginning to its end; a scraper waits 10 s as a rule.
 const CONNECTION_MAX: Duration = Duration::from_secs(5);
 
-/// What is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    /// As `200 OK`.
-    pub(crate) status: &'static str,
-    pub(crate) content_type: &'static str,
-    pub(crate) body: String,
-}
-
-impl Answer {
-    /// An answer that says what is wrong.
-    pub(crate) fn plain(status: &'static str, words: &str) -> Self {
-        let content_type = "text/plain; charset=utf-8";
-        Self { status, content_type, body: format!("{words}\n") }
-    }
-
-    fn bytes(&self, is_head: bool) -> Vec<u8> {
-        let Self { status, content_type, body } = self;
-        let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
-        let mut bytes = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n{allow}\
-             Connection: close\r\n\r\n",
-            body.len()
-        )
-        .into_bytes();
-        if !is_head {
-            bytes.extend_from_slice(body.as_bytes());
-        }
-        bytes
-    }
+/// A head and a body, of which HEAD gets the first.
+fn answer(status: &str, content_type: &str, body: &str, is_head: bool) -> Vec<u8> {
+    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+    let len = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len}\r\n{allow}\
+         Connection: close\r\n\r\n{}",
+        if is_head { "" } else { body }
+    )
+    .into_bytes()
 }
 
 /// One client.
@@ -57,15 +39,15 @@ struct Connection {
     reply: Option<(Vec<u8>, usize)>,
 }
 
-/// Serves until `is_over`, which is asked when `bell` is readable, too. `answer` makes what a path
-/// gets; none where there is no such path.
+/// Serves until `is_over`, which is asked when `bell` is readable, too. `page` makes what
+/// `/metrics` gets.
 ///
 /// # Errors
 /// The system does not give a wait for files.
 pub(crate) fn serve(
     listener: &TcpListener,
     (bell, is_over): (BorrowedFd<'_>, impl Fn() -> bool),
-    mut answer: impl FnMut(&str) -> Option<Answer>,
+    mut page: impl FnMut() -> String,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let mut connections: Vec<Connection> = Vec::new();
@@ -80,7 +62,7 @@ pub(crate) fn serve(
                 connections.push(Connection { stream, until, head: Vec::new(), reply: None });
             }
         }
-        connections.retain_mut(|client| now < client.until && client.go_on(&mut answer));
+        connections.retain_mut(|client| now < client.until && client.go_on(&mut page));
     }
     Ok(())
 }
@@ -111,11 +93,11 @@ fn wait(
 
 impl Connection {
     /// Reads and writes what can be; false when it is at its end.
-    fn go_on(&mut self, answer: &mut impl FnMut(&str) -> Option<Answer>) -> bool {
+    fn go_on(&mut self, page: &mut impl FnMut() -> String) -> bool {
         if self.reply.is_none() {
             match self.read() {
                 Ok(false) => return true,
-                Ok(true) => self.reply = Some((reply_to(&self.head, answer), 0)),
+                Ok(true) => self.reply = Some((reply_to(&self.head, page), 0)),
                 Err(_) => return false,
             }
         }
@@ -159,20 +141,17 @@ fn is_whole(head: &[u8]) -> bool {
     head.windows(4).any(|bytes| bytes == b"\r\n\r\n")
 }
 
-fn reply_to(head: &[u8], answer: &mut impl FnMut(&str) -> Option<Answer>) -> Vec<u8> {
-    let Some((method, path)) = asked(head) else {
-        let (status, words) = match is_whole(head) {
-            true => ("400 Bad Request", "this is no request of HTTP/1"),
-            false => ("431 Request Header Fields Too Large", "the head of the request is too long"),
-        };
-        return Answer::plain(status, words).bytes(false);
+fn reply_to(head: &[u8], page: &mut impl FnMut() -> String) -> Vec<u8> {
+    let (status, words) = match asked(head) {
+        Some((method @ ("GET" | "HEAD"), "/metrics")) => {
+            return answer("200 OK", CONTENT_TYPE, &page(), method == "HEAD");
+        }
+        Some(("GET" | "HEAD", _)) => ("404 Not Found", "try /metrics\n"),
+        Some(_) => ("405 Method Not Allowed", "only GET and HEAD\n"),
+        None if is_whole(head) => ("400 Bad Request", "this is no request of HTTP/1\n"),
+        None => ("431 Request Header Fields Too Large", "the head of the request is too long\n"),
     };
-    if !matches!(method, "GET" | "HEAD") {
-        return Answer::plain("405 Method Not Allowed", "only GET and HEAD").bytes(false);
-    }
-    let found = answer(path);
-    let found = found.unwrap_or_else(|| Answer::plain("404 Not Found", "try /metrics"));
-    found.bytes(method == "HEAD")
+    answer(status, "text/plain; charset=utf-8", words, head.starts_with(b"HEAD "))
 }
 
 /// Method and path, without what is asked of the path.
@@ -199,8 +178,7 @@ mod tests {
     use super::*;
 
     fn reply(head: &[u8]) -> String {
-        let mut answer = |path: &str| (path == "/metrics").then(|| Answer::plain("200 OK", "a 1"));
-        String::from_utf8(reply_to(head, &mut answer)).expect("text")
+        String::from_utf8(reply_to(head, &mut || "a 1\n".into())).expect("text")
     }
 
     #[test]
@@ -242,9 +220,8 @@ mod tests {
         std::thread::scope(|scope| {
             let is_over = &is_over;
             scope.spawn(move || {
-                let answer = |_: &str| Some(Answer::plain("200 OK", &"x".repeat(1 << 20)));
                 let end = (bell.as_fd(), || is_over.load(Ordering::SeqCst));
-                serve(&listener, end, answer).expect("it serves");
+                serve(&listener, end, || "x".repeat((1 << 20) + 1)).expect("it serves");
             });
             let silent: Vec<_> = (0..CONNECTIONS_MAX - 1)
                 .map(|_| TcpStream::connect(address).expect("there is room"))

@@ -18,7 +18,7 @@ mod http;
 mod meter;
 mod text;
 
-pub(crate) use collect::{Collector, Worker};
+pub(crate) use collect::{Collector, NamedDisk, Worker};
 pub(crate) use http::serve;
 pub(crate) use meter::{Meter, Phase, method_name};
 

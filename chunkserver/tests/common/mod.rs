@@ -48,23 +48,25 @@ pub fn loopback_udp() -> UdpConfig {
 
 /// Settings of a small server on any free port.
 pub fn config(dir: &Path) -> DaemonConfig {
-    DaemonConfig {
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
-        data_dir: dir.into(),
-        capacity_bytes: 128 << 20,
-        log_bytes: 1 << 20,
-        log_bytes_max: 1 << 20,
-        links_max: 8,
-        stop_wait_ms: 60_000,
-        log: "warn".into(),
-        peers: AllowedPeers::any(),
-        ..DaemonConfig::default()
-    }
+    DaemonConfig::default().with(|config| {
+        config.network.listen = (Ipv4Addr::LOCALHOST, 0).into();
+        config.store.data_dir = dir.into();
+        config.store.capacity_bytes = 128 << 20;
+        config.store.log_bytes = 1 << 20;
+        config.store.log_bytes_max = 1 << 20;
+        config.network.links_max = 8;
+        config.service.stop_wait_ms = 60_000;
+        config.telemetry.log = "warn".into();
+        config.service.peers = AllowedPeers::any();
+    })
 }
 
 /// The same settings for a server whose only network thread drives the disk.
 pub fn inline(config: DaemonConfig) -> DaemonConfig {
-    DaemonConfig { workers: Some(1), drive_disk: DriveDisk::Inline, ..config }
+    config.with(|config| {
+        config.network.workers = Some(1);
+        config.network.drive_disk = DriveDisk::Inline;
+    })
 }
 
 /// A server on a thread of this process.
@@ -83,7 +85,7 @@ impl Running {
         loop {
             match Self::try_start(config) {
                 Ok(running) => return running,
-                Err(error) if config.listen.port() != 0 && tries < 200 => {
+                Err(error) if config.network.listen.port() != 0 && tries < 200 => {
                     println!("not yet: {error}");
                     std::thread::sleep(Duration::from_millis(100));
                     tries += 1;
@@ -175,8 +177,9 @@ pub struct Process {
 }
 
 pub fn command(config: &DaemonConfig) -> Command {
-    let file = config.data_dir.with_extension("toml");
-    std::fs::write(&file, config.to_file_text()).expect("the settings are written");
+    let file = config.store.data_dir.with_extension("toml");
+    let text = config.to_file_text().expect("each path is text");
+    std::fs::write(&file, text).expect("the settings are written");
     let mut command = Command::new(env!("CARGO_BIN_EXE_towpath-chunkserver"));
     command.arg("--config").arg(file).arg("--json").stdout(Stdio::piped());
     command

@@ -101,22 +101,24 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(dir: &Path) -> Self {
-        Self::with(DaemonConfig { data_dir: dir.into(), links_max: 4, ..DaemonConfig::default() })
+        Self::with(DaemonConfig::default().with(|config| {
+            config.store.data_dir = dir.into();
+            config.network.links_max = 4;
+        }))
     }
 
     pub fn with(config: DaemonConfig) -> Self {
-        Self::on(DaemonConfig { listen: ([127, 0, 0, 1], 0).into(), ..config })
+        Self::on(config.with(|config| config.network.listen = ([127, 0, 0, 1], 0).into()))
     }
 
     /// At the address that the settings name.
     pub fn on(config: DaemonConfig) -> Self {
-        let config = DaemonConfig {
-            log_bytes: 4 << 20,
-            capacity_bytes: config.capacity_bytes.min(1 << 30),
-            links_max: config.links_max.min(16),
-            peers: AllowedPeers::any(),
-            ..config
-        };
+        let config = config.with(|config| {
+            config.store.log_bytes = 4 << 20;
+            config.store.capacity_bytes = config.store.capacity_bytes.min(1 << 30);
+            config.network.links_max = config.network.links_max.min(16);
+            config.service.peers = AllowedPeers::any();
+        });
         let stop = StopFlag::new();
         let (sender, ready) = channel();
         let thread = std::thread::spawn({

@@ -34,7 +34,7 @@ impl ChunkStore {
     /// Opens the store with the settings of the chunk server, and makes the chunk that is written.
     pub(super) fn open(config: &DaemonConfig) -> Result<Self, LoadError> {
         let failed = |error: Box<dyn std::error::Error + Send + Sync>| LoadError::Store(error);
-        let (mut stores, _) = open_store(config, 1).map_err(|error| failed(error.into()))?;
+        let (mut stores, _) = open_store(&config.store, 1).map_err(|error| failed(error.into()))?;
         let store = stores.pop().ok_or_else(|| failed("nobody has it".into()))?;
         let completions = store.completions().clone();
         let create = Request::Create {

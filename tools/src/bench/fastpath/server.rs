@@ -49,15 +49,14 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), LoadError> {
     end_with_parent();
     let mut misses = Misses::count();
     let spin = Duration::from_micros(args.spin_us);
-    let config = DaemonConfig {
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
-        data_dir: args.dir.clone(),
-        links_max: 4,
-        workers: Some(1),
-        capacity_bytes: CAPACITY_BYTES,
-        busy_poll_us: args.spin_us,
-        ..DaemonConfig::default()
-    };
+    let config = DaemonConfig::default().with(|config| {
+        config.network.listen = (Ipv4Addr::LOCALHOST, 0).into();
+        config.store.data_dir = args.dir.clone();
+        config.network.links_max = 4;
+        config.network.workers = Some(1);
+        config.store.capacity_bytes = CAPACITY_BYTES;
+        config.service.busy_poll_us = args.spin_us;
+    });
     match (args.way, args.store) {
         (Way::Ours | Way::Apart, StoreKind::Null) => {
             ours::serve_null(&stop, spin, (args.bytes, args.way == Way::Apart))?;

@@ -42,22 +42,21 @@ pub(crate) fn serve(args: &ServerArgs) -> Result<(), DaemonError> {
     let stop = StopFlag::new();
     stop.on_signals().map_err(DaemonError::Signals)?;
     end_with_parent();
-    let config = DaemonConfig {
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
-        data_dir: args.dir.clone(),
-        links_max: LINKS_MAX,
-        workers: Some(args.workers),
-        interference_mean_us: args.interference_mean_us,
-        interference_p99_us: args.interference_p99_us,
-        capacity_bytes: CAPACITY_BYTES,
-        resident_bytes: args.resident_bytes,
-        qos_iops: args.qos_iops,
-        tenants_file: args.tenants_file.clone(),
-        time_handlers: args.time_handlers,
-        // It listens on loopback, for one bench.
-        peers: AllowedPeers::any(),
-        ..DaemonConfig::default()
-    };
+    let config = DaemonConfig::default().with(|config| {
+        config.network.listen = (Ipv4Addr::LOCALHOST, 0).into();
+        config.store.data_dir = args.dir.clone();
+        config.network.links_max = LINKS_MAX;
+        config.network.workers = Some(args.workers);
+        config.qos.interference_mean_us = args.interference_mean_us;
+        config.qos.interference_p99_us = args.interference_p99_us;
+        config.store.capacity_bytes = CAPACITY_BYTES;
+        config.store.resident_bytes = args.resident_bytes;
+        config.qos.qos_iops = args.qos_iops;
+        config.qos.tenants_file = args.tenants_file.clone();
+        config.telemetry.time_handlers = args.time_handlers;
+        // It listens on loopback for one bench.
+        config.service.peers = AllowedPeers::any();
+    });
     let ready = |ready: &_| daemon::print_ready(ready, true);
     daemon::run(&config, &stop, daemon::udp_devices, ready).map(drop)
 }

@@ -53,16 +53,15 @@ pub(crate) fn serve(args: &DemoServerArgs) -> Result<(), DaemonError> {
     let stop = StopFlag::new();
     stop.on_signals().map_err(DaemonError::Signals)?;
     let orphaned = end_with_parent();
-    let config = DaemonConfig {
-        listen: (loopback(args.ipv6), args.port).into(),
-        mtu_bytes: args.mtu,
-        data_dir: args.dir.clone(),
-        links_max: LINKS_MAX,
-        capacity_bytes: args.capacity,
-        preallocate: args.preallocate,
-        device: DeviceChoice { icrc: args.device.icrc, ..DeviceChoice::default() },
-        ..DaemonConfig::default()
-    };
+    let config = DaemonConfig::default().with(|config| {
+        config.network.listen = (loopback(args.ipv6), args.port).into();
+        config.device.mtu_bytes = args.mtu;
+        config.store.data_dir = args.dir.clone();
+        config.network.links_max = LINKS_MAX;
+        config.store.capacity_bytes = args.capacity;
+        config.store.preallocate = args.preallocate;
+        config.device.device_icrc = args.device.icrc;
+    });
     let control = FaultControl::new(FaultPlan::none().drop(args.loss));
     let served = daemon::run(
         &config,
