@@ -3,6 +3,8 @@
 mod controls;
 mod writes;
 
+pub(crate) use writes::copy;
+
 use crate::error::{ClientError, ErrorKind};
 use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
 use crate::output::{Asked, Output, read_reply};
@@ -72,14 +74,8 @@ impl ChunkClient {
     /// A client on an open channel, best an unordered one.
     #[must_use]
     pub fn new(link: LinkId, channel: ChannelId) -> Self {
-        Self::with_rpc(RpcClient::new(link, channel))
-    }
-
-    /// A client with an rpc client that has been set up already.
-    #[must_use]
-    pub fn with_rpc(rpc: RpcClient) -> Self {
         Self {
-            rpc,
+            rpc: RpcClient::new(link, channel),
             ops: Slab::new(),
             sequence: 0,
             timeout: TIMEOUT_DEFAULT,
@@ -103,12 +99,6 @@ impl ChunkClient {
         self
     }
 
-    /// What is shown with each request.
-    #[must_use]
-    pub fn shown(&self) -> Option<&Grant> {
-        self.proofs.as_ref().map(ClientProofs::grant)
-    }
-
     /// How long each operation may take. Default 10 s. One that changes something and is given up
     /// may take a grace more, to learn what became of it.
     #[must_use]
@@ -128,17 +118,6 @@ impl ChunkClient {
     #[must_use]
     pub fn op_timeout(&self) -> Nanos {
         self.timeout
-    }
-
-    /// Numbers operations from `first` on; for a client that has started none.
-    pub(crate) fn ids_from(mut self, first: u64) -> Self {
-        self.sequence = first;
-        self
-    }
-
-    /// The number of the next operation.
-    pub(crate) fn next_id(&self) -> u64 {
-        self.sequence
     }
 
     /// The rpc client, for its counters.

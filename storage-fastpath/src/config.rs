@@ -4,7 +4,7 @@ use crate::client::ChunkClient;
 use crate::error::OpenError;
 use crate::hedge::HedgeConfig;
 use crate::resident::{SLOT_BYTES, slots_bytes};
-use crate::session::ClientSession;
+use crate::session::{ClientSession, random};
 use crate::slice::SLICE_BYTES;
 use crate::wire::PROTOCOL;
 use std::fmt;
@@ -50,7 +50,8 @@ pub struct ClientConfig {
     endpoint: Option<EndpointConfig>,
     udp: Option<UdpConfig>,
     pub(crate) hedge: Option<(SocketAddr, HedgeConfig)>,
-    pub(crate) session: Option<ClientSession>,
+    session: Option<ClientSession>,
+    seed: Option<u64>,
     pub(crate) links: usize,
     pub(crate) tenant: Option<String>,
     pub(crate) on_ride: Option<OnRide>,
@@ -87,6 +88,7 @@ impl Default for ClientConfig {
             udp: None,
             hedge: None,
             session: None,
+            seed: None,
             links: 1,
             tenant: None,
             on_ride: None,
@@ -245,6 +247,26 @@ impl ClientConfig {
     pub fn session(mut self, session: &ClientSession) -> Self {
         self.session = Some(session.clone());
         self
+    }
+
+    /// Draws the numbers of sessions and changes from a seed, for a run in virtual time that shall
+    /// repeat. No two clients of a server have the same seed. Default: they are random.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The session of a link. One link of a session is in use at a time, so each has its own.
+    pub(crate) fn session_of(&self, index: usize) -> ClientSession {
+        let seeded = |seed| ClientSession::with_id(u128::from(seed) << 64 | index as u128);
+        let own = || self.seed.map_or_else(ClientSession::new, seeded);
+        self.session.clone().filter(|_| index == 0).unwrap_or_else(own)
+    }
+
+    /// The stamp of the first change that has one.
+    pub(crate) fn first_stamp(&self) -> u64 {
+        self.seed.unwrap_or_else(|| random() as u64)
     }
 
     /// Links of a [`Client`](crate::Client), 1 to 16, each with [`depth`](Self::depth) operations

@@ -76,15 +76,13 @@ pub use client::{ChunkClient, Done, OpId, TIMEOUT_DEFAULT, io_bytes_max};
 pub use config::ClientConfig;
 pub use error::{ClientError, ErrorKind, OpenError};
 pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHealth};
-pub use hedge::{
-    HedgeAfter, HedgeConfig, HedgeServer, HedgeStats, HedgedClient, ParseHedgeAfterError,
-};
+pub use hedge::{HedgeAfter, HedgeConfig, HedgeServer, HedgeStats, ParseHedgeAfterError};
 pub use output::{Output, ReadData};
 pub use rebuild::{Helper, Rebuild, Rebuilt};
 pub use resident::ResidentStats;
 pub use route::{ROUTE_MAX, Route, RouteError, RouteKind, STRIPE_MAX};
 pub use session::ClientSession;
-pub use shared::{Client, Pending, SharedStats};
+pub use shared::{Client, Driver, Ended, Pending, SharedStats, Ticket};
 pub use slice::{ChunkId, SLICE_BYTES};
 pub use towpath_cap as cap;
 pub use towpath_rpc::Fate;

@@ -195,12 +195,12 @@ fn an_answer_that_came_while_its_client_was_away_is_not_too_late() {
     let in_time = (0..5).any(|_| {
         let mut client = Direct::with(server.addr, |client| client.timeout(timeout));
         let Direct { endpoint, client: chunks, .. } = &mut client;
-        chunks.primary_mut().start_stat(endpoint, CHUNK).expect("room");
+        chunks.start_stat(endpoint, CHUNK).expect("room");
         endpoint.flush();
         std::thread::sleep(10 * Duration::from(timeout));
         // Whatever becomes of this one.
         let _ = client.ask(|client, endpoint| client.start_stat(endpoint, CHUNK));
-        let stats = client.client.primary().rpc().stats();
+        let stats = client.client.rpc().stats();
         stats.responses > 0 && stats.timeouts == 0
     });
     assert!(in_time, "it was there when the client came back");
@@ -215,7 +215,7 @@ fn a_server_that_dies_in_the_middle_of_writes_ends_them_as_gone() {
     let start = |client: &mut Direct, number: u64| {
         let Direct { endpoint, client, .. } = client;
         let offset = number * bytes.len() as u64;
-        client.primary_mut().start_write_copy(endpoint, CHUNK, offset, &bytes).expect("room")
+        client.start_write_copy(endpoint, CHUNK, offset, &bytes).expect("room")
     };
     let mut under_way: Vec<_> = (0..8).map(|number| start(&mut client, number)).collect();
     for number in 8..40 {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::thread::JoinHandle;
@@ -14,9 +14,9 @@ use towpath_rpc::CallError;
 use towpath_rpc::limits::HEADER_BYTES;
 use towpath_transport::{Device, Endpoint, Nanos, Region, RoceUdp};
 
+use super::driver::Driver;
 use super::pending::{Given, Pending, Place, Take};
-use super::request::{Counters, ReadBy, Request, Task};
-use super::worker::Worker;
+use super::request::{Counters, Data, ReadBy, Request, Task};
 use crate::change::{Clear, NewChunk, Terms};
 use crate::client::io_bytes_max;
 use crate::config::ClientConfig;
@@ -27,7 +27,8 @@ use crate::health::HealthReply;
 use crate::limits::{LIST_MAX, SHARED_OPEN_MAX};
 use crate::output::{Output, ReadData};
 use crate::qos::wire::QosReply;
-use crate::session::random;
+use crate::rebuild::Rebuild;
+use crate::route::Route;
 use crate::slice::{ChunkId, SLICE_BYTES};
 
 /// A client of one chunk server that threads and tasks share. Clones are the same client.
@@ -92,6 +93,10 @@ pub struct SharedStats {
     pub open: u64,
     /// How often an operation was asked for again.
     pub repeated: u64,
+    /// How often the server was too busy for an operation, which was asked for again.
+    pub busy: u64,
+    /// How often bytes were changed on their way, and asked for or sent again.
+    pub corrupt: u64,
     /// Links that were made: those beyond [`links`](ClientConfig::links) replaced broken ones.
     pub links_made: u64,
 }
@@ -132,30 +137,45 @@ impl Client {
         addr: SocketAddr,
         config: &ClientConfig,
     ) -> Result<Self, OpenError> {
-        let (asks, asked) = channel();
         let (opened, outcome) = sync_channel(1);
+        let (client, driver) = Self::driven(endpoint, addr, config);
+        let thread = std::thread::Builder::new()
+            .name("towpath-client".into())
+            .spawn(move || driver.run(&opened))
+            .map_err(OpenError::Thread)?;
+        // A thread that ends without a word has panicked.
+        let panicked = || Err(OpenError::Thread(std::io::ErrorKind::BrokenPipe.into()));
+        outcome.recv().unwrap_or_else(|_| panicked())?;
+        *client.shared.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(client)
+    }
+
+    /// A client that works while its caller turns the [`Driver`]: no other thread takes part, and
+    /// nothing waits for another one. Of its calls, none that blocks may be made on that thread:
+    /// [`Pending::try_take`] between turns takes the place of [`Pending::wait`].
+    pub fn driven<D: Device<Memory = Region>>(
+        endpoint: Endpoint<D>,
+        addr: SocketAddr,
+        config: &ClientConfig,
+    ) -> (Self, Driver<D>) {
+        let (asks, asked) = channel();
         let (is_asleep, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let waker = endpoint.waker();
         let parts = (Arc::clone(&is_asleep), Arc::clone(&counters));
-        let worker = Worker::new(endpoint, addr, config, asked, parts, opened);
-        let thread = std::thread::Builder::new()
-            .name("towpath-client".into())
-            .spawn(move || worker.run())
-            .map_err(OpenError::Thread)?;
-        wait_open(&outcome)?;
+        let driver = Driver::new(endpoint, addr, config, asked, parts);
         let shared = Shared {
             asks: Mutex::new(Some(asks)),
             is_asleep,
             waker,
             counters,
-            thread: Mutex::new(Some(thread)),
+            thread: Mutex::new(None),
             depth: config.depth * config.links,
             op_bytes: config.op_bytes,
             server_bytes: OnceLock::new(),
-            stamp: AtomicU64::new(random() as u64),
+            stamp: AtomicU64::new(config.first_stamp()),
         };
-        let patience = config.patience;
-        Ok(Self { shared: Arc::new(shared), alone: false, chain: 0, patience })
+        let (shared, patience) = (Arc::new(shared), config.patience);
+        (Self { shared, alone: false, chain: 0, patience }, driver)
     }
 
     /// The same client, for chunks that nobody else changes: every change is asked for again until
@@ -295,6 +315,12 @@ impl Client {
         })
     }
 
+    /// Has the server refuse the capabilities of a serial number, all of which have expired by
+    /// `until_ms`, milliseconds since the Unix epoch; it remembers that durably.
+    pub fn revoke(&self, serial: u64, until_ms: u64) -> Pending<()> {
+        self.ask(Request::Revoke { serial, until_ms }, false, done)
+    }
+
     /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is
     /// 0.
     pub fn scrub_step(&self, budget_slices: u64) -> Pending<ScrubReply> {
@@ -305,11 +331,10 @@ impl Client {
     }
 
     /// Writes `bytes` from `offset` on, all or nothing: at most
-    /// [`op_bytes_max`](Self::op_bytes_max). They are copied once, into a send buffer; who cannot
-    /// afford that uses [`ChunkClient::start_write`](crate::ChunkClient::start_write).
+    /// [`op_bytes_max`](Self::op_bytes_max). They are copied once, into a send buffer; a
+    /// [`Driver`] writes without a copy.
     pub fn write(&self, chunk: ChunkId, offset: u64, bytes: impl Into<Vec<u8>>) -> Pending<()> {
-        let (bytes, terms) = (bytes.into(), self.any_terms());
-        self.ask(Request::Write { chunk, offset, bytes, terms }, false, done)
+        self.write_on(None, (chunk, offset), bytes, self.any_terms(), done)
     }
 
     /// As [`write`](Self::write), where the chunk has that version; gives the one that it has then,
@@ -321,8 +346,75 @@ impl Client {
         bytes: impl Into<Vec<u8>>,
         version: u64,
     ) -> Pending<u64> {
-        let (bytes, terms) = (bytes.into(), self.terms(version));
-        self.ask(Request::Write { chunk, offset, bytes, terms }, false, changed)
+        self.write_on(None, (chunk, offset), bytes, self.terms(version), changed)
+    }
+
+    fn write_on<T>(
+        &self,
+        route: Option<Arc<Route>>,
+        (chunk, offset): (ChunkId, u64),
+        bytes: impl Into<Vec<u8>>,
+        terms: Terms,
+        take: Take<T>,
+    ) -> Pending<T> {
+        let data = Data::Bytes(bytes.into());
+        self.ask(Request::Write { chunk, offset, data, terms, route }, false, take)
+    }
+
+    /// As [`create`](Self::create), of a chunk of any length; gives the version that the new chunk
+    /// has: whoever changes what has that version finds nothing in it.
+    pub fn create_new(&self, chunk: ChunkId) -> Pending<u64> {
+        let (stamp, kind) = (self.stamp(), NewChunk::default());
+        self.ask(Request::Create { chunk, limit_bytes: None, kind, stamp }, false, changed)
+    }
+
+    /// As [`write_if`](Self::write_if), with a stamp, not 0, that the caller has for the change and
+    /// for no other one. Whoever asks for the same change, of the same version with the same
+    /// stamp, gets the version that it made, as long as it is the chunk's last one
+    /// (docs/storage-protocol.md section 7): so one client finishes what another has begun.
+    pub fn write_as(
+        &self,
+        chunk: ChunkId,
+        offset: u64,
+        bytes: impl Into<Vec<u8>>,
+        (version, stamp): (u64, u64),
+    ) -> Pending<u64> {
+        let terms = Terms { version: Some(version), stamp, ..self.any_terms() };
+        self.write_on(None, (chunk, offset), bytes, terms, changed)
+    }
+
+    /// As [`write`](Self::write), along the servers of a route, of which this client's is the
+    /// first: it has ended well when all of them have made it durable.
+    pub fn write_along(
+        &self,
+        route: Arc<Route>,
+        chunk: ChunkId,
+        offset: u64,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Pending<()> {
+        self.write_on(Some(route), (chunk, offset), bytes, self.any_terms(), done)
+    }
+
+    /// Writes a data unit of a stripe, of whole slices: it has ended well when it is durable, and
+    /// with it all parity units of the stripe, which servers make of all its data units
+    /// ([`Route::stripe`]). `stamp` tells this writing of the stripe from all others, and is the
+    /// same for its units. Nobody else may write the stripe meanwhile.
+    pub fn write_unit(
+        &self,
+        route: Arc<Route>,
+        place: (ChunkId, u64),
+        bytes: impl Into<Vec<u8>>,
+        stamp: u64,
+    ) -> Pending<()> {
+        let terms = Terms { stamp, ..self.any_terms() };
+        self.write_on(Some(route), place, bytes, terms, done)
+    }
+
+    /// Has the servers of a plan, of which this client's is the first, make a range of a part anew:
+    /// gives the version that its chunk has then. Where it fails with an unknown fate it may still
+    /// be written later, unless the plan names the version that the chunk must have.
+    pub fn rebuild(&self, plan: Arc<Rebuild>) -> Pending<u64> {
+        self.ask(Request::Rebuild { plan }, false, changed)
     }
 
     /// The terms of a change that is meant for a version.
@@ -331,12 +423,12 @@ impl Client {
     }
 
     /// The terms of a change that is meant for no version.
-    pub(super) fn any_terms(&self) -> Terms {
+    fn any_terms(&self) -> Terms {
         Terms { chain: self.chain, ..Terms::default() }
     }
 
     /// A number that no other change has: the first is drawn at random.
-    pub(super) fn stamp(&self) -> u64 {
+    fn stamp(&self) -> u64 {
         self.shared.stamp.fetch_add(1, Relaxed).max(1)
     }
 
@@ -387,8 +479,8 @@ impl Client {
                 break;
             }
             let offset = (index * op_bytes) as u64;
-            let (bytes, terms) = (part.to_vec(), self.any_terms());
-            let write = Request::Write { chunk, offset, bytes, terms };
+            let (data, terms) = (Data::Bytes(part.to_vec()), self.any_terms());
+            let write = Request::Write { chunk, offset, data, terms, route: None };
             under_way.push_back(self.ask(write, true, done));
         }
         // All of them, whatever came of one: none comes after the caller has gone on.
@@ -419,8 +511,13 @@ impl Client {
     }
 
     fn op_bytes_of(&self, server: usize) -> usize {
-        let links = self.shared.counters.io_bytes_max.load(Relaxed);
-        server.min(links).max(SLICE_BYTES)
+        server.min(self.link_bytes_max()).max(SLICE_BYTES)
+    }
+
+    /// The most bytes of one read or write that all links so far carry.
+    #[must_use]
+    pub fn link_bytes_max(&self) -> usize {
+        self.shared.counters.io_bytes_max.load(Relaxed)
     }
 
     /// How long the server has been away: no link to it takes requests. None while one does.
@@ -438,6 +535,8 @@ impl Client {
             operations: counters.operations.load(Relaxed),
             open: counters.open.load(Relaxed) as u64,
             repeated: counters.repeated.load(Relaxed),
+            busy: counters.busy.load(Relaxed),
+            corrupt: counters.corrupt.load(Relaxed),
             links_made: counters.links_made.load(Relaxed),
         }
     }
@@ -454,14 +553,15 @@ impl Client {
         }
     }
 
-    pub(super) fn ask<T>(&self, request: Request, alone: bool, take: Take<T>) -> Pending<T> {
+    fn ask<T>(&self, request: Request, alone: bool, take: Take<T>) -> Pending<T> {
         let alone = alone || self.alone;
         let place = Arc::new(Place::default());
         let counters = Arc::clone(&self.shared.counters);
         let is_full = counters.open.load(Relaxed) >= SHARED_OPEN_MAX;
-        let task = Task::new(request, (alone, self.patience), Arc::clone(&place), counters);
+        let task = Task::at_place(request, (alone, self.patience), Arc::clone(&place), counters);
         if is_full {
-            task.end(Err(ErrorKind::Call(CallError::Full { max: SHARED_OPEN_MAX })));
+            let full = ErrorKind::Call(CallError::Full { max: SHARED_OPEN_MAX });
+            task.end(Err(full), &mut VecDeque::new());
         } else {
             self.shared.send(task);
         }
@@ -506,17 +606,12 @@ impl std::fmt::Debug for Client {
     }
 }
 
-fn wait_open(outcome: &Receiver<Result<(), OpenError>>) -> Result<(), OpenError> {
-    // A thread that ends without a word has panicked.
-    outcome.recv().unwrap_or_else(|_| Err(OpenError::Thread(std::io::ErrorKind::BrokenPipe.into())))
-}
-
-pub(super) fn done(_: Given) -> Option<()> {
+fn done(_: Given) -> Option<()> {
     Some(())
 }
 
 /// The version that a change has made.
-pub(super) fn changed(given: Given) -> Option<u64> {
+fn changed(given: Given) -> Option<u64> {
     match given {
         Given::Output(Output::Changed(_, version)) => version,
         _ => None,

@@ -72,7 +72,7 @@ fn may_have_been_done(task: &Task) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::ReadBy;
+    use super::super::request::{Data, ReadBy};
     use super::*;
     use crate::change::Terms;
     use crate::slice::ChunkId;
@@ -82,7 +82,7 @@ mod tests {
     const CHUNK: ChunkId = ChunkId(1);
 
     fn task(request: Request, alone: bool) -> Task {
-        Task::new(request, (alone, Nanos::ZERO), Arc::default(), Arc::default())
+        Task::at_place(request, (alone, Nanos::ZERO), Arc::default(), Arc::default())
     }
 
     fn write(alone: bool) -> Task {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     fn write_on(terms: Terms) -> Request {
-        Request::Write { chunk: CHUNK, offset: 0, bytes: vec![1], terms }
+        Request::Write { chunk: CHUNK, offset: 0, data: Data::Bytes(vec![1]), terms, route: None }
     }
 
     fn gone(fate: Fate) -> ErrorKind {
