@@ -45,7 +45,7 @@ pub struct ClientConfig {
     paths: Option<usize>,
     fallback: Option<Fallback>,
     carrier_rules: Vec<CarrierRule>,
-    pub(crate) patience: Nanos,
+    pub(crate) patience: Patience,
     local_ip: Option<IpAddr>,
     endpoint: Option<EndpointConfig>,
     udp: Option<UdpConfig>,
@@ -56,6 +56,14 @@ pub struct ClientConfig {
     pub(crate) tenant: Option<String>,
     pub(crate) on_ride: Option<OnRide>,
     capability: Option<Grant>,
+}
+
+/// How long what was asked for waits for a server that is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience {
+    pub(crate) span: Nanos,
+    /// It is given up then, even before its timeout.
+    pub(crate) is_limit: bool,
 }
 
 /// Called with the server of a link and the change of its carrier.
@@ -82,7 +90,7 @@ impl Default for ClientConfig {
             paths: None,
             fallback: None,
             carrier_rules: Vec::new(),
-            patience: PATIENCE_DEFAULT,
+            patience: Patience { span: PATIENCE_DEFAULT, is_limit: false },
             local_ip: None,
             endpoint: None,
             udp: None,
@@ -174,14 +182,23 @@ impl ClientConfig {
     /// Default 5 min. 0 gives operations up by their timeouts alone.
     #[must_use]
     pub fn patience(mut self, span: impl Into<Nanos>) -> Self {
-        self.patience = span.into();
+        self.patience.span = span.into();
+        self
+    }
+
+    /// What waits for a server that is out of reach is given up as soon as the
+    /// [`patience`](Self::patience) is over, whatever is left of its timeout; and the time of
+    /// operations stands still only while no link is up. For programs that somebody waits for.
+    #[must_use]
+    pub fn patience_is_limit(mut self) -> Self {
+        self.patience.is_limit = true;
         self
     }
 
     /// [`patience`](Self::patience), as it is set.
     #[must_use]
     pub fn patience_span(&self) -> Nanos {
-        self.patience
+        self.patience.span
     }
 
     /// [`timeout`](Self::timeout), as it is set.

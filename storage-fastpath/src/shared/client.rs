@@ -19,7 +19,7 @@ use super::pending::{Given, Pending, Place, Take};
 use super::request::{Counters, Data, ReadBy, Request, Task};
 use crate::change::{Clear, NewChunk, Terms};
 use crate::client::io_bytes_max;
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, Patience};
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
 use crate::digest::{Digest, Sketches};
 use crate::error::{ClientError, ErrorKind, OpenError};
@@ -80,7 +80,7 @@ pub struct Client {
     /// The chain version that its changes name.
     chain: u32,
     /// How long its operations wait for a server that is away.
-    patience: Nanos,
+    patience: Patience,
 }
 
 /// What a [`Client`] counts; each only grows, but for `open`.
@@ -189,7 +189,7 @@ impl Client {
     /// [`ClientConfig::patience`].
     #[must_use]
     pub fn patient(&self, span: impl Into<Nanos>) -> Self {
-        Self { patience: span.into(), ..self.clone() }
+        Self { patience: Patience { span: span.into(), ..self.patience }, ..self.clone() }
     }
 
     /// The same client, for chunks that have that chain version: every write, also along a route,

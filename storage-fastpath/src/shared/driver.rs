@@ -16,7 +16,7 @@ use super::repeat::{self, Next};
 use super::request::{Counters, Data, Ended, ReadBy, Request, Task, Ticket};
 use super::seat::{Failure, Seat, SeatEvent};
 use crate::change::{NewChunk, Terms};
-use crate::config::{ClientConfig, OnRide};
+use crate::config::{ClientConfig, OnRide, Patience};
 use crate::error::{ErrorKind, OpenError};
 use crate::hedge::{HedgeServer, HedgeStats};
 use crate::leg::wait;
@@ -111,7 +111,7 @@ pub struct Driver<D: Device<Memory = Region>> {
     prng: Prng,
     depth: usize,
     timeout: Nanos,
-    patience: Nanos,
+    patience: Patience,
     /// The listener for changes of carrier, and how many it was told.
     on_ride: Option<OnRide>,
     rides: u64,
@@ -521,7 +521,7 @@ impl<D: Device<Memory = Region>> Driver<D> {
         let later = self.later.iter_mut().map(|(_, task)| task);
         let fenced = self.seats.iter_mut().flat_map(Seat::fenced_mut);
         for task in self.waiting.iter_mut().chain(later).chain(fenced) {
-            if task.patience > Nanos::ZERO {
+            if task.patience.span > Nanos::ZERO {
                 task.deadline = task.deadline.max(deadline);
             }
         }
@@ -543,8 +543,10 @@ impl<D: Device<Memory = Region>> Driver<D> {
             task.give_up(ErrorKind::TimedOut { fate: Fate::DidNotHappen }, &mut self.ended);
         }
         for mut task in self.seats.iter_mut().flat_map(|seat| seat.take_late(now, out_since)) {
-            // Nothing keeps it from coming yet.
-            task.unsure = Some(ErrorKind::TimedOut { fate: Fate::Unknown });
+            // Nothing keeps it from coming yet. A server that is away has said enough by that.
+            if !task.patience.is_limit {
+                task.unsure = Some(ErrorKind::TimedOut { fate: Fate::Unknown });
+            }
             task.give_up(ErrorKind::TimedOut { fate: Fate::Unknown }, &mut self.ended);
         }
         let waiting = self.waiting.iter().map(|task| task.late_at(out_since));

@@ -75,14 +75,16 @@ mod tests {
     use super::super::request::{Data, ReadBy};
     use super::*;
     use crate::change::Terms;
+    use crate::config::Patience;
     use crate::slice::ChunkId;
     use std::sync::Arc;
     use towpath_transport::Nanos;
 
     const CHUNK: ChunkId = ChunkId(1);
+    const PATIENCE: Patience = Patience { span: Nanos::ZERO, is_limit: false };
 
     fn task(request: Request, alone: bool) -> Task {
-        Task::at_place(request, (alone, Nanos::ZERO), Arc::default(), Arc::default())
+        Task::at_place(request, (alone, PATIENCE), Arc::default(), Arc::default())
     }
 
     fn write(alone: bool) -> Task {

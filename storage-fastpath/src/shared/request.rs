@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use towpath_rpc::{Fate, NoBuffer};
-use towpath_transport::{Buf, Device, Endpoint, Nanos, Region, Time};
+use towpath_transport::{Buf, Device, Endpoint, Region, Time};
 
 use super::pending::{Given, Place};
 use crate::change::{Clear, NewChunk, Terms};
 use crate::client::{ChunkClient, OpId, copy};
+use crate::config::Patience;
 use crate::error::{ClientError, ErrorKind};
 use crate::output::Output;
 use crate::rebuild::Rebuild;
@@ -289,7 +290,7 @@ pub(super) struct Task {
     /// No attempt begins later, unless the server is away.
     pub(super) deadline: Time,
     /// How long it waits for a server that is away.
-    pub(super) patience: Nanos,
+    pub(super) patience: Patience,
     /// How often it was sent.
     pub(super) tries: u32,
     /// How the last attempt failed.
@@ -327,7 +328,7 @@ impl Task {
     /// One that somebody waits for at a place.
     pub(super) fn at_place(
         request: Request,
-        (alone, patience): (bool, Nanos),
+        (alone, patience): (bool, Patience),
         place: Arc<Place>,
         counters: Arc<Counters>,
     ) -> Self {
@@ -336,12 +337,12 @@ impl Task {
     }
 
     /// One of which the driver's caller is told.
-    pub(super) fn with_ticket(request: Request, patience: Nanos, ticket: Ticket) -> Self {
+    pub(super) fn with_ticket(request: Request, patience: Patience, ticket: Ticket) -> Self {
         // What the tools of a caller write nobody else does.
         Self::new(request, (true, patience), Answer::Ticket(ticket))
     }
 
-    fn new(request: Request, (alone, patience): (bool, Nanos), answer: Answer) -> Self {
+    fn new(request: Request, (alone, patience): (bool, Patience), answer: Answer) -> Self {
         let (deadline, failed, unsure) = (Time::NEVER, None, None);
         Self { request, alone, deadline, patience, tries: 0, failed, unsure, answer: Some(answer) }
     }
@@ -356,7 +357,12 @@ impl Task {
 
     /// When it is given up, where no link has taken requests since `out_since`.
     pub(super) fn late_at(&self, out_since: Option<Time>) -> Time {
-        self.deadline.max(out_since.map_or(Time::ZERO, |since| since + self.patience))
+        let Patience { span, is_limit } = self.patience;
+        match out_since {
+            None => self.deadline,
+            Some(since) if is_limit => since + span,
+            Some(since) => self.deadline.max(since + span),
+        }
     }
 
     /// Whether nobody wants it done any more.

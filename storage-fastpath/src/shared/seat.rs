@@ -525,8 +525,10 @@ impl Seat {
     pub(super) fn expire<D: Device<Memory = Region>>(&mut self, endpoint: &mut Endpoint<D>) {
         let Some(client) = self.client() else { return };
         let now = endpoint.now();
+        let waits =
+            |Task { patience, .. }: &Task| patience.span > Nanos::ZERO && !patience.is_limit;
         if client.next_deadline() <= now
-            && self.running.iter().any(|(_, running)| running.task.patience > Nanos::ZERO)
+            && self.running.iter().any(|(_, running)| waits(&running.task))
         {
             if endpoint.silence(client.rpc().link()) > Some(SILENT_AFTER) {
                 self.patient_until = now + self.config.timeout;

@@ -133,7 +133,8 @@ fn open_as(
     let pace = WallClock::new(interrupt.clone());
     let client = ClientConfig::new()
         .timeout(Nanos::from_millis(link.timeout_ms))
-        .patience(Nanos::from_secs(link.patience));
+        .patience(Nanos::from_secs(link.patience))
+        .patience_is_limit();
     let client = capability(link)?.into_iter().fold(client, ClientConfig::capability);
     let client = link.tenant.iter().fold(client, |client, tenant| client.tenant(tenant));
     let client = hedge

@@ -90,7 +90,8 @@ impl Ground<'_> {
             .map_err(crate::cli::session::SessionError::from)?;
         let pace = WallClock::new(self.interrupt.clone());
         let config = endpoint_config(args.mtu, args.depth, args.op_size).icrc(args.device.icrc);
-        let client = ClientConfig::new().timeout(REQUEST_TIMEOUT).patience(Nanos::ZERO);
+        let client =
+            ClientConfig::new().timeout(REQUEST_TIMEOUT).patience(Nanos::ZERO).patience_is_limit();
         let session = Session::connect(device, config, pace, Server(listening), &client);
         // A server that ended has said why.
         let session = session.map_err(|error| match server.check() {

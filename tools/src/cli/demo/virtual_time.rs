@@ -130,7 +130,11 @@ impl Ground<'_> {
         self.scene.borrow_mut().server = Some(server);
         let interrupt = self.interrupt.clone();
         let pace = VirtualPace { scene: Rc::clone(&self.scene), interrupt };
-        let config = ClientConfig::new().timeout(REQUEST_TIMEOUT).patience(Nanos::ZERO).seed(seed);
+        let config = ClientConfig::new()
+            .timeout(REQUEST_TIMEOUT)
+            .patience(Nanos::ZERO)
+            .patience_is_limit()
+            .seed(seed);
         Ok(Session::on_link(client, link, pace, server_addr, &config)?)
     }
 
