@@ -61,6 +61,7 @@ mod output;
 pub mod proof;
 pub mod qos;
 mod rebuild;
+mod request;
 pub mod resident;
 mod route;
 pub mod run;
@@ -79,6 +80,7 @@ pub use health::{HealthConfig, HealthEvent, HealthMonitor, HealthState, LinkHeal
 pub use hedge::{HedgeAfter, HedgeConfig, HedgeServer, HedgeStats, ParseHedgeAfterError};
 pub use output::{Output, ReadData};
 pub use rebuild::{Helper, Rebuild, Rebuilt};
+pub use request::StorageRequest;
 pub use resident::ResidentStats;
 pub use route::{ROUTE_MAX, Route, RouteError, RouteKind, STRIPE_MAX};
 pub use session::ClientSession;

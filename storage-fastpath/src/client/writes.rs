@@ -3,7 +3,6 @@
 use super::{ChunkClient, OpId};
 use crate::change::Terms;
 use crate::error::ClientError;
-use crate::rebuild::{Rebuild, Rebuilt};
 use crate::route::Route;
 use crate::run::page_crcs;
 use crate::slice::{ChunkId, writer_crcs};
@@ -97,22 +96,6 @@ impl ChunkClient {
             out.set_data_with_crcs(data, known);
             out
         });
-        self.start(endpoint, op, built)
-    }
-
-    /// Has the servers of a plan, of which this is the first, make a range of a part anew.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_rebuild<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        plan: &Rebuild,
-    ) -> Result<OpId, ClientError> {
-        let &Rebuilt { chunk, offset, length, .. } = plan.target();
-        let op = self.slices_op(Method::Rebuild, chunk, offset, length as usize)?;
-        self.check_room(&op)?;
-        let built = self.outgoing(endpoint, Method::Rebuild, &[&plan.emit()], 0);
         self.start(endpoint, op, built)
     }
 }

@@ -21,15 +21,17 @@ use crate::change::{Clear, NewChunk, Terms};
 use crate::client::io_bytes_max;
 use crate::config::{ClientConfig, Patience};
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
-use crate::digest::{Digest, Sketches};
+use crate::digest::{Digest, Sketches, SliceRange};
 use crate::error::{ClientError, ErrorKind, OpenError};
 use crate::health::HealthReply;
 use crate::limits::{LIST_MAX, SHARED_OPEN_MAX};
 use crate::output::{Output, ReadData};
 use crate::qos::wire::QosReply;
 use crate::rebuild::Rebuild;
+use crate::request::StorageRequest;
 use crate::route::Route;
 use crate::slice::{ChunkId, SLICE_BYTES};
+use crate::wire::{ClearHeader, Sender as LinkSender};
 
 /// A client of one chunk server that threads and tasks share. Clones are the same client.
 ///
@@ -203,41 +205,46 @@ impl Client {
     /// Creates a chunk that may grow to `limit_bytes`, or to the largest size of a chunk.
     pub fn create(&self, chunk: ChunkId, limit_bytes: Option<u64>, kind: NewChunk) -> Pending<()> {
         let stamp = self.stamp();
-        self.ask(Request::Create { chunk, limit_bytes, kind, stamp }, false, done)
+        self.ask(StorageRequest::Create { chunk, limit_bytes, kind, stamp }, false, done)
     }
 
     /// Finishes an unfinished chunk, which must have `byte_len` bytes: it can be read from now on.
     pub fn finish(&self, chunk: ChunkId, byte_len: u64) -> Pending<()> {
         let terms = self.any_terms();
-        self.ask(Request::Finish { chunk, byte_len, terms }, false, done)
+        self.ask(StorageRequest::Finish { chunk, byte_len, terms }, false, done)
     }
 
     /// As [`finish`](Self::finish), where the chunk has that version; gives the one that it has
     /// then.
     pub fn finish_if(&self, chunk: ChunkId, byte_len: u64, version: u64) -> Pending<u64> {
         let terms = self.terms(version);
-        self.ask(Request::Finish { chunk, byte_len, terms }, false, changed)
+        self.ask(StorageRequest::Finish { chunk, byte_len, terms }, false, changed)
     }
 
     /// Deletes a chunk.
     pub fn delete(&self, chunk: ChunkId) -> Pending<()> {
-        self.ask(Request::Delete { chunk, version: None }, false, done)
+        self.ask(StorageRequest::Delete { chunk, version: None }, false, done)
     }
 
     /// As [`delete`](Self::delete), where the chunk has that version.
     pub fn delete_if(&self, chunk: ChunkId, version: u64) -> Pending<()> {
-        self.ask(Request::Delete { chunk, version: Some(version) }, false, done)
+        self.ask(StorageRequest::Delete { chunk, version: Some(version) }, false, done)
     }
 
     /// Takes bytes of a chunk away, of a range at most 2^32 - 1.
     pub fn clear(&self, chunk: ChunkId, clear: Clear) -> Pending<()> {
-        self.ask(Request::Clear { chunk, clear, terms: self.any_terms() }, false, done)
+        self.clear_on(chunk, clear, self.any_terms(), done)
     }
 
     /// As [`clear`](Self::clear), where the chunk has that version; gives the one that it has then.
     pub fn clear_if(&self, chunk: ChunkId, clear: Clear, version: u64) -> Pending<u64> {
-        let terms = self.terms(version);
-        self.ask(Request::Clear { chunk, clear, terms }, false, changed)
+        self.clear_on(chunk, clear, self.terms(version), changed)
+    }
+
+    fn clear_on<T>(&self, chunk: ChunkId, clear: Clear, terms: Terms, take: Take<T>) -> Pending<T> {
+        // Each link says for itself who asks.
+        let header = ClearHeader { chunk, clear, sender: LinkSender::default(), terms };
+        self.ask(StorageRequest::Clear(header), false, take)
     }
 
     /// Raises the chain version of a chunk, so that changes that name a lower one are refused from
@@ -245,12 +252,12 @@ impl Client {
     /// as it is. It is repeated whatever breaks.
     pub fn raise_chain(&self, chunk: ChunkId, chain: u32) -> Pending<u64> {
         let stamp = self.stamp();
-        self.ask(Request::Chain { chunk, chain, stamp }, false, changed)
+        self.ask(StorageRequest::Chain { chunk, chain, version: None, stamp }, false, changed)
     }
 
     /// The state of a chunk.
     pub fn stat(&self, chunk: ChunkId) -> Pending<ChunkInfo> {
-        self.ask(Request::Stat { chunk }, false, |given| match given {
+        self.ask(StorageRequest::Stat { chunk }, false, |given| match given {
             Given::Output(Output::Stat(info)) => Some(info),
             _ => None,
         })
@@ -260,9 +267,11 @@ impl Client {
     /// [`IO_BYTES_MAX`](crate::limits::IO_BYTES_MAX) bytes, as far as the chunk has them, of one
     /// version of it. The server has them in memory, and reads nothing for it.
     pub fn digest(&self, chunk: ChunkId, offset: u64, length: usize) -> Pending<Digest> {
-        self.ask(Request::Digest { chunk, offset, length }, false, |given| match given {
-            Given::Output(Output::Digest(digest)) => Some(digest),
-            _ => None,
+        self.ask(StorageRequest::Digest { chunk, range: range(offset, length) }, false, |given| {
+            match given {
+                Given::Output(Output::Digest(digest)) => Some(digest),
+                _ => None,
+            }
         })
     }
 
@@ -276,7 +285,8 @@ impl Client {
         length: usize,
         seed: u64,
     ) -> Pending<Sketches> {
-        self.ask(Request::Sketch { chunk, offset, length, seed }, false, |given| match given {
+        let range = range(offset, length);
+        self.ask(StorageRequest::Sketch { chunk, range, seed }, false, |given| match given {
             Given::Output(Output::Sketches(sketches)) => Some(sketches),
             _ => None,
         })
@@ -284,8 +294,8 @@ impl Client {
 
     /// One page of the listing, after the chunk `after`, in the order of names.
     pub fn list_page(&self, after: Option<ChunkId>) -> Pending<ListReply> {
-        let count = LIST_MAX as u32;
-        self.ask(Request::List { after, count }, false, |given| match given {
+        let count_max = LIST_MAX as u32;
+        self.ask(StorageRequest::List { after, count_max }, false, |given| match given {
             Given::Output(Output::List(page)) => Some(page),
             _ => None,
         })
@@ -293,7 +303,7 @@ impl Client {
 
     /// What the server is and how it is.
     pub fn info(&self) -> Pending<InfoReply> {
-        self.ask(Request::Info, false, |given| match given {
+        self.ask(StorageRequest::Info, false, |given| match given {
             Given::Output(Output::Info(info)) => Some(info),
             _ => None,
         })
@@ -301,7 +311,7 @@ impl Client {
 
     /// How the server's links are, as it sees them.
     pub fn health(&self) -> Pending<HealthReply> {
-        self.ask(Request::Health, false, |given| match given {
+        self.ask(StorageRequest::Health, false, |given| match given {
             Given::Output(Output::Health(health)) => Some(health),
             _ => None,
         })
@@ -309,7 +319,7 @@ impl Client {
 
     /// How the server keeps reservations.
     pub fn qos(&self) -> Pending<QosReply> {
-        self.ask(Request::Qos, false, |given| match given {
+        self.ask(StorageRequest::Qos, false, |given| match given {
             Given::Output(Output::Qos(reply)) => Some(reply),
             _ => None,
         })
@@ -318,13 +328,13 @@ impl Client {
     /// Has the server refuse the capabilities of a serial number, all of which have expired by
     /// `until_ms`, milliseconds since the Unix epoch; it remembers that durably.
     pub fn revoke(&self, serial: u64, until_ms: u64) -> Pending<()> {
-        self.ask(Request::Revoke { serial, until_ms }, false, done)
+        self.ask(StorageRequest::Revoke { serial, until_ms }, false, done)
     }
 
     /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is
     /// 0.
     pub fn scrub_step(&self, budget_slices: u64) -> Pending<ScrubReply> {
-        self.ask(Request::Scrub { budget_slices }, false, |given| match given {
+        self.ask(StorageRequest::Scrub { budget_slices }, false, |given| match given {
             Given::Output(Output::Scrub(report)) => Some(report),
             _ => None,
         })
@@ -365,7 +375,7 @@ impl Client {
     /// has: whoever changes what has that version finds nothing in it.
     pub fn create_new(&self, chunk: ChunkId) -> Pending<u64> {
         let (stamp, kind) = (self.stamp(), NewChunk::default());
-        self.ask(Request::Create { chunk, limit_bytes: None, kind, stamp }, false, changed)
+        self.ask(StorageRequest::Create { chunk, limit_bytes: None, kind, stamp }, false, changed)
     }
 
     /// As [`write_if`](Self::write_if), with a stamp, not 0, that the caller has for the change and
@@ -413,8 +423,8 @@ impl Client {
     /// Has the servers of a plan, of which this client's is the first, make a range of a part anew:
     /// gives the version that its chunk has then. Where it fails with an unknown fate it may still
     /// be written later, unless the plan names the version that the chunk must have.
-    pub fn rebuild(&self, plan: Arc<Rebuild>) -> Pending<u64> {
-        self.ask(Request::Rebuild { plan }, false, changed)
+    pub fn rebuild(&self, plan: Rebuild) -> Pending<u64> {
+        self.ask(StorageRequest::Rebuild { plan, crcs: Vec::new() }, false, changed)
     }
 
     /// The terms of a change that is meant for a version.
@@ -466,7 +476,7 @@ impl Client {
         let kind = NewChunk { unfinished: true, resident: false, chain: self.chain };
         let op_bytes = self.op_bytes_max()?.min(self.shared.op_bytes);
         let (limit_bytes, stamp) = (None, self.stamp());
-        self.ask(Request::Create { chunk, limit_bytes, kind, stamp }, true, done).wait()?;
+        self.ask(StorageRequest::Create { chunk, limit_bytes, kind, stamp }, true, done).wait()?;
         let mut under_way: VecDeque<Pending<()>> = VecDeque::new();
         let mut written = Ok(());
         for (index, part) in bytes.chunks(op_bytes).enumerate() {
@@ -487,7 +497,7 @@ impl Client {
         let written = under_way.into_iter().map(Pending::wait).fold(written, Result::and);
         written?;
         let (byte_len, terms) = (bytes.len() as u64, self.any_terms());
-        self.ask(Request::Finish { chunk, byte_len, terms }, true, done).wait()
+        self.ask(StorageRequest::Finish { chunk, byte_len, terms }, true, done).wait()
     }
 
     /// The most bytes of one read or write that links and server take, a multiple of the slice.
@@ -553,12 +563,13 @@ impl Client {
         }
     }
 
-    fn ask<T>(&self, request: Request, alone: bool, take: Take<T>) -> Pending<T> {
+    fn ask<T>(&self, request: impl Into<Request>, alone: bool, take: Take<T>) -> Pending<T> {
         let alone = alone || self.alone;
         let place = Arc::new(Place::default());
         let counters = Arc::clone(&self.shared.counters);
         let is_full = counters.open.load(Relaxed) >= SHARED_OPEN_MAX;
-        let task = Task::at_place(request, (alone, self.patience), Arc::clone(&place), counters);
+        let task =
+            Task::at_place(request.into(), (alone, self.patience), Arc::clone(&place), counters);
         if is_full {
             let full = ErrorKind::Call(CallError::Full { max: SHARED_OPEN_MAX });
             task.end(Err(full), &mut VecDeque::new());
@@ -623,4 +634,9 @@ fn bytes(given: Given) -> Option<Vec<u8>> {
         Given::Bytes(bytes) => Some(bytes),
         Given::Output(_) => None,
     }
+}
+
+/// A range as the wire has it: one that is longer is refused for its length.
+fn range(offset: u64, length: usize) -> SliceRange {
+    SliceRange { offset, length: u32::try_from(length).unwrap_or(u32::MAX) }
 }

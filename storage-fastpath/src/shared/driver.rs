@@ -21,6 +21,7 @@ use crate::error::{ErrorKind, OpenError};
 use crate::hedge::{HedgeServer, HedgeStats};
 use crate::leg::wait;
 use crate::output::Output;
+use crate::request::StorageRequest;
 use crate::resident::ResidentStats;
 use crate::slice::ChunkId;
 use crate::wire::ErrorReply;
@@ -244,12 +245,13 @@ impl<D: Device<Memory = Region>> Driver<D> {
     /// Starts the creation of a chunk.
     pub fn create(&mut self, chunk: ChunkId, kind: NewChunk) -> Ticket {
         self.stamp = self.stamp.wrapping_add(1).max(1);
-        self.start(Request::Create { chunk, limit_bytes: None, kind, stamp: self.stamp })
+        let (limit_bytes, stamp) = (None, self.stamp);
+        self.start(StorageRequest::Create { chunk, limit_bytes, kind, stamp })
     }
 
     /// Starts the finish of an unfinished chunk of `byte_len` bytes.
     pub fn finish(&mut self, chunk: ChunkId, byte_len: u64) -> Ticket {
-        self.start(Request::Finish { chunk, byte_len, terms: Terms::default() })
+        self.start(StorageRequest::Finish { chunk, byte_len, terms: Terms::default() })
     }
 
     /// Starts a write of the bytes of a buffer of the endpoint's, which are not copied.
@@ -265,10 +267,10 @@ impl<D: Device<Memory = Region>> Driver<D> {
         self.start(Request::Read { chunk, offset, length, by })
     }
 
-    fn start(&mut self, request: Request) -> Ticket {
+    fn start(&mut self, request: impl Into<Request>) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.take(Task::with_ticket(request, self.patience, ticket));
+        self.take(Task::with_ticket(request.into(), self.patience, ticket));
         ticket
     }
 

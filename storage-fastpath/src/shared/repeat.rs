@@ -5,6 +5,7 @@ use towpath_rpc::Fate;
 
 use super::request::{Request, Task};
 use crate::error::ErrorKind;
+use crate::request::StorageRequest;
 use crate::wire::ErrorReply;
 
 /// What to do with an operation that has failed.
@@ -43,12 +44,14 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
         ErrorKind::TimedOut { fate: Fate::Happened } if is_change && !is_made_once => Next::Done,
         // An earlier attempt may have done it.
         ErrorKind::Refused(ErrorReply::ChunkExists { .. })
-            if matches!(task.request, Request::Create { .. }) && may_have_been_done(task) =>
+            if matches!(task.request, Request::Other(StorageRequest::Create { .. }))
+                && may_have_been_done(task) =>
         {
             Next::Done
         }
         ErrorKind::Refused(ErrorReply::NoSuchChunk { .. })
-            if matches!(task.request, Request::Delete { .. }) && may_have_been_done(task) =>
+            if matches!(task.request, Request::Other(StorageRequest::Delete { .. }))
+                && may_have_been_done(task) =>
         {
             Next::Done
         }
@@ -66,7 +69,8 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
 /// An attempt of which nobody knows was repeated, since nobody else changes the chunk, or since a
 /// delete of that version is made once: whoever made it, what it was to take away is gone.
 fn may_have_been_done(task: &Task) -> bool {
-    let is_delete = matches!(task.request, Request::Delete { version: Some(_), .. });
+    let is_delete =
+        matches!(task.request, Request::Other(StorageRequest::Delete { version: Some(_), .. }));
     (task.alone || is_delete) && task.unsure.is_some()
 }
 
@@ -77,6 +81,7 @@ mod tests {
     use crate::change::Terms;
     use crate::config::Patience;
     use crate::slice::ChunkId;
+    use crate::wire::{ClearHeader, Sender};
     use std::sync::Arc;
     use towpath_transport::Nanos;
 
@@ -121,9 +126,13 @@ mod tests {
         let absent = ErrorKind::Refused(ErrorReply::NoSuchChunk { chunk: CHUNK });
         let create = |alone| {
             let kind = crate::change::NewChunk::default();
-            task(Request::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 }, alone)
+            task(
+                StorageRequest::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 }.into(),
+                alone,
+            )
         };
-        let delete = |alone| task(Request::Delete { chunk: CHUNK, version: None }, alone);
+        let delete =
+            |alone| task(StorageRequest::Delete { chunk: CHUNK, version: None }.into(), alone);
         for (make, kind) in [(&create as &dyn Fn(bool) -> Task, &exists), (&delete, &absent)] {
             let mut repeated = make(true);
             assert_eq!(next(&repeated, kind), Next::Give, "the first attempt");
@@ -143,12 +152,18 @@ mod tests {
         let terms = Terms { version: Some(3), stamp: 4, chain: 0 };
         let clear = crate::change::Clear::Truncate { byte_len: 9 };
         let requests: [fn(Terms) -> Request; 2] =
-            [write_on, |terms| Request::Finish { chunk: CHUNK, byte_len: 9, terms }];
+            [write_on, |terms| StorageRequest::Finish { chunk: CHUNK, byte_len: 9, terms }.into()];
         let requests = requests.map(|make| make(terms)).into_iter().chain([
-            Request::Clear { chunk: CHUNK, clear, terms },
-            Request::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 4 },
-            Request::Delete { chunk: CHUNK, version: Some(3) },
-            Request::Chain { chunk: CHUNK, chain: 2, stamp: 4 },
+            StorageRequest::Clear(ClearHeader {
+                chunk: CHUNK,
+                clear,
+                sender: Sender::default(),
+                terms,
+            })
+            .into(),
+            StorageRequest::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 4 }.into(),
+            StorageRequest::Delete { chunk: CHUNK, version: Some(3) }.into(),
+            StorageRequest::Chain { chunk: CHUNK, chain: 2, version: None, stamp: 4 }.into(),
         ]);
         for request in requests {
             let mut task = task(request, false);
@@ -161,7 +176,7 @@ mod tests {
             task.unsure = Some(gone(Fate::Unknown));
             assert_eq!(next(&task, &other), Next::Give);
             let absent = ErrorKind::Refused(ErrorReply::NoSuchChunk { chunk: CHUNK });
-            let is_delete = matches!(task.request, Request::Delete { .. });
+            let is_delete = matches!(task.request, Request::Other(StorageRequest::Delete { .. }));
             let gone = if is_delete { Next::Done } else { Next::Give };
             assert_eq!(next(&task, &absent), gone);
         }

@@ -10,15 +10,15 @@ use towpath_rpc::{Fate, NoBuffer};
 use towpath_transport::{Buf, Device, Endpoint, Region, Time};
 
 use super::pending::{Given, Place};
-use crate::change::{Clear, NewChunk, Terms};
+use crate::change::Terms;
 use crate::client::{ChunkClient, OpId, copy};
 use crate::config::Patience;
 use crate::error::{ClientError, ErrorKind};
 use crate::output::Output;
-use crate::rebuild::Rebuild;
+use crate::request::StorageRequest;
 use crate::route::Route;
 use crate::slice::ChunkId;
-use crate::wire::Method;
+use crate::wire::{ClearHeader, Method};
 
 /// How a read is done, and how its bytes are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,67 +52,11 @@ impl Data {
 /// What is asked for.
 #[derive(Debug)]
 pub(super) enum Request {
-    Chain {
-        chunk: ChunkId,
-        chain: u32,
-        stamp: u64,
-    },
-    Clear {
-        chunk: ChunkId,
-        clear: Clear,
-        terms: Terms,
-    },
-    Create {
-        chunk: ChunkId,
-        limit_bytes: Option<u64>,
-        kind: NewChunk,
-        stamp: u64,
-    },
-    Delete {
-        chunk: ChunkId,
-        version: Option<u64>,
-    },
-    Digest {
-        chunk: ChunkId,
-        offset: u64,
-        length: usize,
-    },
-    Finish {
-        chunk: ChunkId,
-        byte_len: u64,
-        terms: Terms,
-    },
-    Health,
-    Info,
-    List {
-        after: Option<ChunkId>,
-        count: u32,
-    },
-    Qos,
     Read {
         chunk: ChunkId,
         offset: u64,
         length: usize,
         by: ReadBy,
-    },
-    Rebuild {
-        plan: Arc<Rebuild>,
-    },
-    Revoke {
-        serial: u64,
-        until_ms: u64,
-    },
-    Scrub {
-        budget_slices: u64,
-    },
-    Sketch {
-        chunk: ChunkId,
-        offset: u64,
-        length: usize,
-        seed: u64,
-    },
-    Stat {
-        chunk: ChunkId,
     },
     Write {
         chunk: ChunkId,
@@ -122,29 +66,23 @@ pub(super) enum Request {
         /// Of a write that servers pass on: they, of which this is the first.
         route: Option<Arc<Route>>,
     },
+    /// Everything that moves no data.
+    Other(StorageRequest),
+}
+
+impl From<StorageRequest> for Request {
+    fn from(request: StorageRequest) -> Self {
+        Self::Other(request)
+    }
 }
 
 impl Request {
     pub(super) fn method(&self) -> Method {
         match self {
-            Self::Chain { .. } => Method::Chain,
-            Self::Clear { clear, .. } => clear.method(),
-            Self::Create { .. } => Method::Create,
-            Self::Delete { .. } => Method::Delete,
-            Self::Digest { .. } => Method::Digest,
-            Self::Finish { .. } => Method::Finish,
-            Self::Health => Method::Health,
-            Self::Info => Method::Info,
-            Self::List { .. } => Method::List,
-            Self::Qos => Method::Qos,
             Self::Read { .. } => Method::Read,
-            Self::Rebuild { .. } => Method::Rebuild,
-            Self::Revoke { .. } => Method::Revoke,
-            Self::Scrub { .. } => Method::Scrub,
-            Self::Sketch { .. } => Method::Sketch,
-            Self::Stat { .. } => Method::Stat,
             Self::Write { route: None, .. } => Method::Write,
             Self::Write { route: Some(_), .. } => Method::Forward,
+            Self::Other(request) => request.method(),
         }
     }
 
@@ -167,39 +105,12 @@ impl Request {
         endpoint: &mut Endpoint<D>,
     ) -> Result<OpId, ClientError> {
         match *self {
-            Self::Chain { chunk, chain, stamp } => {
-                client.start_raise_chain(endpoint, (chunk, chain), None, stamp)
-            }
-            Self::Clear { chunk, clear, terms } => {
-                client.start_clear(endpoint, terms, chunk, clear)
-            }
-            Self::Create { chunk, limit_bytes, kind, stamp } => {
-                client.start_create_stamped(endpoint, chunk, limit_bytes, kind, stamp)
-            }
-            Self::Delete { chunk, version } => client.start_delete_if(endpoint, chunk, version),
-            Self::Digest { chunk, offset, length } => {
-                client.start_digest(endpoint, chunk, offset, length)
-            }
-            Self::Finish { chunk, byte_len, terms } => {
-                client.start_finish_on(endpoint, terms, chunk, byte_len)
-            }
-            Self::Health => client.start_health(endpoint),
-            Self::Info => client.start_info(endpoint),
-            Self::List { after, count } => client.start_list(endpoint, after, count),
-            Self::Qos => client.start_qos(endpoint),
             Self::Read { chunk, offset, length, by: ReadBy::Resident } => {
                 client.start_resident_read(endpoint, chunk, offset, length)
             }
             Self::Read { chunk, offset, length, .. } => {
                 client.start_read(endpoint, chunk, offset, length)
             }
-            Self::Rebuild { ref plan } => client.start_rebuild(endpoint, plan),
-            Self::Revoke { serial, until_ms } => client.start_revoke(endpoint, serial, until_ms),
-            Self::Scrub { budget_slices } => client.start_scrub(endpoint, budget_slices),
-            Self::Sketch { chunk, offset, length, seed } => {
-                client.start_sketch(endpoint, chunk, (offset, length), seed)
-            }
-            Self::Stat { chunk } => client.start_stat(endpoint, chunk),
             Self::Write { chunk, offset, ref mut data, terms, ref route } => {
                 let (place, route, length) = ((chunk, offset), route.as_deref(), data.len());
                 client.start_data(endpoint, route, place, (length, terms), |endpoint| match data {
@@ -207,6 +118,7 @@ impl Request {
                     Data::Buf(buf) => buf.take().ok_or(NoBuffer { wanted: length }),
                 })
             }
+            Self::Other(ref request) => client.start_request(endpoint, request),
         }
     }
 
@@ -214,12 +126,14 @@ impl Request {
     /// version, for a chunk that is not there, or for one with a lower chain version.
     pub(super) fn is_made_once(&self) -> bool {
         match self {
-            Self::Chain { .. } => true,
-            Self::Create { stamp, .. } => *stamp != 0,
-            Self::Delete { version, .. } => version.is_some(),
-            Self::Clear { terms, .. } | Self::Finish { terms, .. } | Self::Write { terms, .. } => {
-                terms.version.is_some() && terms.stamp != 0
-            }
+            Self::Other(StorageRequest::Chain { .. }) => true,
+            Self::Other(StorageRequest::Create { stamp, .. }) => *stamp != 0,
+            Self::Other(StorageRequest::Delete { version, .. }) => version.is_some(),
+            Self::Other(
+                StorageRequest::Clear(ClearHeader { terms, .. })
+                | StorageRequest::Finish { terms, .. },
+            )
+            | Self::Write { terms, .. } => terms.version.is_some() && terms.stamp != 0,
             _ => false,
         }
     }
@@ -231,34 +145,18 @@ impl Request {
 
     /// What a change gives of which it is known that it was done.
     pub(super) fn done(&self) -> Option<Output> {
-        match self {
-            _ if self.method().is_change() => Some(Output::Changed(self.method(), None)),
-            _ => None,
-        }
+        let method = self.method();
+        method.is_change().then_some(Output::Changed(method, None))
     }
 
     fn place(&self) -> (Option<ChunkId>, Option<u64>) {
         match *self {
-            Self::Chain { chunk, .. }
-            | Self::Clear { chunk, .. }
-            | Self::Create { chunk, .. }
-            | Self::Delete { chunk, .. }
-            | Self::Finish { chunk, .. }
-            | Self::Stat { chunk } => (Some(chunk), None),
-            Self::Read { chunk, offset, .. }
-            | Self::Write { chunk, offset, .. }
-            | Self::Digest { chunk, offset, .. }
-            | Self::Sketch { chunk, offset, .. } => (Some(chunk), Some(offset)),
-            Self::Rebuild { ref plan } => {
-                let target = plan.target();
-                (Some(target.chunk), Some(target.offset))
+            Self::Read { chunk, offset, .. } | Self::Write { chunk, offset, .. } => {
+                (Some(chunk), Some(offset))
             }
-            Self::Health
-            | Self::Info
-            | Self::List { .. }
-            | Self::Qos
-            | Self::Revoke { .. }
-            | Self::Scrub { .. } => (None, None),
+            Self::Other(ref request) => {
+                (request.chunk(), request.range().map(|(offset, _)| offset))
+            }
         }
     }
 }

@@ -15,6 +15,8 @@ use crate::hedge::{
 };
 use crate::leg::{Change, Leg, LegError};
 use crate::output::Output;
+use crate::qos::wire::JoinRequest;
+use crate::request::StorageRequest;
 use crate::session::ClientSession;
 
 /// A server of which nothing was heard for so long while an answer was due may be out of reach:
@@ -316,7 +318,7 @@ impl Seat {
         endpoint: &mut Endpoint<D>,
     ) -> Option<SeatEvent> {
         let client = self.sides[FIRST].client.as_mut()?;
-        match client.start_session(endpoint, &self.session) {
+        match client.start_request(endpoint, &self.session.enter()) {
             Ok(op) => {
                 self.entry = Entry::Session(op);
                 None
@@ -356,8 +358,9 @@ impl Seat {
             return Some(self.refused(endpoint, error));
         }
         let client = self.sides[FIRST].client.as_mut()?;
-        if let Some(tenant) = self.config.tenant.as_deref().filter(|_| is_session) {
-            return match client.start_join(endpoint, tenant, false) {
+        if let Some(tenant) = self.config.tenant.clone().filter(|_| is_session) {
+            let join = StorageRequest::Join(JoinRequest { tenant, runs_engine: false });
+            return match client.start_request(endpoint, &join) {
                 Ok(op) => {
                     self.entry = Entry::Tenant(op);
                     None

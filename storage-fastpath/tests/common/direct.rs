@@ -2,6 +2,8 @@
 
 use super::UdpEndpoint;
 use std::net::{Ipv4Addr, SocketAddr};
+use towpath_fastpath::NewChunk;
+use towpath_fastpath::StorageRequest;
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{
     ChunkClient, ChunkId, ClientError, Done, HealthConfig, HealthMonitor, OpId, Output, ReadData,
@@ -84,7 +86,18 @@ impl Direct {
     }
 
     pub fn create(&mut self, chunk: ChunkId) -> Result<(), ClientError> {
-        self.ask(|client, endpoint| client.start_create(endpoint, chunk, None)).map(drop)
+        self.ask(|client, endpoint| {
+            client.start_request(
+                endpoint,
+                &StorageRequest::Create {
+                    chunk,
+                    limit_bytes: None,
+                    kind: NewChunk::default(),
+                    stamp: 0,
+                },
+            )
+        })
+        .map(drop)
     }
 
     /// Writes a copy, in as many operations as it takes.
