@@ -103,7 +103,8 @@ impl Leg {
         endpoint: &mut Endpoint<D>,
         prng: &mut Prng,
     ) -> Option<Change> {
-        if self.next_due() > endpoint.now() {
+        let State::Down(at) = self.state else { return None };
+        if at > endpoint.now() {
             return None;
         }
         let connect = match self.class {

@@ -1,6 +1,7 @@
 //! What drives the endpoint of a client: a thread of the client's, or its caller.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -96,6 +97,8 @@ pub struct Driver<D: Device<Memory = Region>> {
     later: Vec<(Time, Task)>,
     /// Writes that wait for their bytes.
     unfilled: Vec<Task>,
+    /// There is something to send since the last flush.
+    is_unflushed: bool,
     /// What was started here and has come so far.
     ended: VecDeque<Ended>,
     next_ticket: u64,
@@ -104,7 +107,7 @@ pub struct Driver<D: Device<Memory = Region>> {
     next_late: Time,
     /// How the first link was made, or why there is none; none while that is not known.
     opened: Option<Result<(), OpenError>>,
-    /// There was a link, or there will be none.
+    /// There was a link that took requests.
     is_open: bool,
     /// Those that have failed before there was any link, and how the first of them did.
     failed_seats: BTreeSet<usize>,
@@ -144,6 +147,7 @@ impl<D: Device<Memory = Region>> Driver<D> {
             waiting: VecDeque::new(),
             later: Vec::new(),
             unfilled: Vec::new(),
+            is_unflushed: false,
             ended: VecDeque::new(),
             next_ticket: 0,
             stamp: config.first_stamp() ^ 1 << 63,
@@ -271,6 +275,10 @@ impl<D: Device<Memory = Region>> Driver<D> {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.take(Task::with_ticket(request.into(), self.patience, ticket));
+        if self.waiting.len() == 1 {
+            self.start_waiting();
+            self.is_unflushed = true;
+        }
         ticket
     }
 
@@ -339,6 +347,9 @@ impl<D: Device<Memory = Region>> Driver<D> {
 
     /// Takes in what has come, and sends what is to be sent; whether anything has happened.
     pub fn turn(&mut self) -> bool {
+        if mem::take(&mut self.is_unflushed) {
+            self.endpoint.flush();
+        }
         let mut busy = self.take_asked();
         busy |= self.endpoint.poll() > 0;
         while let Some(event) = self.endpoint.next_event() {
@@ -371,7 +382,11 @@ impl<D: Device<Memory = Region>> Driver<D> {
         self.note_away();
         self.take_late();
         self.start_waiting();
-        self.endpoint.flush();
+        // What the caller asks for next, now that something has ended, takes the acks with it.
+        self.is_unflushed = !self.ended.is_empty();
+        if !self.is_unflushed {
+            self.endpoint.flush();
+        }
         busy
     }
 
@@ -466,7 +481,6 @@ impl<D: Device<Memory = Region>> Driver<D> {
                 self.failed_seats.insert(index);
                 self.open_error.get_or_insert(error);
                 if self.failed_seats.len() == self.seats.len() {
-                    self.is_open = true;
                     self.opened = self.open_error.take().map(Err);
                 }
             }
@@ -538,7 +552,9 @@ impl<D: Device<Memory = Region>> Driver<D> {
         if now < self.next_late {
             return;
         }
-        let is_late = |task: &Task| task.late_at(out_since) <= now;
+        let has_replica = self.has_replica();
+        let late_at = |task: &Task| task.late_at(out_since, has_replica);
+        let is_late = |task: &Task| late_at(task) <= now;
         let (late, waiting): (Vec<Task>, Vec<Task>) = self.waiting.drain(..).partition(is_late);
         self.waiting = waiting.into();
         for task in late {
@@ -551,7 +567,7 @@ impl<D: Device<Memory = Region>> Driver<D> {
             }
             task.give_up(ErrorKind::TimedOut { fate: Fate::Unknown }, &mut self.ended);
         }
-        let waiting = self.waiting.iter().map(|task| task.late_at(out_since));
+        let waiting = self.waiting.iter().map(late_at);
         let fenced = self.seats.iter().map(|seat| seat.next_late(out_since));
         self.next_late = waiting.chain(fenced).min().unwrap_or(Time::NEVER);
     }

@@ -3,7 +3,7 @@
 use towpath_cap::Denied;
 use towpath_rpc::Fate;
 
-use super::request::{Request, Task};
+use super::request::Task;
 use crate::error::ErrorKind;
 use crate::request::StorageRequest;
 use crate::wire::ErrorReply;
@@ -44,13 +44,13 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
         ErrorKind::TimedOut { fate: Fate::Happened } if is_change && !is_made_once => Next::Done,
         // An earlier attempt may have done it.
         ErrorKind::Refused(ErrorReply::ChunkExists { .. })
-            if matches!(task.request, Request::Other(StorageRequest::Create { .. }))
+            if matches!(task.request.other(), Some(StorageRequest::Create { .. }))
                 && may_have_been_done(task) =>
         {
             Next::Done
         }
         ErrorKind::Refused(ErrorReply::NoSuchChunk { .. })
-            if matches!(task.request, Request::Other(StorageRequest::Delete { .. }))
+            if matches!(task.request.other(), Some(StorageRequest::Delete { .. }))
                 && may_have_been_done(task) =>
         {
             Next::Done
@@ -70,13 +70,13 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
 /// delete of that version is made once: whoever made it, what it was to take away is gone.
 fn may_have_been_done(task: &Task) -> bool {
     let is_delete =
-        matches!(task.request, Request::Other(StorageRequest::Delete { version: Some(_), .. }));
+        matches!(task.request.other(), Some(StorageRequest::Delete { version: Some(_), .. }));
     (task.alone || is_delete) && task.unsure.is_some()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::{Data, ReadBy};
+    use super::super::request::{Data, ReadBy, Request};
     use super::*;
     use crate::change::Terms;
     use crate::config::Patience;
@@ -176,7 +176,7 @@ mod tests {
             task.unsure = Some(gone(Fate::Unknown));
             assert_eq!(next(&task, &other), Next::Give);
             let absent = ErrorKind::Refused(ErrorReply::NoSuchChunk { chunk: CHUNK });
-            let is_delete = matches!(task.request, Request::Other(StorageRequest::Delete { .. }));
+            let is_delete = matches!(task.request.other(), Some(StorageRequest::Delete { .. }));
             let gone = if is_delete { Next::Done } else { Next::Give };
             assert_eq!(next(&task, &absent), gone);
         }

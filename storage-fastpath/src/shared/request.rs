@@ -66,13 +66,13 @@ pub(super) enum Request {
         /// Of a write that servers pass on: they, of which this is the first.
         route: Option<Arc<Route>>,
     },
-    /// Everything that moves no data.
-    Other(StorageRequest),
+    /// Everything that moves no data, apart: it is long, and reads and writes are many.
+    Other(Box<StorageRequest>),
 }
 
 impl From<StorageRequest> for Request {
     fn from(request: StorageRequest) -> Self {
-        Self::Other(request)
+        Self::Other(request.into())
     }
 }
 
@@ -125,17 +125,24 @@ impl Request {
     /// Whether the server makes it once at most, however often it is asked for: it is meant for a
     /// version, for a chunk that is not there, or for one with a lower chain version.
     pub(super) fn is_made_once(&self) -> bool {
+        let is_once = |terms: &Terms| terms.version.is_some() && terms.stamp != 0;
         match self {
-            Self::Other(StorageRequest::Chain { .. }) => true,
-            Self::Other(StorageRequest::Create { stamp, .. }) => *stamp != 0,
-            Self::Other(StorageRequest::Delete { version, .. }) => version.is_some(),
-            Self::Other(
+            Self::Read { .. } => false,
+            Self::Write { terms, .. } => is_once(terms),
+            Self::Other(request) => match &**request {
+                StorageRequest::Chain { .. } => true,
+                StorageRequest::Create { stamp, .. } => *stamp != 0,
+                StorageRequest::Delete { version, .. } => version.is_some(),
                 StorageRequest::Clear(ClearHeader { terms, .. })
-                | StorageRequest::Finish { terms, .. },
-            )
-            | Self::Write { terms, .. } => terms.version.is_some() && terms.stamp != 0,
-            _ => false,
+                | StorageRequest::Finish { terms, .. } => is_once(terms),
+                _ => false,
+            },
         }
+    }
+
+    /// What is asked for, where it moves no data.
+    pub(super) fn other(&self) -> Option<&StorageRequest> {
+        if let Self::Other(request) = self { Some(request) } else { None }
     }
 
     /// Whether a server's replica can do it.
@@ -253,11 +260,12 @@ impl Task {
         }
     }
 
-    /// When it is given up, where no link has taken requests since `out_since`.
-    pub(super) fn late_at(&self, out_since: Option<Time>) -> Time {
+    /// When it is given up, where no link to the server has taken requests since `out_since`.
+    pub(super) fn late_at(&self, out_since: Option<Time>, has_replica: bool) -> Time {
         let Patience { span, is_limit } = self.patience;
         match out_since {
             None => self.deadline,
+            Some(_) if is_limit && has_replica && self.request.is_for_replica() => self.deadline,
             Some(since) if is_limit => since + span,
             Some(since) => self.deadline.max(since + span),
         }

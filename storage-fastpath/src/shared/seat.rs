@@ -513,13 +513,13 @@ impl Seat {
 
     /// When the time of the first of them is over, where links are out since then.
     pub(super) fn next_late(&self, out_since: Option<Time>) -> Time {
-        let late = self.fenced.iter().map(|(task, _)| task.late_at(out_since));
+        let late = self.fenced.iter().map(|(task, _)| task.late_at(out_since, false));
         late.min().unwrap_or(Time::NEVER)
     }
 
     /// Those whose time is over.
     pub(super) fn take_late(&mut self, now: Time, out_since: Option<Time>) -> Vec<Task> {
-        let late = self.fenced.extract_if(.., |(task, _)| task.late_at(out_since) <= now);
+        let late = self.fenced.extract_if(.., |(task, _)| task.late_at(out_since, false) <= now);
         late.map(|(task, _)| task).collect()
     }
 
