@@ -18,6 +18,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use towpath_fastpath::StorageRequest;
 
 use clap::{Parser, ValueEnum};
 use towpath_chunkserver::daemon::{self, DaemonConfig, DriveDisk, StopFlag};
@@ -173,7 +174,15 @@ impl Writer {
     }
 
     fn create(&mut self) -> Outcome<()> {
-        self.chunks.start_create(&mut self.endpoint, CHUNK, None)?;
+        self.chunks.start_request(
+            &mut self.endpoint,
+            &StorageRequest::Create {
+                chunk: CHUNK,
+                limit_bytes: None,
+                kind: NewChunk::default(),
+                stamp: 0,
+            },
+        )?;
         while self.turn()? == 0 {}
         Ok(())
     }

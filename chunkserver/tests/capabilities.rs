@@ -4,6 +4,8 @@ mod common;
 
 use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use towpath_fastpath::StorageRequest;
+use towpath_fastpath::digest::SliceRange;
 
 use common::{Client, Running, config, pattern, refusal};
 use towpath_base::Prng;
@@ -84,7 +86,9 @@ fn a_server_with_keys_does_what_is_allowed_and_nothing_else() {
     let mut nobody = Client::connect(server.addr);
     assert_eq!(denied(nobody.create(CHUNK, None)), Denied::Missing);
     assert_eq!(denied(nobody.stat(CHUNK)), Denied::Missing);
-    let op = nobody.chunks.start_list(&mut nobody.endpoint, None, 0);
+    let op = nobody
+        .chunks
+        .start_request(&mut nobody.endpoint, &StorageRequest::List { after: None, count_max: 0 });
     assert_eq!(denied(nobody.wait(op)), Denied::Missing);
     nobody.info().expect("how the server is may be asked by anybody");
 
@@ -97,7 +101,9 @@ fn a_server_with_keys_does_what_is_allowed_and_nothing_else() {
     writer.stat(CHUNK).expect("it is allowed");
     assert_eq!(denied(writer.delete(CHUNK)), Denied::Rights);
     assert_eq!(denied(writer.create(OTHER, None)), Denied::OutOfRange);
-    let op = writer.chunks.start_list(&mut writer.endpoint, None, 0);
+    let op = writer
+        .chunks
+        .start_request(&mut writer.endpoint, &StorageRequest::List { after: None, count_max: 0 });
     assert_eq!(denied(writer.wait(op)), Denied::OutOfRange, "a listing is of all chunks");
 
     let part = Capability { offset: 4_096, byte_len: 4_096, ..for_chunk(Rights::READ) };
@@ -105,13 +111,35 @@ fn a_server_with_keys_does_what_is_allowed_and_nothing_else() {
     assert_eq!(reader.read(CHUNK, 4_096, 4_096).expect("it is allowed"), data[3_996..8_092]);
     assert_eq!(denied(reader.read(CHUNK, 4_095, 2)), Denied::OutOfRange);
     assert_eq!(denied(reader.write(CHUNK, 4_096, &[1])), Denied::Rights);
-    let op = reader.chunks.start_digest(&mut reader.endpoint, CHUNK, 4_096, 4_096);
+    let op = reader.chunks.start_request(
+        &mut reader.endpoint,
+        &StorageRequest::Digest {
+            chunk: CHUNK,
+            range: SliceRange { offset: 4_096, length: 4_096 },
+        },
+    );
     assert!(matches!(reader.wait(op), Ok(Output::Digest(_))), "it may read as much");
-    let op = reader.chunks.start_digest(&mut reader.endpoint, CHUNK, 4_096, 4_097);
+    let op = reader.chunks.start_request(
+        &mut reader.endpoint,
+        &StorageRequest::Digest {
+            chunk: CHUNK,
+            range: SliceRange { offset: 4_096, length: 4_097 },
+        },
+    );
     assert_eq!(denied(reader.wait(op)), Denied::OutOfRange);
-    let op = reader.chunks.start_sketch(&mut reader.endpoint, CHUNK, (0, 4_096), 1);
+    let op = reader.chunks.start_request(
+        &mut reader.endpoint,
+        &StorageRequest::Sketch {
+            chunk: CHUNK,
+            range: SliceRange { offset: 0, length: 4_096 },
+            seed: 1,
+        },
+    );
     assert_eq!(denied(reader.wait(op)), Denied::OutOfRange);
-    let op = reader.chunks.start_raise_chain(&mut reader.endpoint, (CHUNK, 1), None, 0);
+    let op = reader.chunks.start_request(
+        &mut reader.endpoint,
+        &StorageRequest::Chain { chunk: CHUNK, chain: 1, version: None, stamp: 0 },
+    );
     assert_eq!(denied(reader.wait(op)), Denied::Rights, "who may write may raise it");
     let over = Capability { expires_ms: 1, ..for_chunk(Rights::ALL) };
     assert_eq!(denied(showing(server.addr, grant(over)).stat(CHUNK)), Denied::Expired);
@@ -136,14 +164,23 @@ fn what_is_revoked_is_refused_after_a_restart_as_well() {
     let mut writer = showing(server.addr, grant(for_chunk(Rights::ALL)));
     writer.create(CHUNK, None).expect("it is allowed");
     let mut admin = showing(server.addr, everything());
-    let op = writer.chunks.start_revoke(&mut writer.endpoint, 7, u64::MAX);
+    let op = writer.chunks.start_request(
+        &mut writer.endpoint,
+        &StorageRequest::Revoke { serial: 7, until_ms: u64::MAX },
+    );
     assert_eq!(denied(writer.wait(op)), Denied::OutOfRange, "it is for one chunk");
-    let op = admin.chunks.start_revoke(&mut admin.endpoint, 7, u64::MAX);
+    let op = admin.chunks.start_request(
+        &mut admin.endpoint,
+        &StorageRequest::Revoke { serial: 7, until_ms: u64::MAX },
+    );
     assert!(matches!(admin.wait(op), Ok(Output::Revoked)), "it has that right");
     assert_eq!(denied(writer.stat(CHUNK)), Denied::Revoked);
     admin.stat(CHUNK).expect("others are as they were");
     let mut user = showing(server.addr, grant(for_chunk(Rights::READ)));
-    let op = user.chunks.start_revoke(&mut user.endpoint, 0, u64::MAX);
+    let op = user.chunks.start_request(
+        &mut user.endpoint,
+        &StorageRequest::Revoke { serial: 0, until_ms: u64::MAX },
+    );
     assert_eq!(denied(user.wait(op)), Denied::Rights);
     drop((writer, admin, user));
     server.stop();
@@ -187,7 +224,10 @@ fn a_server_without_keys_looks_at_no_capability() {
     client.create(CHUNK, None).expect("it is open");
     client.write(CHUNK, 0, &[1, 2, 3]).expect("it is open");
     assert_eq!(client.read(CHUNK, 1, 2).expect("it is open"), [2, 3]);
-    let op = client.chunks.start_revoke(&mut client.endpoint, 0, u64::MAX);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Revoke { serial: 0, until_ms: u64::MAX },
+    );
     assert_eq!(denied(client.wait(op)), Denied::Key, "it has none");
     drop(client);
     server.stop();

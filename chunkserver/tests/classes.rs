@@ -6,13 +6,14 @@ use common::{Client, Running, config, pattern};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::Output;
+use towpath_fastpath::StorageRequest;
 use towpath_fastpath::control::InterferenceInfo;
 use towpath_transport::{Class, RoceUdp};
 
 const ROUNDS: usize = 2_000;
 
 fn interference(client: &mut Client<RoceUdp>) -> Option<InterferenceInfo> {
-    let op = client.chunks.start_info(&mut client.endpoint);
+    let op = client.chunks.start_request(&mut client.endpoint, &StorageRequest::Info);
     let Ok(Output::Info(info)) = client.wait(op) else { panic!("the state was due") };
     info.interference.map(|found| *found)
 }

@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use towpath_fastpath::StorageRequest;
 
 use common::{Client, Process, Running, command, config, pattern, refusal};
 use towpath_chunkserver::daemon::DaemonConfig;
@@ -22,7 +23,7 @@ fn two_disks(dir: &Path) -> DaemonConfig {
 }
 
 fn state_of(client: &mut Client<RoceUdp>) -> InfoReply {
-    let op = client.chunks.start_info(&mut client.endpoint);
+    let op = client.chunks.start_request(&mut client.endpoint, &StorageRequest::Info);
     let Ok(Output::Info(info)) = client.wait(op) else { panic!("the state was due") };
     info
 }
@@ -53,7 +54,9 @@ fn chunks_of_two_folders_are_one_server_and_a_folder_that_is_gone_takes_its_own(
 
     let server = Running::start(&both);
     let mut client = Client::connect(server.addr);
-    let op = client.chunks.start_list(&mut client.endpoint, None, 0);
+    let op = client
+        .chunks
+        .start_request(&mut client.endpoint, &StorageRequest::List { after: None, count_max: 0 });
     let Ok(Output::List(list)) = client.wait(op) else { panic!("a listing was due") };
     assert_eq!(list.chunks.len(), CHUNKS as usize);
     for name in 0..CHUNKS {

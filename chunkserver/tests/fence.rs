@@ -5,6 +5,7 @@ mod common;
 use common::gate::{Gate, Gated, Position};
 use common::{Client, pattern, refusal};
 use towpath_chunkserver::store::ChunkId;
+use towpath_fastpath::StorageRequest;
 use towpath_fastpath::{
     Client as Shared, ClientConfig, ClientSession, ErrorKind, ErrorReply, NewChunk, OpId, Output,
 };
@@ -20,7 +21,7 @@ const OLD: u64 = OLD_WRITES - 1;
 const NEWER: u64 = 1000;
 
 fn enter(client: &mut Client<RoceUdp>, session: &ClientSession) -> OpId {
-    client.chunks.start_session(&mut client.endpoint, session).expect("room")
+    client.chunks.start_request(&mut client.endpoint, &session.enter()).expect("room")
 }
 
 /// Closes the gate, and has a server take in all old writes, with the store as stuck as it gets.
@@ -68,7 +69,8 @@ fn an_old_write_never_lands_after_it_was_repeated_over_a_new_link_of_the_session
     let mut new = Client::connect(server.addr);
     let entry = enter(&mut new, &session);
     // The network thread answers this without the store: then it has the entry too.
-    let health = new.chunks.start_health(&mut new.endpoint).expect("room");
+    let health =
+        new.chunks.start_request(&mut new.endpoint, &StorageRequest::Health).expect("room");
     loop {
         match new.turn() {
             Some((op, Ok(Output::Health(_)))) if op == health => break,

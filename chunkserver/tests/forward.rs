@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use towpath_fastpath::StorageRequest;
 
 use common::{Client, LONG, Process, Running, config, pattern, refusal};
 use tempfile::TempDir;
@@ -354,7 +355,10 @@ fn a_server_passes_writes_on_to_those_that_its_settings_name_and_to_no_others() 
     let (offset, length, terms) = (0, SLICE_BYTES as u32, Terms::default());
     let target = Rebuilt { server: other, chunk: CHUNK, offset, length, terms };
     let plan = Rebuild::new(&[helper], target).expect("a plan");
-    let op = client.chunks.start_rebuild(&mut client.endpoint, &plan);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Rebuild { plan: plan.clone(), crcs: Vec::new() },
+    );
     let refused = refusal(client.wait(op).map(drop));
     assert_eq!(refused, ErrorReply::PeerNotAllowed { rank: 1 });
 }

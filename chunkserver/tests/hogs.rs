@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use towpath_fastpath::StorageRequest;
+use towpath_fastpath::qos::wire::JoinRequest;
 
 use asks::{ALL, Ask, CHUNK, CHUNK_BYTES, HOGS, HONEST, LONG_BYTES, SHORT, Showing, Shows};
 use common::{Client, LONG, Running, config, loopback_udp, pattern};
@@ -257,7 +259,10 @@ fn connect(addr: SocketAddr, class: Class, patience: Nanos, has_keys: bool) -> C
     let Client { endpoint, chunks } = client;
     let mut client =
         Client { endpoint, chunks: chunks.capability(asks::grant(asks::of_tenant(HONEST))) };
-    let op = client.chunks.start_join(&mut client.endpoint, HONEST, false);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Join(JoinRequest { tenant: HONEST.into(), runs_engine: false }),
+    );
     client.wait(op).expect("it may join its tenant");
     client
 }
@@ -280,7 +285,7 @@ fn serves(client: &mut Client<RoceUdp>, chunk: ChunkId) -> Duration {
 
 /// Whether a server says which peer holds most of its buffers, and to whom it sends no refusals.
 fn names_a_hog(client: &mut Client<RoceUdp>, asks: &[Ask]) -> bool {
-    let op = client.chunks.start_health(&mut client.endpoint);
+    let op = client.chunks.start_request(&mut client.endpoint, &StorageRequest::Health);
     let Ok(Output::Health(health)) = client.wait(op) else { panic!("no answer") };
     let send = health.pools.iter().filter(|pool| pool.name.starts_with("send"));
     let most = send.max_by_key(|pool| pool.most_held).expect("there are some");

@@ -3,6 +3,8 @@
 mod common;
 
 use std::collections::HashMap;
+use towpath_fastpath::NewChunk;
+use towpath_fastpath::StorageRequest;
 
 use common::{LONG, Process, config, loopback_udp, pattern};
 use towpath_chunkserver::daemon::DaemonConfig;
@@ -37,7 +39,15 @@ impl Client {
         let Self { chunks, number, step } = self;
         let chunk = ChunkId(*number as u128);
         let started = match step {
-            Step::Create => chunks.start_create(endpoint, chunk, None),
+            Step::Create => chunks.start_request(
+                endpoint,
+                &StorageRequest::Create {
+                    chunk,
+                    limit_bytes: None,
+                    kind: NewChunk::default(),
+                    stamp: 0,
+                },
+            ),
             Step::Write => {
                 let bytes = pattern(CHUNK_BYTES, *number as u64);
                 chunks.start_write_copy(endpoint, chunk, 0, &bytes)

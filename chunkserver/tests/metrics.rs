@@ -7,6 +7,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use towpath_fastpath::StorageRequest;
+use towpath_fastpath::qos::wire::JoinRequest;
 
 use common::{Client, Running, config, pattern, refusal};
 use towpath_chunkserver::daemon::DaemonConfig;
@@ -119,7 +121,10 @@ fn requests_are_told_by_phase_class_and_tenant_and_the_store_by_what_it_did() {
     assert_eq!(before.value(&writes), 0.0);
     let mut gold = Client::connect_as(server.addr, Class::Gold);
     let mut web = Client::connect(server.addr);
-    let op = web.chunks.start_join(&mut web.endpoint, "web", false);
+    let op = web.chunks.start_request(
+        &mut web.endpoint,
+        &StorageRequest::Join(JoinRequest { tenant: "web".into(), runs_engine: false }),
+    );
     web.wait(op).expect("there is such a tenant");
     gold.create(CHUNK, None).expect("a fresh name");
     for index in 0..5 {

@@ -6,6 +6,7 @@ mod common;
 use common::{Client, Running, config, flip_where, pattern, refusal};
 use towpath_chunkserver::store::{ChunkId, slice_crc};
 use towpath_ec::Sketch;
+use towpath_fastpath::StorageRequest;
 use towpath_fastpath::digest::{Digest, Sketches};
 use towpath_fastpath::limits::CHAIN_MAX;
 use towpath_fastpath::wire::{ClearHeader, ReadHeader, Sender, Why, WriteHeader, emit_crcs};
@@ -38,7 +39,15 @@ fn write_on(
 }
 
 fn clear_on(client: &mut Client<RoceUdp>, terms: Terms, clear: Clear) -> Result<u64, ErrorKind> {
-    let op = client.chunks.start_clear(&mut client.endpoint, terms, CHUNK, clear);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Clear(ClearHeader {
+            chunk: CHUNK,
+            clear,
+            sender: Sender::default(),
+            terms,
+        }),
+    );
     made(client.wait(op))
 }
 
@@ -52,7 +61,10 @@ fn each_change_tells_the_version_that_it_made_for_the_next_one_to_be_meant_for()
     let server = Running::start(&config(dir.path()));
     let mut client = Client::connect(server.addr);
     let kind = NewChunk { unfinished: true, ..NewChunk::default() };
-    let op = client.chunks.start_create_as(&mut client.endpoint, CHUNK, None, kind);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 },
+    );
     let created = made(client.wait(op)).expect("a fresh name");
     let bytes = pattern(20_000, 1);
     let written = write_on(&mut client, only_if(created), 0, &bytes).expect("it is the newest");
@@ -64,17 +76,29 @@ fn each_change_tells_the_version_that_it_made_for_the_next_one_to_be_meant_for()
     let trim = Clear::Trim { offset: 0, byte_len: 4096 };
     assert_eq!(refusal(clear_on(&mut client, only_if(written), trim)), other);
     let terms = only_if(written);
-    let op = client.chunks.start_finish_on(&mut client.endpoint, terms, CHUNK, 10_000);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Finish { chunk: CHUNK, byte_len: 10_000, terms },
+    );
     assert_eq!(refusal(made(client.wait(op))), other);
     let terms = only_if(cut);
-    let op = client.chunks.start_finish_on(&mut client.endpoint, terms, CHUNK, 10_000);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Finish { chunk: CHUNK, byte_len: 10_000, terms },
+    );
     let finished = made(client.wait(op)).expect("it is the newest");
     assert_eq!(client.stat(CHUNK), Ok((10_000, finished)));
     assert_eq!(client.read(CHUNK, 0, 10_000).as_deref(), Ok(&bytes[..10_000]));
-    let op = client.chunks.start_delete_if(&mut client.endpoint, CHUNK, Some(cut));
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Delete { chunk: CHUNK, version: Some(cut) },
+    );
     let other = ErrorReply::OtherVersion { version: finished };
     assert_eq!(refusal(made(client.wait(op))), other);
-    let op = client.chunks.start_delete_if(&mut client.endpoint, CHUNK, Some(finished));
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Delete { chunk: CHUNK, version: Some(finished) },
+    );
     assert!(made(client.wait(op)).expect("it is the newest") > finished);
     drop(client);
     server.stop();
@@ -339,7 +363,7 @@ fn a_header_that_was_meant_for_another_link_is_refused_and_changes_nothing() {
     let server = Running::start(&config(dir.path()));
     let mut client = Client::connect(server.addr);
     let (session, epoch) = (ClientSession::new(), 1);
-    let op = client.chunks.start_session(&mut client.endpoint, &session);
+    let op = client.chunks.start_request(&mut client.endpoint, &session.enter());
     assert!(matches!(client.wait(op), Ok(Output::Session)));
     client.create(CHUNK, None).expect("a fresh name");
     let data = pattern(4096, 3);

@@ -3,8 +3,8 @@
 mod common;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
+use towpath_fastpath::StorageRequest;
 
 use common::{LONG, Process, Running, config, pattern};
 use tempfile::TempDir;
@@ -375,7 +375,7 @@ impl Stripe {
 
     fn rebuild_by(&self, client: &Client) -> Result<u64, ErrorKind> {
         let plan = Rebuild::new(&self.helpers, self.target).expect("a plan");
-        client.rebuild(Arc::new(plan)).wait().map_err(|error| error.kind)
+        client.rebuild(plan).wait().map_err(|error| error.kind)
     }
 
     fn rebuild(&self) -> Result<u64, ErrorKind> {
@@ -388,7 +388,7 @@ impl Stripe {
         let (mut helpers, mut target) = (self.helpers.clone(), self.target);
         with(&mut helpers, &mut target);
         let plan = Rebuild::new(&helpers, target).expect("a plan");
-        let refused = self.clients[0].rebuild(Arc::new(plan)).wait().map_err(|error| error.kind);
+        let refused = self.clients[0].rebuild(plan).wait().map_err(|error| error.kind);
         assert_eq!(self.version(), before, "{refused:?}");
         common::refusal(refused)
     }
@@ -527,16 +527,16 @@ fn whoever_asks_is_told_in_time_of_a_server_that_hangs_or_is_gone() {
     common::Client::connect(places[2]).create(CHUNK, None).expect("it is new");
     let (offset, length, terms) = (0, UNIT as u32, Terms::default());
     let target = Rebuilt { server: places[2], chunk: CHUNK, offset, length, terms };
-    let plan = Arc::new(Rebuild::new(&helpers, target).expect("a plan"));
-    client.rebuild(Arc::clone(&plan)).wait().expect("all are there");
+    let plan = Rebuild::new(&helpers, target).expect("a plan");
+    client.rebuild(plan.clone()).wait().expect("all are there");
     for hanging in [1, 2] {
         processes[hanging].signal("STOP");
-        let error = client.rebuild(Arc::clone(&plan)).wait().expect_err("one hangs").kind;
+        let error = client.rebuild(plan.clone()).wait().expect_err("one hangs").kind;
         assert!(is_told_of(error, hanging as u64), "{error:?}");
         processes[hanging].signal("CONT");
     }
     processes.truncate(2);
-    let error = client.rebuild(Arc::clone(&plan)).wait().expect_err("one is gone").kind;
+    let error = client.rebuild(plan.clone()).wait().expect_err("one is gone").kind;
     assert!(is_told_of(error, 2), "{error:?}");
 }
 
@@ -574,7 +574,10 @@ fn each_server_asks_for_leave_to_read_its_part_and_the_target_for_leave_to_write
     assert_eq!(refused(&by(Rights::READ)), at_target);
     let mut nobody = common::Client::connect(first);
     let plan = Rebuild::new(&stripe.helpers, stripe.target).expect("a plan");
-    let op = nobody.chunks.start_rebuild(&mut nobody.endpoint, &plan);
+    let op = nobody.chunks.start_request(
+        &mut nobody.endpoint,
+        &StorageRequest::Rebuild { plan: plan.clone(), crcs: Vec::new() },
+    );
     let missing = common::refusal(nobody.wait(op).map(drop));
     assert_eq!(missing, ErrorReply::Denied { why: Denied::Missing });
     stripe.rebuild_by(&by(Rights::READ | Rights::WRITE)).expect("it is allowed");

@@ -5,6 +5,8 @@ mod common;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use towpath_fastpath::StorageRequest;
+use towpath_fastpath::Terms;
 
 use common::{Client, LONG, Process, Running, config, flip_where, loopback_udp, pattern, refusal};
 use towpath_base::Prng;
@@ -23,7 +25,10 @@ fn with_memory(dir: &Path, slices: u64) -> DaemonConfig {
 
 fn create(client: &mut Client<RoceUdp>, chunk: ChunkId) -> Result<(), ErrorKind> {
     let kind = NewChunk { resident: true, ..NewChunk::default() };
-    let op = client.chunks.start_create_as(&mut client.endpoint, chunk, None, kind);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Create { chunk, limit_bytes: None, kind, stamp: 0 },
+    );
     client.wait(op).map(drop)
 }
 
@@ -95,7 +100,7 @@ fn a_full_memory_refuses_new_chunks_and_growth_and_says_what_is_left() {
     assert_eq!(refusal(create(&mut client, ChunkId(2))), left(0));
     client.create(ChunkId(2), None).expect("another kind of chunk has room");
     let info = |client: &mut Client<RoceUdp>| {
-        let op = client.chunks.start_info(&mut client.endpoint);
+        let op = client.chunks.start_request(&mut client.endpoint, &StorageRequest::Info);
         let Ok(Output::Info(info)) = client.wait(op) else { panic!("the state was due") };
         (info.resident_bytes, info.resident_bytes_max)
     };
@@ -120,15 +125,25 @@ fn an_unfinished_chunk_is_not_located_and_a_finished_one_is() {
     let server = Running::start(&with_memory(dir.path(), 16));
     let mut client = Client::connect(server.addr);
     let kind = NewChunk { resident: true, unfinished: true, chain: 0 };
-    let op = client.chunks.start_create_as(&mut client.endpoint, CHUNK, None, kind);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 },
+    );
     assert!(matches!(client.wait(op), Ok(Output::Changed(Method::Create, _))));
     client.write(CHUNK, 0, &[6; 5000]).expect("room");
-    let op = client.chunks.start_locate(&mut client.endpoint, CHUNK, 0);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Locate { chunk: CHUNK, first_slice: 0 },
+    );
     assert_eq!(refusal(client.wait(op)), ErrorReply::Unfinished { chunk: CHUNK });
-    let op = client.chunks.start_finish(&mut client.endpoint, CHUNK, 5000);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Finish { chunk: CHUNK, byte_len: 5000, terms: Terms::default() },
+    );
     assert!(matches!(client.wait(op), Ok(Output::Changed(Method::Finish, _))));
     assert_eq!(read_here(&mut client, CHUNK, 0, 5000), [6; 5000]);
-    let op = client.chunks.start_stat(&mut client.endpoint, CHUNK);
+    let op =
+        client.chunks.start_request(&mut client.endpoint, &StorageRequest::Stat { chunk: CHUNK });
     let Ok(Output::Stat(info)) = client.wait(op) else { panic!("a state was due") };
     assert!(info.resident && !info.unfinished);
 }
@@ -165,13 +180,23 @@ fn a_file_is_put_and_fetched_by_reads_alone() {
     let mut client = Client::connect(server.addr);
     let data = pattern(3_000_000, 9);
     let kind = NewChunk { unfinished: true, resident: true, chain: 0 };
-    let op = client.chunks.start_create_as(&mut client.endpoint, CHUNK, None, kind);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 },
+    );
     client.wait(op).expect("room");
     let part = 128 << 10;
     for (index, bytes) in data.chunks(part).enumerate() {
         client.write(CHUNK, (index * part) as u64, bytes).expect("room");
     }
-    let op = client.chunks.start_finish(&mut client.endpoint, CHUNK, data.len() as u64);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Finish {
+            chunk: CHUNK,
+            byte_len: data.len() as u64,
+            terms: Terms::default(),
+        },
+    );
     client.wait(op).expect("all of it is there");
     for (index, bytes) in data.chunks(part).enumerate() {
         let offset = (index * part) as u64;
@@ -198,7 +223,10 @@ fn a_killed_server_has_its_resident_chunks_in_memory_again() {
             client.write(CHUNK, 0, &data).expect("room");
         } else {
             assert!(read_here(&mut client, CHUNK, 0, data.len()) == data);
-            let op = client.chunks.start_list(&mut client.endpoint, None, 0);
+            let op = client.chunks.start_request(
+                &mut client.endpoint,
+                &StorageRequest::List { after: None, count_max: 0 },
+            );
             let Ok(Output::List(list)) = client.wait(op) else { panic!("a listing was due") };
             assert!(list.chunks.iter().all(|info| info.resident));
         }

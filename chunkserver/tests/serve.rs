@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use towpath_fastpath::StorageRequest;
 
 use common::{Client, Running, config, flip_where, inline, pattern, refusal};
 use towpath_base::Prng;
@@ -128,7 +129,9 @@ fn listings_are_paged_and_info_tells_the_state() {
     client.write(ChunkId(3), 0, &[1; 5000]).expect("there is room");
     let (mut names, mut after, mut pages) = (Vec::new(), None, 0);
     loop {
-        let op = client.chunks.start_list(&mut client.endpoint, after, 3);
+        let op = client
+            .chunks
+            .start_request(&mut client.endpoint, &StorageRequest::List { after, count_max: 3 });
         let Ok(Output::List(page)) = client.wait(op) else { panic!("a listing was due") };
         names.extend(page.chunks.iter().map(|info| ChunkId::from(info.chunk)));
         after = names.last().copied();
@@ -139,7 +142,7 @@ fn listings_are_paged_and_info_tells_the_state() {
     }
     assert_eq!((names.len(), pages), (7, 3));
     assert!(names.is_sorted());
-    let op = client.chunks.start_info(&mut client.endpoint);
+    let op = client.chunks.start_request(&mut client.endpoint, &StorageRequest::Info);
     let Ok(Output::Info(info)) = client.wait(op) else { panic!("the state was due") };
     assert_eq!((info.chunks, info.writes, info.write_bytes), (7, 1, 5000));
     assert_eq!(info.live_bytes, 8192);
@@ -213,7 +216,9 @@ fn a_byte_flipped_on_the_medium_is_told_and_never_served() {
     assert_eq!(refusal(client.read(CHUNK, 3 * 4096 + 5, 7)), damaged);
     let read = client.read(CHUNK, 0, 3 * 4096).expect("the slices before it");
     assert!(read == bytes[..3 * 4096]);
-    let op = client.chunks.start_scrub(&mut client.endpoint, 0);
+    let op = client
+        .chunks
+        .start_request(&mut client.endpoint, &StorageRequest::Scrub { budget_slices: 0 });
     let Ok(Output::Scrub(found)) = client.wait(op) else { panic!("a report was due") };
     assert_eq!((found.slices, found.damaged_count, found.pass_done), (10, 1, true));
     assert_eq!((found.damaged[0].slice, &found.damaged[0].file[..]), (3, "disk"));

@@ -5,6 +5,7 @@ mod common;
 use std::io;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
+use towpath_fastpath::StorageRequest;
 
 use common::gate::{Gated, Position};
 use common::{Client, OUTCOME_GRACE, pattern, refusal};
@@ -90,7 +91,8 @@ fn a_link_with_too_many_requests_under_way_is_told_that_the_server_is_busy() {
     }
     // Another link is none the worse: its place in the queue comes in turn.
     let mut other = Client::connect(server.addr);
-    let op = other.chunks.start_stat(&mut other.endpoint, CHUNK);
+    let op =
+        other.chunks.start_request(&mut other.endpoint, &StorageRequest::Stat { chunk: CHUNK });
     other.turn();
     server.gate.set(Position::Open);
     assert!(other.wait(op).is_ok());
@@ -198,7 +200,7 @@ fn after_a_failed_flush_changes_are_refused_and_reads_go_on() {
     assert_eq!(refusal(client.create(ChunkId(1), None)), ErrorReply::StoreFailed);
     assert_eq!(refusal(client.delete(CHUNK)), ErrorReply::StoreFailed);
     assert!(client.read(CHUNK, 0, 9000).expect("reads go on") == [1; 9000]);
-    let op = client.chunks.start_info(&mut client.endpoint);
+    let op = client.chunks.start_request(&mut client.endpoint, &StorageRequest::Info);
     let Ok(Output::Info(info)) = client.wait(op) else { panic!("the state was due") };
     assert!(info.read_only);
     assert!(info.disks[0].reason.starts_with("the flush of the log failed"), "{info:?}");
@@ -213,7 +215,10 @@ fn requests_that_a_stuck_store_does_not_answer_are_told_as_slow_and_their_link_a
     let mut client = Client::connect(server.addr);
     client.create(CHUNK, None).expect("a fresh name");
     let health = |client: &mut Client<RoceUdp>| {
-        let op = client.chunks.start_health(&mut client.endpoint).expect("room");
+        let op = client
+            .chunks
+            .start_request(&mut client.endpoint, &StorageRequest::Health)
+            .expect("room");
         loop {
             match client.turn() {
                 Some((done, Ok(Output::Health(health)))) if done == op => return health,

@@ -3,6 +3,10 @@
 mod common;
 
 use std::path::{Path, PathBuf};
+use towpath_fastpath::StorageRequest;
+use towpath_fastpath::qos::wire::JoinRequest;
+use towpath_fastpath::wire::ClearHeader;
+use towpath_fastpath::wire::Sender;
 
 use common::{Client, LONG, Running, config, loopback_udp, pattern, refusal};
 use towpath_chunkserver::daemon::{DaemonConfig, DaemonError, check};
@@ -34,12 +38,15 @@ fn tenants_file(dir: &Path) -> PathBuf {
 }
 
 fn join(client: &mut Client<RoceUdp>, tenant: &str) -> Result<(), ErrorKind> {
-    let op = client.chunks.start_join(&mut client.endpoint, tenant, false);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Join(JoinRequest { tenant: tenant.into(), runs_engine: false }),
+    );
     client.wait(op).map(drop)
 }
 
 fn qos(client: &mut Client<RoceUdp>) -> QosReply {
-    let op = client.chunks.start_qos(&mut client.endpoint);
+    let op = client.chunks.start_request(&mut client.endpoint, &StorageRequest::Qos);
     match client.wait(op) {
         Ok(Output::Qos(reply)) => reply,
         other => panic!("no report but {other:?}"),
@@ -79,7 +86,9 @@ fn requests_are_counted_for_the_tenant_that_a_link_has_named() {
     let batch = of(&reply, "batch");
     assert_eq!((batch.reserve, batch.limit, batch.weight), (0, Some(200_000), 2));
     assert_eq!((reply.reserved, reply.profiled), (100_000, PLENTY));
-    let op = other.chunks.start_scrub(&mut other.endpoint, 0);
+    let op = other
+        .chunks
+        .start_request(&mut other.endpoint, &StorageRequest::Scrub { budget_slices: 0 });
     assert!(matches!(other.wait(op), Ok(Output::Scrub(_))));
     let reply = qos(&mut other);
     assert!(of(&reply, "scrub").requests > 0 && used("others").1 == 1);
@@ -269,7 +278,10 @@ fn who_asks_without_tokens_waits_and_is_named() {
     web.create(CHUNK, None).expect("a fresh name");
     web.write(CHUNK, 0, &pattern(4096, 1)).expect("there is room");
     join(&mut web, "web").expect("it is there");
-    let op = greedy.chunks.start_join(&mut greedy.endpoint, "greedy", true);
+    let op = greedy.chunks.start_request(
+        &mut greedy.endpoint,
+        &StorageRequest::Join(JoinRequest { tenant: "greedy".into(), runs_engine: true }),
+    );
     assert!(matches!(greedy.wait(op), Ok(Output::Joined(_))));
     // It asks for more in a period than it has, whatever its engine would say.
     for _ in 0..200 {
@@ -295,7 +307,10 @@ fn who_reads_one_sided_without_tokens_is_cut_off_and_may_join_again() {
     let mut greedy = Client::connect(server.addr);
     let link = greedy.chunks.rpc().link();
     let join = |greedy: &mut Client<RoceUdp>| {
-        let op = greedy.chunks.start_join(&mut greedy.endpoint, "greedy", true);
+        let op = greedy.chunks.start_request(
+            &mut greedy.endpoint,
+            &StorageRequest::Join(JoinRequest { tenant: "greedy".into(), runs_engine: true }),
+        );
         match greedy.wait(op) {
             Ok(Output::Joined(reply)) => Ok(GrantId(reply.words.expect("it runs one").pool)),
             other => Err(refusal(other)),
@@ -348,7 +363,10 @@ fn who_was_cut_off_reads_one_sided_again_after_joining_again() {
     let server = Running::start(&config);
     let mut writer = Client::connect(server.addr);
     let kind = NewChunk { resident: true, ..NewChunk::default() };
-    let op = writer.chunks.start_create_as(&mut writer.endpoint, CHUNK, None, kind);
+    let op = writer.chunks.start_request(
+        &mut writer.endpoint,
+        &StorageRequest::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 },
+    );
     writer.wait(op).expect("a fresh name");
     writer.write(CHUNK, 0, &pattern(4096, 1)).expect("there is room");
     let mut greedy = Client::connect(server.addr);
@@ -360,7 +378,10 @@ fn who_was_cut_off_reads_one_sided_again_after_joining_again() {
         }
     };
     let join_as_engine = |greedy: &mut Client<RoceUdp>| {
-        let op = greedy.chunks.start_join(&mut greedy.endpoint, "greedy", true);
+        let op = greedy.chunks.start_request(
+            &mut greedy.endpoint,
+            &StorageRequest::Join(JoinRequest { tenant: "greedy".into(), runs_engine: true }),
+        );
         greedy.wait(op).is_ok()
     };
     assert!(join_as_engine(&mut greedy) && read(&mut greedy));
@@ -391,7 +412,9 @@ fn what_costs_more_than_a_period_has_is_refused_and_a_scrub_takes_smaller_steps(
     let refused = client.read(CHUNK, 0, 5 * 4096);
     assert_eq!(refusal(refused), ErrorReply::TenantLimit { max: 4 * 4096 });
     client.read(CHUNK, 0, 4 * 4096).expect("that is in a period");
-    let op = client.chunks.start_scrub(&mut client.endpoint, 0);
+    let op = client
+        .chunks
+        .start_request(&mut client.endpoint, &StorageRequest::Scrub { budget_slices: 0 });
     let Ok(Output::Scrub(found)) = client.wait(op) else { panic!("a scrub was due") };
     assert_eq!((found.slices, found.pass_done), (5, true));
     assert_eq!(of(&qos(&mut client), "scrub").requests, 2, "three slices, and two");
@@ -415,7 +438,15 @@ fn what_a_delete_leaves_to_be_freed_is_paid_by_who_deletes() {
     };
     assert_eq!((used(&mut other, "others"), used(&mut other, "web")), (1 + 40, 0));
     let trim = Clear::Trim { offset: 0, byte_len: 10 << 18 };
-    let op = web.chunks.start_clear(&mut web.endpoint, Terms::default(), CHUNK, trim);
+    let op = web.chunks.start_request(
+        &mut web.endpoint,
+        &StorageRequest::Clear(ClearHeader {
+            chunk: CHUNK,
+            clear: trim,
+            sender: Sender::default(),
+            terms: Terms::default(),
+        }),
+    );
     web.wait(op).expect("it is there");
     assert_eq!(used(&mut web, "web"), 10);
     web.delete(CHUNK).expect("it is there");

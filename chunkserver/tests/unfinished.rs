@@ -3,6 +3,8 @@
 mod common;
 
 use std::path::Path;
+use towpath_fastpath::StorageRequest;
+use towpath_fastpath::Terms;
 
 use common::{Client, Process, Running, config, pattern, refusal};
 use towpath_chunkserver::daemon::DaemonConfig;
@@ -19,18 +21,30 @@ fn kept_for(dir: &Path, seconds: u32) -> DaemonConfig {
 
 fn create_unfinished(client: &mut Client<RoceUdp>) {
     let kind = NewChunk { unfinished: true, ..NewChunk::default() };
-    let op = client.chunks.start_create_as(&mut client.endpoint, CHUNK, None, kind);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 },
+    );
     assert!(matches!(client.wait(op), Ok(Output::Changed(Method::Create, _))));
     client.write(CHUNK, 0, &pattern(WRITTEN, 1)).expect("there is room");
 }
 
 fn finish(client: &mut Client<RoceUdp>, byte_len: usize) -> Result<Output, ErrorKind> {
-    let op = client.chunks.start_finish(&mut client.endpoint, CHUNK, byte_len as u64);
+    let op = client.chunks.start_request(
+        &mut client.endpoint,
+        &StorageRequest::Finish {
+            chunk: CHUNK,
+            byte_len: byte_len as u64,
+            terms: Terms::default(),
+        },
+    );
     client.wait(op)
 }
 
 fn is_listed_unfinished(client: &mut Client<RoceUdp>) -> Option<bool> {
-    let op = client.chunks.start_list(&mut client.endpoint, None, 0);
+    let op = client
+        .chunks
+        .start_request(&mut client.endpoint, &StorageRequest::List { after: None, count_max: 0 });
     let Ok(Output::List(list)) = client.wait(op) else { panic!("a listing was due") };
     let found = list.chunks.iter().find(|info| ChunkId::from(info.chunk) == CHUNK);
     found.map(|info| info.unfinished)

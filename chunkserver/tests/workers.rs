@@ -71,7 +71,7 @@ fn a_link_at_one_worker_fences_the_older_link_of_its_session_at_another() {
     let session = ClientSession::new();
     let mut clients: Vec<_> = (0..4).map(|_| Client::connect(server.addr)).collect();
     for (client, name) in clients.iter_mut().zip(0..) {
-        let op = client.chunks.start_session(&mut client.endpoint, &session);
+        let op = client.chunks.start_request(&mut client.endpoint, &session.enter());
         assert!(matches!(client.wait(op), Ok(Output::Session)));
         client.create(ChunkId(name), None).expect("its link is the newest");
     }

@@ -1,15 +1,18 @@
 //! The client end: operations started by call, ended by token.
 
-mod controls;
 mod writes;
 
+pub(crate) use writes::copy;
+
+use crate::change::Clear;
 use crate::error::{ClientError, ErrorKind};
 use crate::limits::{IO_BYTES_MAX, IO_HEADER_BYTES};
 use crate::output::{Asked, Output, read_reply};
 use crate::proof::{ClientProofs, PROVED, system_ms};
+use crate::request::StorageRequest;
 use crate::resident::ResidentReads;
 use crate::slice::{ChunkId, SLICE_BYTES, Span};
-use crate::wire::{Method, ReadHeader, Sender, class_number};
+use crate::wire::{ClearHeader, Method, ReadHeader, Sender, class_number, tenant_number};
 use slab::Slab;
 use towpath_cap::Grant;
 use towpath_rpc::{Call, NoBuffer, Outgoing, Push, RequestId, RpcClient};
@@ -72,14 +75,8 @@ impl ChunkClient {
     /// A client on an open channel, best an unordered one.
     #[must_use]
     pub fn new(link: LinkId, channel: ChannelId) -> Self {
-        Self::with_rpc(RpcClient::new(link, channel))
-    }
-
-    /// A client with an rpc client that has been set up already.
-    #[must_use]
-    pub fn with_rpc(rpc: RpcClient) -> Self {
         Self {
-            rpc,
+            rpc: RpcClient::new(link, channel),
             ops: Slab::new(),
             sequence: 0,
             timeout: TIMEOUT_DEFAULT,
@@ -103,12 +100,6 @@ impl ChunkClient {
         self
     }
 
-    /// What is shown with each request.
-    #[must_use]
-    pub fn shown(&self) -> Option<&Grant> {
-        self.proofs.as_ref().map(ClientProofs::grant)
-    }
-
     /// How long each operation may take. Default 10 s. One that changes something and is given up
     /// may take a grace more, to learn what became of it.
     #[must_use]
@@ -128,17 +119,6 @@ impl ChunkClient {
     #[must_use]
     pub fn op_timeout(&self) -> Nanos {
         self.timeout
-    }
-
-    /// Numbers operations from `first` on; for a client that has started none.
-    pub(crate) fn ids_from(mut self, first: u64) -> Self {
-        self.sequence = first;
-        self
-    }
-
-    /// The number of the next operation.
-    pub(crate) fn next_id(&self) -> u64 {
-        self.sequence
     }
 
     /// The rpc client, for its counters.
@@ -320,15 +300,44 @@ impl ChunkClient {
         Some(Done { op: op.id, result: result.map_err(|kind| op.error(kind)) })
     }
 
-    fn start_control<D: Device<Memory = Region>>(
+    /// Asks for something that moves no data: everything but writes.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing was sent.
+    pub fn start_request<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
-        method: Method,
-        chunk: Option<ChunkId>,
-        body: &impl prost::Message,
+        request: &StorageRequest,
     ) -> Result<OpId, ClientError> {
-        let op = self.op(method, chunk, None);
-        let built = self.outgoing(endpoint, method, &[&body.encode_to_vec()], 0);
+        let (method, chunk) = (request.method(), request.chunk());
+        let mut op = self.op(method, chunk, None);
+        match (request, chunk, request.range()) {
+            (StorageRequest::Clear(header), ..) => {
+                if let Clear::Trim { byte_len, .. } | Clear::Zero { byte_len, .. } = header.clear
+                    && u32::try_from(byte_len).is_err()
+                {
+                    let length = usize::try_from(byte_len).unwrap_or(usize::MAX);
+                    return Err(op.error(ErrorKind::Length { length, max: u32::MAX as usize }));
+                }
+                let header = ClearHeader { sender: self.sender(endpoint), ..*header };
+                let built = self.outgoing(endpoint, method, &[&header.emit()], 0);
+                return self.start(endpoint, op, built);
+            }
+            (StorageRequest::Read(header), ..) => {
+                let ReadHeader { chunk, offset, length, .. } = *header;
+                return self.start_read(endpoint, chunk, offset, length as usize);
+            }
+            (StorageRequest::Session { epoch, .. }, ..) => self.entering.epoch = *epoch,
+            (StorageRequest::Join(join), ..) => self.entering.tenant = tenant_number(&join.tenant),
+            (_, Some(chunk), Some((offset, length))) => {
+                op = self.io_op(method, chunk, offset, length as usize)?;
+                if !offset.is_multiple_of(SLICE_BYTES as u64) {
+                    return Err(op.error(ErrorKind::Unaligned));
+                }
+            }
+            _ => {}
+        }
+        let built = self.outgoing(endpoint, method, &[&request.emit()], 0);
         self.start(endpoint, op, built)
     }
 
@@ -369,21 +378,6 @@ impl ChunkClient {
             return Err(fail(ErrorKind::Range));
         }
         Ok(self.op(method, Some(chunk), Some(Span::new(offset, length as u64))))
-    }
-
-    /// An operation on a range that begins with a slice.
-    fn slices_op(
-        &self,
-        method: Method,
-        chunk: ChunkId,
-        offset: u64,
-        length: usize,
-    ) -> Result<Op, ClientError> {
-        let op = self.io_op(method, chunk, offset, length)?;
-        match offset.is_multiple_of(SLICE_BYTES as u64) {
-            true => Ok(op),
-            false => Err(op.error(ErrorKind::Unaligned)),
-        }
     }
 
     /// Checksums cost a pass over the data: they are not computed in vain.

@@ -4,7 +4,7 @@ use crate::client::ChunkClient;
 use crate::error::OpenError;
 use crate::hedge::HedgeConfig;
 use crate::resident::{SLOT_BYTES, slots_bytes};
-use crate::session::ClientSession;
+use crate::session::{ClientSession, random};
 use crate::slice::SLICE_BYTES;
 use crate::wire::PROTOCOL;
 use std::fmt;
@@ -45,16 +45,25 @@ pub struct ClientConfig {
     paths: Option<usize>,
     fallback: Option<Fallback>,
     carrier_rules: Vec<CarrierRule>,
-    pub(crate) patience: Nanos,
+    pub(crate) patience: Patience,
     local_ip: Option<IpAddr>,
     endpoint: Option<EndpointConfig>,
     udp: Option<UdpConfig>,
     pub(crate) hedge: Option<(SocketAddr, HedgeConfig)>,
-    pub(crate) session: Option<ClientSession>,
+    session: Option<ClientSession>,
+    seed: Option<u64>,
     pub(crate) links: usize,
     pub(crate) tenant: Option<String>,
     pub(crate) on_ride: Option<OnRide>,
     capability: Option<Grant>,
+}
+
+/// How long what was asked for waits for a server that is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience {
+    pub(crate) span: Nanos,
+    /// It is given up then, even before its timeout.
+    pub(crate) is_limit: bool,
 }
 
 /// Called with the server of a link and the change of its carrier.
@@ -81,12 +90,13 @@ impl Default for ClientConfig {
             paths: None,
             fallback: None,
             carrier_rules: Vec::new(),
-            patience: PATIENCE_DEFAULT,
+            patience: Patience { span: PATIENCE_DEFAULT, is_limit: false },
             local_ip: None,
             endpoint: None,
             udp: None,
             hedge: None,
             session: None,
+            seed: None,
             links: 1,
             tenant: None,
             on_ride: None,
@@ -172,14 +182,23 @@ impl ClientConfig {
     /// Default 5 min. 0 gives operations up by their timeouts alone.
     #[must_use]
     pub fn patience(mut self, span: impl Into<Nanos>) -> Self {
-        self.patience = span.into();
+        self.patience.span = span.into();
+        self
+    }
+
+    /// What waits for a server that is out of reach is given up as soon as the
+    /// [`patience`](Self::patience) is over, whatever is left of its timeout; and the time of
+    /// operations stands still only while no link is up. For programs that somebody waits for.
+    #[must_use]
+    pub fn patience_is_limit(mut self) -> Self {
+        self.patience.is_limit = true;
         self
     }
 
     /// [`patience`](Self::patience), as it is set.
     #[must_use]
     pub fn patience_span(&self) -> Nanos {
-        self.patience
+        self.patience.span
     }
 
     /// [`timeout`](Self::timeout), as it is set.
@@ -245,6 +264,26 @@ impl ClientConfig {
     pub fn session(mut self, session: &ClientSession) -> Self {
         self.session = Some(session.clone());
         self
+    }
+
+    /// Draws the numbers of sessions and changes from a seed, for a run in virtual time that shall
+    /// repeat. No two clients of a server have the same seed. Default: they are random.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The session of a link. One link of a session is in use at a time, so each has its own.
+    pub(crate) fn session_of(&self, index: usize) -> ClientSession {
+        let seeded = |seed| ClientSession::with_id(u128::from(seed) << 64 | index as u128);
+        let own = || self.seed.map_or_else(ClientSession::new, seeded);
+        self.session.clone().filter(|_| index == 0).unwrap_or_else(own)
+    }
+
+    /// The stamp of the first change that has one.
+    pub(crate) fn first_stamp(&self) -> u64 {
+        self.seed.unwrap_or_else(|| random() as u64)
     }
 
     /// Links of a [`Client`](crate::Client), 1 to 16, each with [`depth`](Self::depth) operations

@@ -1,5 +1,6 @@
 //! Errors of the client: which operation failed, on which chunk and offset, and the next step.
 
+use crate::leg::LegError;
 use crate::slice::ChunkId;
 use crate::wire::{ErrorReply, Method, WireError};
 use std::fmt;
@@ -191,6 +192,9 @@ pub enum OpenError {
     NoChannel {
         /// The server.
         addr: std::net::SocketAddr,
+        /// Why.
+        #[source]
+        source: Box<LegError>,
     },
     /// The system has no thread for the client.
     #[error("cannot start the client's thread")]
@@ -198,4 +202,14 @@ pub enum OpenError {
     /// The link could not join its session.
     #[error("the link is up but could not join its session; connect again")]
     Session(#[source] ClientError),
+}
+
+impl OpenError {
+    /// Why there is no link to `addr`, or no channel on it.
+    pub(crate) fn of_link(addr: std::net::SocketAddr, error: LegError) -> Self {
+        match error {
+            LegError::Connect(error) => Self::Connect(error),
+            error => Self::NoChannel { addr, source: error.into() },
+        }
+    }
 }

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use towpath_base::Prng;
 use towpath_transport::{
-    ChannelId, Class, ConnectError, ConnectId, Device, Endpoint, Event, LinkId, Nanos, Region, Time,
+    ChannelError, ChannelId, Class, CloseReason, ConnectError, ConnectId, Device, DownReason,
+    Endpoint, Event, LinkId, Nanos, Region, Time,
 };
 
 /// The first wait, which doubles with each attempt.
@@ -48,9 +49,26 @@ pub enum Change {
     /// It is up.
     Up(LinkId, ChannelId),
     /// It was up, and is no more.
-    Lost,
+    Lost(DownReason),
     /// It could not be made.
-    Failed(Option<ConnectError>),
+    Failed(LegError),
+}
+
+/// Why a leg could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum LegError {
+    /// There is no link.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The channel cannot be asked for.
+    #[error("no channel can be asked for")]
+    Channel(#[from] ChannelError),
+    /// The server did not open the channel.
+    #[error("the server opened no channel ({0:?})")]
+    Closed(CloseReason),
+    /// The link went down before the channel was open.
+    #[error("the link went down ({0:?})")]
+    Down(DownReason),
 }
 
 impl Leg {
@@ -85,7 +103,8 @@ impl Leg {
         endpoint: &mut Endpoint<D>,
         prng: &mut Prng,
     ) -> Option<Change> {
-        if self.next_due() > endpoint.now() {
+        let State::Down(at) = self.state else { return None };
+        if at > endpoint.now() {
             return None;
         }
         let connect = match self.class {
@@ -94,7 +113,7 @@ impl Leg {
         };
         match connect {
             Ok(connect) => self.state = State::Connecting(connect),
-            Err(error) => return Some(self.failed(endpoint.now(), prng, Some(error))),
+            Err(error) => return Some(self.failed(endpoint.now(), prng, error.into())),
         }
         None
     }
@@ -107,16 +126,19 @@ impl Leg {
         link: Option<LinkId>,
         prng: &mut Prng,
     ) -> Option<Change> {
-        if let Some(link) = link {
-            match endpoint.open_channel(link, false) {
-                Ok(channel) => {
-                    self.state = State::Opening(link, channel);
-                    return None;
-                }
-                Err(_) => endpoint.close(link),
+        let Some(link) = link else {
+            return Some(self.failed(endpoint.now(), prng, LegError::Down(DownReason::Local)));
+        };
+        match endpoint.open_channel(link, false) {
+            Ok(channel) => {
+                self.state = State::Opening(link, channel);
+                None
+            }
+            Err(error) => {
+                endpoint.close(link);
+                Some(self.failed(endpoint.now(), prng, error.into()))
             }
         }
-        Some(self.failed(endpoint.now(), prng, None))
     }
 
     /// Takes an event in that may be this leg's; gives it back where others want it too.
@@ -133,7 +155,7 @@ impl Leg {
             }
             (State::Connecting(of), Event::ConnectFailed { connect, .. }) if of == *connect => {
                 let Event::ConnectFailed { error, .. } = event else { return (None, None) };
-                return (None, Some(self.failed(now, prng, Some(error))));
+                return (None, Some(self.failed(now, prng, error.into())));
             }
             (State::Opening(of, wanted), Event::ChannelOpened { link, channel, .. })
                 if (of, wanted) == (*link, *channel) =>
@@ -141,14 +163,14 @@ impl Leg {
                 self.state = State::Up(of, wanted, now);
                 Change::Up(of, wanted)
             }
-            (State::Opening(of, wanted), Event::ChannelClosed { link, channel, .. })
+            (State::Opening(of, wanted), Event::ChannelClosed { link, channel, reason })
                 if (of, wanted) == (*link, *channel) =>
             {
                 endpoint.close(of);
-                self.failed(now, prng, None)
+                self.failed(now, prng, LegError::Closed(*reason))
             }
-            (State::Opening(of, _), Event::LinkDown { link, .. }) if of == *link => {
-                self.failed(now, prng, None)
+            (State::Opening(of, _), Event::LinkDown { link, reason }) if of == *link => {
+                self.failed(now, prng, LegError::Down(*reason))
             }
             (State::Up(of, wanted, _), Event::ChannelClosed { link, channel, .. })
                 if (of, wanted) == (*link, *channel) =>
@@ -157,11 +179,11 @@ impl Leg {
                 endpoint.close(of);
                 return (Some(event), None);
             }
-            (State::Up(of, _, since), Event::LinkDown { link, .. }) if of == *link => {
+            (State::Up(of, _, since), Event::LinkDown { link, reason }) if of == *link => {
                 let was_good = now.since(since) >= WAIT_MOST;
                 self.tries = if was_good { 0 } else { self.tries.saturating_add(1) };
                 self.state = State::Down(now + wait(self.tries, prng));
-                Change::Lost
+                Change::Lost(*reason)
             }
             _ => return (Some(event), None),
         };
@@ -176,7 +198,7 @@ impl Leg {
         }
     }
 
-    fn failed(&mut self, now: Time, prng: &mut Prng, error: Option<ConnectError>) -> Change {
+    fn failed(&mut self, now: Time, prng: &mut Prng, error: LegError) -> Change {
         self.tries = self.tries.saturating_add(1);
         self.state = State::Down(now + wait(self.tries, prng));
         Change::Failed(error)

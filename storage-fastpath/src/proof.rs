@@ -171,10 +171,6 @@ impl ClientProofs {
         Self { prover: Prover::new(grant, crate::session::random() as u64), clock }
     }
 
-    pub(crate) fn grant(&self) -> &Grant {
-        self.prover.grant()
-    }
-
     pub(crate) fn prove(
         &mut self,
         method: Method,

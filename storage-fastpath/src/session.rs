@@ -1,5 +1,6 @@
 //! A session: what lets a client repeat over a new link what it asked for over an old one.
 
+use crate::request::StorageRequest;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -39,6 +40,14 @@ impl ClientSession {
     #[must_use]
     pub fn id(&self) -> u128 {
         self.id
+    }
+
+    /// What makes the next link the newest of the session. When it has ended well, nothing of what
+    /// was asked for over older links is still to come, and whatever of it is not done is refused.
+    /// It is the first operation of a link; others wait until it has ended.
+    #[must_use]
+    pub fn enter(&self) -> StorageRequest {
+        StorageRequest::Session { id: self.id, epoch: self.next_epoch() }
     }
 
     /// The epoch of the next link, higher than that of each link before it.

@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use towpath_base::Prng;
+use towpath_fastpath::StorageRequest;
 use towpath_fastpath::control::ChunkInfo;
 use towpath_fastpath::{
     ChunkId, Client, ClientConfig, ClientError, ErrorKind, ErrorReply, Method, NewChunk,
@@ -195,12 +196,14 @@ fn an_answer_that_came_while_its_client_was_away_is_not_too_late() {
     let in_time = (0..5).any(|_| {
         let mut client = Direct::with(server.addr, |client| client.timeout(timeout));
         let Direct { endpoint, client: chunks, .. } = &mut client;
-        chunks.primary_mut().start_stat(endpoint, CHUNK).expect("room");
+        chunks.start_request(endpoint, &StorageRequest::Stat { chunk: CHUNK }).expect("room");
         endpoint.flush();
         std::thread::sleep(10 * Duration::from(timeout));
         // Whatever becomes of this one.
-        let _ = client.ask(|client, endpoint| client.start_stat(endpoint, CHUNK));
-        let stats = client.client.primary().rpc().stats();
+        let _ = client.ask(|client, endpoint| {
+            client.start_request(endpoint, &StorageRequest::Stat { chunk: CHUNK })
+        });
+        let stats = client.client.rpc().stats();
         stats.responses > 0 && stats.timeouts == 0
     });
     assert!(in_time, "it was there when the client came back");
@@ -215,7 +218,7 @@ fn a_server_that_dies_in_the_middle_of_writes_ends_them_as_gone() {
     let start = |client: &mut Direct, number: u64| {
         let Direct { endpoint, client, .. } = client;
         let offset = number * bytes.len() as u64;
-        client.primary_mut().start_write_copy(endpoint, CHUNK, offset, &bytes).expect("room")
+        client.start_write_copy(endpoint, CHUNK, offset, &bytes).expect("room")
     };
     let mut under_way: Vec<_> = (0..8).map(|number| start(&mut client, number)).collect();
     for number in 8..40 {
@@ -228,13 +231,17 @@ fn a_server_that_dies_in_the_middle_of_writes_ends_them_as_gone() {
     assert!(ended.iter().filter_map(|end| end.as_ref().err()).all(is_gone), "{ended:?}");
     // What it answered before is no sign of its end: the next one finds nobody.
     let gone = loop {
-        match client.ask(|client, endpoint| client.start_stat(endpoint, CHUNK)) {
+        match client.ask(|client, endpoint| {
+            client.start_request(endpoint, &StorageRequest::Stat { chunk: CHUNK })
+        }) {
             Ok(_) => {}
             Err(error) => break error,
         }
     };
     assert!(is_gone(&gone), "{gone}");
-    let error = client.ask(|client, endpoint| client.start_stat(endpoint, CHUNK));
+    let error = client.ask(|client, endpoint| {
+        client.start_request(endpoint, &StorageRequest::Stat { chunk: CHUNK })
+    });
     let error = error.expect_err("nobody there");
     assert_eq!(error.kind, ErrorKind::PeerGone { fate: Fate::DidNotHappen });
 }

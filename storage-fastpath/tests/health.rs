@@ -5,6 +5,7 @@ mod common;
 use common::{Direct, Server};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use towpath_fastpath::StorageRequest;
 use towpath_fastpath::health::Cause;
 use towpath_fastpath::{ChunkId, HealthConfig, HealthEvent, HealthMonitor, HealthState, Output};
 use towpath_transport::Nanos;
@@ -40,8 +41,11 @@ fn a_server_that_stalls_shows_as_slow_and_as_good_again_when_it_answers() {
         .collect();
     assert!(slow.len() == 1 && slow[0] >= slow_after, "told once, while it waited: {slow:?}");
     assert_eq!(told(&mut client), before + 1);
-    let stat =
-        |client: &mut Direct| client.ask(|client, endpoint| client.start_stat(endpoint, CHUNK));
+    let stat = |client: &mut Direct| {
+        client.ask(|client, endpoint| {
+            client.start_request(endpoint, &StorageRequest::Stat { chunk: CHUNK })
+        })
+    };
     let state = |client: &mut Direct| client.monitor.links().next().map(|link| link.state);
     assert_eq!(state(&mut client), Some(HealthState::Degraded(Cause::SlowIo)));
     while state(&mut client) != Some(HealthState::Good) {
@@ -49,6 +53,8 @@ fn a_server_that_stalls_shows_as_slow_and_as_good_again_when_it_answers() {
     }
     let told: Vec<_> = std::iter::from_fn(|| client.monitor.poll_event()).collect();
     assert!(matches!(told.last(), Some(HealthEvent::Recovered { .. })), "{told:?}");
-    let told = client.ask(|client, endpoint| client.start_health(endpoint)).expect("it answers");
+    let told = client
+        .ask(|client, endpoint| client.start_request(endpoint, &StorageRequest::Health))
+        .expect("it answers");
     assert!(matches!(told, Output::Health(told) if told.slow == 3), "as the server has it");
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::{Mutex, PoisonError};
+use towpath_fastpath::StorageRequest;
 
 use common::{Direct, Server, pattern};
 use towpath_base::passes::{Counts, Pass};
@@ -48,7 +49,11 @@ impl Passes {
 
 /// Has the server answer once more: what it did for the answers before is counted then.
 fn settle(client: &mut Direct) {
-    client.ask(|client, endpoint| client.start_stat(endpoint, CHUNK)).expect("it answers");
+    client
+        .ask(|client, endpoint| {
+            client.start_request(endpoint, &StorageRequest::Stat { chunk: CHUNK })
+        })
+        .expect("it answers");
 }
 
 /// Has `what` move the bytes some times, and says how often each was touched.

@@ -98,7 +98,7 @@ impl Rig {
     }
 
     fn stats(&self) -> ResidentStats {
-        self.client.client.primary().resident_stats()
+        self.client.client.resident_stats()
     }
 
     fn read(&mut self, offset: usize, length: usize) -> ReadData {
@@ -304,7 +304,7 @@ fn a_read_that_is_given_up_ends_at_once_and_what_it_was_reading_is_nobodys() {
     let mut rig = Rig::start();
     rig.check(0, 10, true);
     rig.server.stall(true);
-    let (endpoint, chunks) = (&mut rig.client.endpoint, rig.client.client.primary_mut());
+    let (endpoint, chunks) = (&mut rig.client.endpoint, &mut rig.client.client);
     let mut ops = Vec::new();
     for _ in 0..20 {
         let op = chunks.start_resident_read(endpoint, CHUNK, 0, BYTES).expect("room");
@@ -317,7 +317,7 @@ fn a_read_that_is_given_up_ends_at_once_and_what_it_was_reading_is_nobodys() {
     }
     assert_eq!(chunks.under_way(), 20);
     rig.server.stall(false);
-    let (endpoint, chunks) = (&mut rig.client.endpoint, rig.client.client.primary_mut());
+    let (endpoint, chunks) = (&mut rig.client.endpoint, &mut rig.client.client);
     let mut ended = 0;
     while ended < 20 {
         let busy = endpoint.turn(|endpoint, event| drop(chunks.on_event(endpoint, event)));

@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
+use towpath_fastpath::NewChunk;
+use towpath_fastpath::StorageRequest;
 
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Served, StopFlag};
 use towpath_common::{Daemon, fails, json, pattern, towpath};
@@ -149,7 +151,15 @@ fn reads_and_writes_go_on_through_black_holes_of_either_way() {
         let endpoint = Endpoint::new(device, of_endpoint).expect("an endpoint");
         let mut client = Client::connect(endpoint, server.addr);
         let chunk = ChunkId(7);
-        let op = client.chunks.start_create(&mut client.endpoint, chunk, None);
+        let op = client.chunks.start_request(
+            &mut client.endpoint,
+            &StorageRequest::Create {
+                chunk,
+                limit_bytes: None,
+                kind: NewChunk::default(),
+                stamp: 0,
+            },
+        );
         client.wait(op).expect("a fresh name");
         for (round, (of_client, of_server)) in rounds.into_iter().enumerate() {
             to_server.set_transmit(hole(of_client.clone()));

@@ -15,6 +15,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use towpath_fastpath::NewChunk;
+use towpath_fastpath::StorageRequest;
 
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::{
@@ -317,12 +319,22 @@ impl<D: Device<Memory = Region>> Client<D> {
     }
 
     pub fn create(&mut self, chunk: ChunkId, limit: Option<u64>) -> Result<(), ErrorKind> {
-        let op = self.chunks.start_create(&mut self.endpoint, chunk, limit);
+        let op = self.chunks.start_request(
+            &mut self.endpoint,
+            &StorageRequest::Create {
+                chunk,
+                limit_bytes: limit,
+                kind: NewChunk::default(),
+                stamp: 0,
+            },
+        );
         self.wait(op).map(drop)
     }
 
     pub fn delete(&mut self, chunk: ChunkId) -> Result<(), ErrorKind> {
-        let op = self.chunks.start_delete(&mut self.endpoint, chunk);
+        let op = self
+            .chunks
+            .start_request(&mut self.endpoint, &StorageRequest::Delete { chunk, version: None });
         self.wait(op).map(drop)
     }
 
@@ -340,7 +352,7 @@ impl<D: Device<Memory = Region>> Client<D> {
     }
 
     pub fn info(&mut self) -> Result<InfoReply, ErrorKind> {
-        let op = self.chunks.start_info(&mut self.endpoint);
+        let op = self.chunks.start_request(&mut self.endpoint, &StorageRequest::Info);
         match self.wait(op)? {
             Output::Info(info) => Ok(info),
             other => panic!("an info gave {other:?}"),
@@ -349,7 +361,7 @@ impl<D: Device<Memory = Region>> Client<D> {
 
     /// The length of a chunk, and its version.
     pub fn stat(&mut self, chunk: ChunkId) -> Result<(u64, u64), ErrorKind> {
-        let op = self.chunks.start_stat(&mut self.endpoint, chunk);
+        let op = self.chunks.start_request(&mut self.endpoint, &StorageRequest::Stat { chunk });
         match self.wait(op)? {
             Output::Stat(info) => Ok((info.byte_len, info.version)),
             other => panic!("a stat gave {other:?}"),

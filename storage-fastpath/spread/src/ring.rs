@@ -1,7 +1,5 @@
 //! Parts that the servers make anew among themselves, one after the other adding its own.
 
-use std::sync::Arc;
-
 use towpath_ec::{Decoder, ShardSet};
 use towpath_fastpath::{ChunkId, Client, Helper, Rebuild, Rebuilt, Terms};
 
@@ -83,7 +81,7 @@ impl<'a> Ring<'a> {
                 let (length, terms) = (stripe.unit as u32, Terms::default());
                 let target = Rebuilt { server, chunk, offset, length, terms };
                 match Rebuild::new(&helpers, target) {
-                    Ok(plan) => race.add(stripe.bytes, self.client.rebuild(Arc::new(plan))),
+                    Ok(plan) => race.add(stripe.bytes, self.client.rebuild(plan)),
                     Err(error) => failed = Some(PartError::Told(error.to_string())),
                 }
             }

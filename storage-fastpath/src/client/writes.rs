@@ -3,7 +3,6 @@
 use super::{ChunkClient, OpId};
 use crate::change::Terms;
 use crate::error::ClientError;
-use crate::rebuild::{Rebuild, Rebuilt};
 use crate::route::Route;
 use crate::run::page_crcs;
 use crate::slice::{ChunkId, writer_crcs};
@@ -24,63 +23,8 @@ impl ChunkClient {
         offset: u64,
         data: Buf,
     ) -> Result<OpId, ClientError> {
-        let op = self.io_op(Method::Write, chunk, offset, data.len())?;
-        self.check_room(&op)?;
-        let crcs = writer_crcs(chunk, offset, &data);
-        self.start_write_with(endpoint, (chunk, offset), data, &crcs, Terms::default())
-    }
-
-    /// As [`start_write`](Self::start_write), on terms: where the chunk has a version, and under a
-    /// stamp by which a write that is asked for again is known.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_write_on<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        terms: Terms,
-        (chunk, offset): (ChunkId, u64),
-        data: Buf,
-    ) -> Result<OpId, ClientError> {
-        let op = self.io_op(Method::Write, chunk, offset, data.len())?;
-        self.check_room(&op)?;
-        let crcs = writer_crcs(chunk, offset, &data);
-        self.start_write_with(endpoint, (chunk, offset), data, &crcs, terms)
-    }
-
-    /// As [`start_write`](Self::start_write), with the checksums that the writer has made.
-    pub(crate) fn start_write_with<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        (chunk, offset): (ChunkId, u64),
-        data: Buf,
-        crcs: &[u32],
-        terms: Terms,
-    ) -> Result<OpId, ClientError> {
-        self.start_data(endpoint, None, (chunk, offset), data, crcs, terms)
-    }
-
-    fn start_data<D: Device<Memory = Region>>(
-        &mut self,
-        endpoint: &mut Endpoint<D>,
-        route: Option<&Route>,
-        (chunk, offset): (ChunkId, u64),
-        data: Buf,
-        crcs: &[u32],
-        terms: Terms,
-    ) -> Result<OpId, ClientError> {
-        let method = if route.is_some() { Method::Forward } else { Method::Write };
-        let op = self.io_op(method, chunk, offset, data.len())?;
-        let (length, sender) = (data.len() as u32, self.sender(endpoint));
-        let header = WriteHeader { chunk, offset, length, sender, terms };
-        let (route, crc_bytes) = (route.map(Route::emit).unwrap_or_default(), emit_crcs(crcs));
-        let body = [&route[..], &header.emit(), &crc_bytes];
-        let built = self.outgoing(endpoint, method, &body, data.len()).map(|mut out| {
-            let known = page_crcs(chunk, offset, data.len(), crcs);
-            out.set_data_with_crcs(data, known);
-            out
-        });
-        self.start(endpoint, op, built)
+        let (room, terms) = (data.len(), Terms::default());
+        self.start_data(endpoint, None, (chunk, offset), (room, terms), |_| Ok(data))
     }
 
     /// Writes a copy of `bytes` from `offset` on.
@@ -97,7 +41,8 @@ impl ChunkClient {
         self.start_write_copy_on(endpoint, Terms::default(), (chunk, offset), bytes)
     }
 
-    /// As [`start_write_copy`](Self::start_write_copy), on terms.
+    /// As [`start_write_copy`](Self::start_write_copy), on terms: where the chunk has a version,
+    /// and under a stamp by which a write that is asked for again is known.
     ///
     /// # Errors
     /// [`ClientError`]; nothing was sent.
@@ -105,14 +50,11 @@ impl ChunkClient {
         &mut self,
         endpoint: &mut Endpoint<D>,
         terms: Terms,
-        (chunk, offset): (ChunkId, u64),
+        place: (ChunkId, u64),
         bytes: &[u8],
     ) -> Result<OpId, ClientError> {
-        let op = self.io_op(Method::Write, chunk, offset, bytes.len())?;
-        let wanted = bytes.len();
-        let copy = endpoint.copy(bytes).map_err(|_| NoBuffer { wanted });
-        let data = copy.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
-        self.start_write_on(endpoint, terms, (chunk, offset), data)
+        let copied = |endpoint: &mut Endpoint<D>| copy(endpoint, bytes);
+        self.start_data(endpoint, None, place, (bytes.len(), terms), copied)
     }
 
     /// Writes a copy of `bytes` from `offset` on along the servers of a route, of which this is the
@@ -124,31 +66,44 @@ impl ChunkClient {
         &mut self,
         endpoint: &mut Endpoint<D>,
         (route, terms): (&Route, Terms),
-        (chunk, offset): (ChunkId, u64),
+        place: (ChunkId, u64),
         bytes: &[u8],
     ) -> Result<OpId, ClientError> {
-        let op = self.io_op(Method::Forward, chunk, offset, bytes.len())?;
-        self.check_room(&op)?;
-        let wanted = bytes.len();
-        let copy = endpoint.copy(bytes).map_err(|_| NoBuffer { wanted });
-        let data = copy.map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
-        let crcs = writer_crcs(chunk, offset, &data);
-        self.start_data(endpoint, Some(route), (chunk, offset), data, &crcs, terms)
+        let copied = |endpoint: &mut Endpoint<D>| copy(endpoint, bytes);
+        self.start_data(endpoint, Some(route), place, (bytes.len(), terms), copied)
     }
 
-    /// Has the servers of a plan, of which this is the first, make a range of a part anew.
-    ///
-    /// # Errors
-    /// [`ClientError`]; nothing was sent.
-    pub fn start_rebuild<D: Device<Memory = Region>>(
+    /// Writes what `data` gives, where there is room for a request.
+    pub(crate) fn start_data<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,
-        plan: &Rebuild,
+        route: Option<&Route>,
+        (chunk, offset): (ChunkId, u64),
+        (length, terms): (usize, Terms),
+        data: impl FnOnce(&mut Endpoint<D>) -> Result<Buf, NoBuffer>,
     ) -> Result<OpId, ClientError> {
-        let &Rebuilt { chunk, offset, length, .. } = plan.target();
-        let op = self.slices_op(Method::Rebuild, chunk, offset, length as usize)?;
+        let method = if route.is_some() { Method::Forward } else { Method::Write };
+        let op = self.io_op(method, chunk, offset, length)?;
         self.check_room(&op)?;
-        let built = self.outgoing(endpoint, Method::Rebuild, &[&plan.emit()], 0);
+        let data = data(endpoint).map_err(|e| op.error(towpath_rpc::CallError::from(e)))?;
+        let crcs = writer_crcs(chunk, offset, &data);
+        let sender = self.sender(endpoint);
+        let header = WriteHeader { chunk, offset, length: length as u32, sender, terms };
+        let (route, crc_bytes) = (route.map(Route::emit).unwrap_or_default(), emit_crcs(&crcs));
+        let body = [&route[..], &header.emit(), &crc_bytes];
+        let built = self.outgoing(endpoint, method, &body, data.len()).map(|mut out| {
+            let known = page_crcs(chunk, offset, data.len(), &crcs);
+            out.set_data_with_crcs(data, known);
+            out
+        });
         self.start(endpoint, op, built)
     }
+}
+
+/// A send buffer with a copy of `bytes`.
+pub(crate) fn copy<D: Device<Memory = Region>>(
+    endpoint: &Endpoint<D>,
+    bytes: &[u8],
+) -> Result<Buf, NoBuffer> {
+    endpoint.copy(bytes).map_err(|_| NoBuffer { wanted: bytes.len() })
 }

@@ -105,7 +105,7 @@ impl HedgeConfig {
 
 /// Decides when to hedge, from what this client has seen.
 #[derive(Debug)]
-pub(super) struct Policy {
+pub(crate) struct Policy {
     config: HedgeConfig,
     /// The newest last.
     latencies: VecDeque<Nanos>,
@@ -118,11 +118,11 @@ pub(super) struct Policy {
 
 impl Policy {
     /// How long a server is avoided after its first trouble.
-    pub(super) fn avoid_for(&self) -> Nanos {
+    pub(crate) fn avoid_for(&self) -> Nanos {
         self.config.avoid_for
     }
 
-    pub(super) fn new(config: HedgeConfig) -> Self {
+    pub(crate) fn new(config: HedgeConfig) -> Self {
         let delay = match config.after {
             HedgeAfter::Fixed(delay) => delay,
             HedgeAfter::Percentile(_) => DELAY_FIRST,
@@ -139,17 +139,17 @@ impl Policy {
     }
 
     /// How long after a read its hedge goes.
-    pub(super) fn delay(&self) -> Nanos {
+    pub(crate) fn delay(&self) -> Nanos {
         self.delay
     }
 
     /// A read begins: it earns its share of a hedge.
-    pub(super) fn on_read(&mut self) {
+    pub(crate) fn on_read(&mut self) {
         self.saved = (self.saved + self.config.budget_percent / 100.0).min(SAVED_MAX);
     }
 
     /// Takes a hedge from what was saved; false when there is none.
-    pub(super) fn spend(&mut self) -> bool {
+    pub(crate) fn spend(&mut self) -> bool {
         let may = self.saved >= 1.0;
         self.saved -= if may { 1.0 } else { 0.0 };
         may
@@ -157,7 +157,7 @@ impl Policy {
 
     /// How long the first replica took. Of one that a hedge beat, how long it has taken so far:
     /// without those the percentile would sink with every hedge.
-    pub(super) fn on_latency(&mut self, latency: Nanos) {
+    pub(crate) fn on_latency(&mut self, latency: Nanos) {
         let HedgeAfter::Percentile(percent) = self.config.after else { return };
         if self.latencies.len() == LATENCIES_MAX {
             self.latencies.pop_front();

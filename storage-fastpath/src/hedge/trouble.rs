@@ -10,7 +10,7 @@ const MEMORY: Nanos = Nanos::from_secs(60);
 
 /// The recent trouble of one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(crate) struct Trouble {
     /// How often of late: each time doubles the next span.
     times: u32,
     until: Time,
@@ -19,7 +19,7 @@ pub(super) struct Trouble {
 impl Trouble {
     /// Notes trouble at `now`: the server is avoided for `span`, or for longer if it had trouble a
     /// short time ago.
-    pub(super) fn note(&mut self, now: Time, span: Nanos) {
+    pub(crate) fn note(&mut self, now: Time, span: Nanos) {
         if now >= self.until + MEMORY {
             self.times = 0;
         }
@@ -28,7 +28,7 @@ impl Trouble {
     }
 
     /// Whether the server is to be avoided at `now`.
-    pub(super) fn is_on(&self, now: Time) -> bool {
+    pub(crate) fn is_on(&self, now: Time) -> bool {
         now < self.until
     }
 }
@@ -53,7 +53,7 @@ pub(crate) fn blames_server(error: &ConnectError) -> bool {
 }
 
 /// Whether a link that ended so was lost, and not closed.
-pub(super) fn was_lost(reason: DownReason) -> bool {
+pub(crate) fn was_lost(reason: DownReason) -> bool {
     matches!(reason, DownReason::Silent(_) | DownReason::PeerGone | DownReason::PathsFailed)
 }
 

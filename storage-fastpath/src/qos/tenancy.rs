@@ -1,10 +1,11 @@
 //! A client that has the tokens of a tenant: it joins, runs the engine, and joins again.
 
 use super::lane_engine::LaneEngine;
-use super::wire::{JoinReply, WordGrants};
+use super::wire::{JoinReply, JoinRequest, WordGrants};
 use crate::client::{ChunkClient, Done, OpId};
 use crate::error::{ClientError, ErrorKind};
 use crate::output::Output;
+use crate::request::StorageRequest;
 use crate::wire::{ErrorReply, Method};
 use std::time::Duration;
 use towpath_qos::{Engine, Rules};
@@ -179,7 +180,9 @@ impl Tenancy {
         match &mut self.state {
             State::Out(at) if *at <= now => {
                 *at = now + AGAIN_AFTER.into();
-                self.state = State::Asked(client.start_join(endpoint, &self.tenant, true)?);
+                let join = JoinRequest { tenant: self.tenant.clone(), runs_engine: true };
+                let op = client.start_request(endpoint, &StorageRequest::Join(join))?;
+                self.state = State::Asked(op);
             }
             State::In(engine, _) => {
                 while let Some(push) = client.next_push() {

@@ -7,6 +7,7 @@ use crate::client::{ChunkClient, Done, OpId};
 use crate::error::{ClientError, ErrorKind};
 use crate::limits::{LOCATES_MAX, NOWHERE_SPAN, STALL_SHARE};
 use crate::output::{Output, ReadData};
+use crate::request::StorageRequest;
 use crate::resident::Located;
 use crate::slice::ChunkId;
 use crate::wire::{Method, ReadReplyHeader};
@@ -175,7 +176,7 @@ impl ChunkClient {
         if self.resident.asking.iter().any(|asking| asking.chunk == chunk) {
             return;
         }
-        match self.start_locate(endpoint, chunk, first) {
+        match self.start_request(endpoint, &StorageRequest::Locate { chunk, first_slice: first }) {
             Ok(op) => {
                 self.resident.stats.locates += 1;
                 self.resident.asking.push(Asking { op, chunk, first });

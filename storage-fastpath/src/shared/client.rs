@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::thread::JoinHandle;
@@ -14,21 +14,24 @@ use towpath_rpc::CallError;
 use towpath_rpc::limits::HEADER_BYTES;
 use towpath_transport::{Device, Endpoint, Nanos, Region, RoceUdp};
 
+use super::driver::Driver;
 use super::pending::{Given, Pending, Place, Take};
-use super::request::{Counters, ReadBy, Request, Task};
-use super::worker::Worker;
+use super::request::{Counters, Data, ReadBy, Request, Task};
 use crate::change::{Clear, NewChunk, Terms};
 use crate::client::io_bytes_max;
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, Patience};
 use crate::control::{ChunkInfo, InfoReply, ListReply, ScrubReply};
-use crate::digest::{Digest, Sketches};
+use crate::digest::{Digest, Sketches, SliceRange};
 use crate::error::{ClientError, ErrorKind, OpenError};
 use crate::health::HealthReply;
 use crate::limits::{LIST_MAX, SHARED_OPEN_MAX};
 use crate::output::{Output, ReadData};
 use crate::qos::wire::QosReply;
-use crate::session::random;
+use crate::rebuild::Rebuild;
+use crate::request::StorageRequest;
+use crate::route::Route;
 use crate::slice::{ChunkId, SLICE_BYTES};
+use crate::wire::{ClearHeader, Sender as LinkSender};
 
 /// A client of one chunk server that threads and tasks share. Clones are the same client.
 ///
@@ -79,7 +82,7 @@ pub struct Client {
     /// The chain version that its changes name.
     chain: u32,
     /// How long its operations wait for a server that is away.
-    patience: Nanos,
+    patience: Patience,
 }
 
 /// What a [`Client`] counts; each only grows, but for `open`.
@@ -92,6 +95,10 @@ pub struct SharedStats {
     pub open: u64,
     /// How often an operation was asked for again.
     pub repeated: u64,
+    /// How often the server was too busy for an operation, which was asked for again.
+    pub busy: u64,
+    /// How often bytes were changed on their way, and asked for or sent again.
+    pub corrupt: u64,
     /// Links that were made: those beyond [`links`](ClientConfig::links) replaced broken ones.
     pub links_made: u64,
 }
@@ -132,30 +139,45 @@ impl Client {
         addr: SocketAddr,
         config: &ClientConfig,
     ) -> Result<Self, OpenError> {
-        let (asks, asked) = channel();
         let (opened, outcome) = sync_channel(1);
+        let (client, driver) = Self::driven(endpoint, addr, config);
+        let thread = std::thread::Builder::new()
+            .name("towpath-client".into())
+            .spawn(move || driver.run(&opened))
+            .map_err(OpenError::Thread)?;
+        // A thread that ends without a word has panicked.
+        let panicked = || Err(OpenError::Thread(std::io::ErrorKind::BrokenPipe.into()));
+        outcome.recv().unwrap_or_else(|_| panicked())?;
+        *client.shared.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(client)
+    }
+
+    /// A client that works while its caller turns the [`Driver`]: no other thread takes part, and
+    /// nothing waits for another one. Of its calls, none that blocks may be made on that thread:
+    /// [`Pending::try_take`] between turns takes the place of [`Pending::wait`].
+    pub fn driven<D: Device<Memory = Region>>(
+        endpoint: Endpoint<D>,
+        addr: SocketAddr,
+        config: &ClientConfig,
+    ) -> (Self, Driver<D>) {
+        let (asks, asked) = channel();
         let (is_asleep, counters) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let waker = endpoint.waker();
         let parts = (Arc::clone(&is_asleep), Arc::clone(&counters));
-        let worker = Worker::new(endpoint, addr, config, asked, parts, opened);
-        let thread = std::thread::Builder::new()
-            .name("towpath-client".into())
-            .spawn(move || worker.run())
-            .map_err(OpenError::Thread)?;
-        wait_open(&outcome)?;
+        let driver = Driver::new(endpoint, addr, config, asked, parts);
         let shared = Shared {
             asks: Mutex::new(Some(asks)),
             is_asleep,
             waker,
             counters,
-            thread: Mutex::new(Some(thread)),
+            thread: Mutex::new(None),
             depth: config.depth * config.links,
             op_bytes: config.op_bytes,
             server_bytes: OnceLock::new(),
-            stamp: AtomicU64::new(random() as u64),
+            stamp: AtomicU64::new(config.first_stamp()),
         };
-        let patience = config.patience;
-        Ok(Self { shared: Arc::new(shared), alone: false, chain: 0, patience })
+        let (shared, patience) = (Arc::new(shared), config.patience);
+        (Self { shared, alone: false, chain: 0, patience }, driver)
     }
 
     /// The same client, for chunks that nobody else changes: every change is asked for again until
@@ -169,7 +191,7 @@ impl Client {
     /// [`ClientConfig::patience`].
     #[must_use]
     pub fn patient(&self, span: impl Into<Nanos>) -> Self {
-        Self { patience: span.into(), ..self.clone() }
+        Self { patience: Patience { span: span.into(), ..self.patience }, ..self.clone() }
     }
 
     /// The same client, for chunks that have that chain version: every write, also along a route,
@@ -183,41 +205,46 @@ impl Client {
     /// Creates a chunk that may grow to `limit_bytes`, or to the largest size of a chunk.
     pub fn create(&self, chunk: ChunkId, limit_bytes: Option<u64>, kind: NewChunk) -> Pending<()> {
         let stamp = self.stamp();
-        self.ask(Request::Create { chunk, limit_bytes, kind, stamp }, false, done)
+        self.ask(StorageRequest::Create { chunk, limit_bytes, kind, stamp }, false, done)
     }
 
     /// Finishes an unfinished chunk, which must have `byte_len` bytes: it can be read from now on.
     pub fn finish(&self, chunk: ChunkId, byte_len: u64) -> Pending<()> {
         let terms = self.any_terms();
-        self.ask(Request::Finish { chunk, byte_len, terms }, false, done)
+        self.ask(StorageRequest::Finish { chunk, byte_len, terms }, false, done)
     }
 
     /// As [`finish`](Self::finish), where the chunk has that version; gives the one that it has
     /// then.
     pub fn finish_if(&self, chunk: ChunkId, byte_len: u64, version: u64) -> Pending<u64> {
         let terms = self.terms(version);
-        self.ask(Request::Finish { chunk, byte_len, terms }, false, changed)
+        self.ask(StorageRequest::Finish { chunk, byte_len, terms }, false, changed)
     }
 
     /// Deletes a chunk.
     pub fn delete(&self, chunk: ChunkId) -> Pending<()> {
-        self.ask(Request::Delete { chunk, version: None }, false, done)
+        self.ask(StorageRequest::Delete { chunk, version: None }, false, done)
     }
 
     /// As [`delete`](Self::delete), where the chunk has that version.
     pub fn delete_if(&self, chunk: ChunkId, version: u64) -> Pending<()> {
-        self.ask(Request::Delete { chunk, version: Some(version) }, false, done)
+        self.ask(StorageRequest::Delete { chunk, version: Some(version) }, false, done)
     }
 
     /// Takes bytes of a chunk away, of a range at most 2^32 - 1.
     pub fn clear(&self, chunk: ChunkId, clear: Clear) -> Pending<()> {
-        self.ask(Request::Clear { chunk, clear, terms: self.any_terms() }, false, done)
+        self.clear_on(chunk, clear, self.any_terms(), done)
     }
 
     /// As [`clear`](Self::clear), where the chunk has that version; gives the one that it has then.
     pub fn clear_if(&self, chunk: ChunkId, clear: Clear, version: u64) -> Pending<u64> {
-        let terms = self.terms(version);
-        self.ask(Request::Clear { chunk, clear, terms }, false, changed)
+        self.clear_on(chunk, clear, self.terms(version), changed)
+    }
+
+    fn clear_on<T>(&self, chunk: ChunkId, clear: Clear, terms: Terms, take: Take<T>) -> Pending<T> {
+        // Each link says for itself who asks.
+        let header = ClearHeader { chunk, clear, sender: LinkSender::default(), terms };
+        self.ask(StorageRequest::Clear(header), false, take)
     }
 
     /// Raises the chain version of a chunk, so that changes that name a lower one are refused from
@@ -225,12 +252,12 @@ impl Client {
     /// as it is. It is repeated whatever breaks.
     pub fn raise_chain(&self, chunk: ChunkId, chain: u32) -> Pending<u64> {
         let stamp = self.stamp();
-        self.ask(Request::Chain { chunk, chain, stamp }, false, changed)
+        self.ask(StorageRequest::Chain { chunk, chain, version: None, stamp }, false, changed)
     }
 
     /// The state of a chunk.
     pub fn stat(&self, chunk: ChunkId) -> Pending<ChunkInfo> {
-        self.ask(Request::Stat { chunk }, false, |given| match given {
+        self.ask(StorageRequest::Stat { chunk }, false, |given| match given {
             Given::Output(Output::Stat(info)) => Some(info),
             _ => None,
         })
@@ -240,9 +267,11 @@ impl Client {
     /// [`IO_BYTES_MAX`](crate::limits::IO_BYTES_MAX) bytes, as far as the chunk has them, of one
     /// version of it. The server has them in memory, and reads nothing for it.
     pub fn digest(&self, chunk: ChunkId, offset: u64, length: usize) -> Pending<Digest> {
-        self.ask(Request::Digest { chunk, offset, length }, false, |given| match given {
-            Given::Output(Output::Digest(digest)) => Some(digest),
-            _ => None,
+        self.ask(StorageRequest::Digest { chunk, range: range(offset, length) }, false, |given| {
+            match given {
+                Given::Output(Output::Digest(digest)) => Some(digest),
+                _ => None,
+            }
         })
     }
 
@@ -256,7 +285,8 @@ impl Client {
         length: usize,
         seed: u64,
     ) -> Pending<Sketches> {
-        self.ask(Request::Sketch { chunk, offset, length, seed }, false, |given| match given {
+        let range = range(offset, length);
+        self.ask(StorageRequest::Sketch { chunk, range, seed }, false, |given| match given {
             Given::Output(Output::Sketches(sketches)) => Some(sketches),
             _ => None,
         })
@@ -264,8 +294,8 @@ impl Client {
 
     /// One page of the listing, after the chunk `after`, in the order of names.
     pub fn list_page(&self, after: Option<ChunkId>) -> Pending<ListReply> {
-        let count = LIST_MAX as u32;
-        self.ask(Request::List { after, count }, false, |given| match given {
+        let count_max = LIST_MAX as u32;
+        self.ask(StorageRequest::List { after, count_max }, false, |given| match given {
             Given::Output(Output::List(page)) => Some(page),
             _ => None,
         })
@@ -273,7 +303,7 @@ impl Client {
 
     /// What the server is and how it is.
     pub fn info(&self) -> Pending<InfoReply> {
-        self.ask(Request::Info, false, |given| match given {
+        self.ask(StorageRequest::Info, false, |given| match given {
             Given::Output(Output::Info(info)) => Some(info),
             _ => None,
         })
@@ -281,7 +311,7 @@ impl Client {
 
     /// How the server's links are, as it sees them.
     pub fn health(&self) -> Pending<HealthReply> {
-        self.ask(Request::Health, false, |given| match given {
+        self.ask(StorageRequest::Health, false, |given| match given {
             Given::Output(Output::Health(health)) => Some(health),
             _ => None,
         })
@@ -289,27 +319,32 @@ impl Client {
 
     /// How the server keeps reservations.
     pub fn qos(&self) -> Pending<QosReply> {
-        self.ask(Request::Qos, false, |given| match given {
+        self.ask(StorageRequest::Qos, false, |given| match given {
             Given::Output(Output::Qos(reply)) => Some(reply),
             _ => None,
         })
     }
 
+    /// Has the server refuse the capabilities of a serial number, all of which have expired by
+    /// `until_ms`, milliseconds since the Unix epoch; it remembers that durably.
+    pub fn revoke(&self, serial: u64, until_ms: u64) -> Pending<()> {
+        self.ask(StorageRequest::Revoke { serial, until_ms }, false, done)
+    }
+
     /// Has up to `budget_slices` more slices checked, or as many as the server likes when that is
     /// 0.
     pub fn scrub_step(&self, budget_slices: u64) -> Pending<ScrubReply> {
-        self.ask(Request::Scrub { budget_slices }, false, |given| match given {
+        self.ask(StorageRequest::Scrub { budget_slices }, false, |given| match given {
             Given::Output(Output::Scrub(report)) => Some(report),
             _ => None,
         })
     }
 
     /// Writes `bytes` from `offset` on, all or nothing: at most
-    /// [`op_bytes_max`](Self::op_bytes_max). They are copied once, into a send buffer; who cannot
-    /// afford that uses [`ChunkClient::start_write`](crate::ChunkClient::start_write).
+    /// [`op_bytes_max`](Self::op_bytes_max). They are copied once, into a send buffer; a
+    /// [`Driver`] writes without a copy.
     pub fn write(&self, chunk: ChunkId, offset: u64, bytes: impl Into<Vec<u8>>) -> Pending<()> {
-        let (bytes, terms) = (bytes.into(), self.any_terms());
-        self.ask(Request::Write { chunk, offset, bytes, terms }, false, done)
+        self.write_on(None, (chunk, offset), bytes, self.any_terms(), done)
     }
 
     /// As [`write`](Self::write), where the chunk has that version; gives the one that it has then,
@@ -321,8 +356,75 @@ impl Client {
         bytes: impl Into<Vec<u8>>,
         version: u64,
     ) -> Pending<u64> {
-        let (bytes, terms) = (bytes.into(), self.terms(version));
-        self.ask(Request::Write { chunk, offset, bytes, terms }, false, changed)
+        self.write_on(None, (chunk, offset), bytes, self.terms(version), changed)
+    }
+
+    fn write_on<T>(
+        &self,
+        route: Option<Arc<Route>>,
+        (chunk, offset): (ChunkId, u64),
+        bytes: impl Into<Vec<u8>>,
+        terms: Terms,
+        take: Take<T>,
+    ) -> Pending<T> {
+        let data = Data::Bytes(bytes.into());
+        self.ask(Request::Write { chunk, offset, data, terms, route }, false, take)
+    }
+
+    /// As [`create`](Self::create), of a chunk of any length; gives the version that the new chunk
+    /// has: whoever changes what has that version finds nothing in it.
+    pub fn create_new(&self, chunk: ChunkId) -> Pending<u64> {
+        let (stamp, kind) = (self.stamp(), NewChunk::default());
+        self.ask(StorageRequest::Create { chunk, limit_bytes: None, kind, stamp }, false, changed)
+    }
+
+    /// As [`write_if`](Self::write_if), with a stamp, not 0, that the caller has for the change and
+    /// for no other one. Whoever asks for the same change, of the same version with the same
+    /// stamp, gets the version that it made, as long as it is the chunk's last one
+    /// (docs/storage-protocol.md section 7): so one client finishes what another has begun.
+    pub fn write_as(
+        &self,
+        chunk: ChunkId,
+        offset: u64,
+        bytes: impl Into<Vec<u8>>,
+        (version, stamp): (u64, u64),
+    ) -> Pending<u64> {
+        let terms = Terms { version: Some(version), stamp, ..self.any_terms() };
+        self.write_on(None, (chunk, offset), bytes, terms, changed)
+    }
+
+    /// As [`write`](Self::write), along the servers of a route, of which this client's is the
+    /// first: it has ended well when all of them have made it durable.
+    pub fn write_along(
+        &self,
+        route: Arc<Route>,
+        chunk: ChunkId,
+        offset: u64,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Pending<()> {
+        self.write_on(Some(route), (chunk, offset), bytes, self.any_terms(), done)
+    }
+
+    /// Writes a data unit of a stripe, of whole slices: it has ended well when it is durable, and
+    /// with it all parity units of the stripe, which servers make of all its data units
+    /// ([`Route::stripe`]). `stamp` tells this writing of the stripe from all others, and is the
+    /// same for its units. Nobody else may write the stripe meanwhile.
+    pub fn write_unit(
+        &self,
+        route: Arc<Route>,
+        place: (ChunkId, u64),
+        bytes: impl Into<Vec<u8>>,
+        stamp: u64,
+    ) -> Pending<()> {
+        let terms = Terms { stamp, ..self.any_terms() };
+        self.write_on(Some(route), place, bytes, terms, done)
+    }
+
+    /// Has the servers of a plan, of which this client's is the first, make a range of a part anew:
+    /// gives the version that its chunk has then. Where it fails with an unknown fate it may still
+    /// be written later, unless the plan names the version that the chunk must have.
+    pub fn rebuild(&self, plan: Rebuild) -> Pending<u64> {
+        self.ask(StorageRequest::Rebuild { plan, crcs: Vec::new() }, false, changed)
     }
 
     /// The terms of a change that is meant for a version.
@@ -331,12 +433,12 @@ impl Client {
     }
 
     /// The terms of a change that is meant for no version.
-    pub(super) fn any_terms(&self) -> Terms {
+    fn any_terms(&self) -> Terms {
         Terms { chain: self.chain, ..Terms::default() }
     }
 
     /// A number that no other change has: the first is drawn at random.
-    pub(super) fn stamp(&self) -> u64 {
+    fn stamp(&self) -> u64 {
         self.shared.stamp.fetch_add(1, Relaxed).max(1)
     }
 
@@ -374,7 +476,7 @@ impl Client {
         let kind = NewChunk { unfinished: true, resident: false, chain: self.chain };
         let op_bytes = self.op_bytes_max()?.min(self.shared.op_bytes);
         let (limit_bytes, stamp) = (None, self.stamp());
-        self.ask(Request::Create { chunk, limit_bytes, kind, stamp }, true, done).wait()?;
+        self.ask(StorageRequest::Create { chunk, limit_bytes, kind, stamp }, true, done).wait()?;
         let mut under_way: VecDeque<Pending<()>> = VecDeque::new();
         let mut written = Ok(());
         for (index, part) in bytes.chunks(op_bytes).enumerate() {
@@ -387,15 +489,15 @@ impl Client {
                 break;
             }
             let offset = (index * op_bytes) as u64;
-            let (bytes, terms) = (part.to_vec(), self.any_terms());
-            let write = Request::Write { chunk, offset, bytes, terms };
+            let (data, terms) = (Data::Bytes(part.to_vec()), self.any_terms());
+            let write = Request::Write { chunk, offset, data, terms, route: None };
             under_way.push_back(self.ask(write, true, done));
         }
         // All of them, whatever came of one: none comes after the caller has gone on.
         let written = under_way.into_iter().map(Pending::wait).fold(written, Result::and);
         written?;
         let (byte_len, terms) = (bytes.len() as u64, self.any_terms());
-        self.ask(Request::Finish { chunk, byte_len, terms }, true, done).wait()
+        self.ask(StorageRequest::Finish { chunk, byte_len, terms }, true, done).wait()
     }
 
     /// The most bytes of one read or write that links and server take, a multiple of the slice.
@@ -419,8 +521,13 @@ impl Client {
     }
 
     fn op_bytes_of(&self, server: usize) -> usize {
-        let links = self.shared.counters.io_bytes_max.load(Relaxed);
-        server.min(links).max(SLICE_BYTES)
+        server.min(self.link_bytes_max()).max(SLICE_BYTES)
+    }
+
+    /// The most bytes of one read or write that all links so far carry.
+    #[must_use]
+    pub fn link_bytes_max(&self) -> usize {
+        self.shared.counters.io_bytes_max.load(Relaxed)
     }
 
     /// How long the server has been away: no link to it takes requests. None while one does.
@@ -438,6 +545,8 @@ impl Client {
             operations: counters.operations.load(Relaxed),
             open: counters.open.load(Relaxed) as u64,
             repeated: counters.repeated.load(Relaxed),
+            busy: counters.busy.load(Relaxed),
+            corrupt: counters.corrupt.load(Relaxed),
             links_made: counters.links_made.load(Relaxed),
         }
     }
@@ -454,14 +563,16 @@ impl Client {
         }
     }
 
-    pub(super) fn ask<T>(&self, request: Request, alone: bool, take: Take<T>) -> Pending<T> {
+    fn ask<T>(&self, request: impl Into<Request>, alone: bool, take: Take<T>) -> Pending<T> {
         let alone = alone || self.alone;
         let place = Arc::new(Place::default());
         let counters = Arc::clone(&self.shared.counters);
         let is_full = counters.open.load(Relaxed) >= SHARED_OPEN_MAX;
-        let task = Task::new(request, (alone, self.patience), Arc::clone(&place), counters);
+        let task =
+            Task::at_place(request.into(), (alone, self.patience), Arc::clone(&place), counters);
         if is_full {
-            task.end(Err(ErrorKind::Call(CallError::Full { max: SHARED_OPEN_MAX })));
+            let full = ErrorKind::Call(CallError::Full { max: SHARED_OPEN_MAX });
+            task.end(Err(full), &mut VecDeque::new());
         } else {
             self.shared.send(task);
         }
@@ -506,17 +617,12 @@ impl std::fmt::Debug for Client {
     }
 }
 
-fn wait_open(outcome: &Receiver<Result<(), OpenError>>) -> Result<(), OpenError> {
-    // A thread that ends without a word has panicked.
-    outcome.recv().unwrap_or_else(|_| Err(OpenError::Thread(std::io::ErrorKind::BrokenPipe.into())))
-}
-
-pub(super) fn done(_: Given) -> Option<()> {
+fn done(_: Given) -> Option<()> {
     Some(())
 }
 
 /// The version that a change has made.
-pub(super) fn changed(given: Given) -> Option<u64> {
+fn changed(given: Given) -> Option<u64> {
     match given {
         Given::Output(Output::Changed(_, version)) => version,
         _ => None,
@@ -528,4 +634,9 @@ fn bytes(given: Given) -> Option<Vec<u8>> {
         Given::Bytes(bytes) => Some(bytes),
         Given::Output(_) => None,
     }
+}
+
+/// A range as the wire has it: one that is longer is refused for its length.
+fn range(offset: u64, length: usize) -> SliceRange {
+    SliceRange { offset, length: u32::try_from(length).unwrap_or(u32::MAX) }
 }

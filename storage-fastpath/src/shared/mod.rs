@@ -1,26 +1,22 @@
-//! A client that threads and tasks share: it connects again by itself, and repeats what it may.
+//! The client: it connects again by itself, and repeats what it may.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `along` | writes that servers pass on along a route |
-//! | `client` | [`Client`]: what can be asked for |
+//! | `client` | [`Client`]: what can be asked for, by threads and tasks |
 //! | `pending` | [`Pending`]: an answer that is waited for by a thread or as a future |
-//! | `request` | what a client asks for, kept until it is answered |
-//! | `rebuild` | parts that servers make anew among themselves |
-//! | `repeat` | what is asked for again, and when |
+//! | `driver` | [`Driver`]: drives the endpoint, on a thread of its own or its caller's |
 //! | `seat` | a link to the server, one to its replica, and what is under way on them |
-//! | `stamped` | changes that several clients may ask for, and that are made once |
-//! | `worker` | the thread that drives the endpoint |
+//! | `request` | what is asked for, kept until it is answered |
+//! | `repeat` | what is asked for again, and when |
 
-mod along;
 mod client;
+mod driver;
 mod pending;
-mod rebuild;
 mod repeat;
 mod request;
 mod seat;
-mod stamped;
-mod worker;
 
 pub use client::{Client, SharedStats};
+pub use driver::Driver;
 pub use pending::Pending;
+pub use request::{Ended, Ticket};

@@ -89,6 +89,14 @@ impl<T> Pending<T> {
         }
     }
 
+    /// How the operation has ended, if it has: told once.
+    pub fn try_take(&mut self) -> Option<Result<T, ClientError>> {
+        let mut state = self.place.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = state.outcome.take()?;
+        drop(state);
+        Some(self.taken(outcome))
+    }
+
     /// Leaves it undone where it is not under way: it is not begun, nor asked for again over
     /// another link. What is under way may still be done.
     pub fn abandon(self) {

@@ -3,8 +3,9 @@
 use towpath_cap::Denied;
 use towpath_rpc::Fate;
 
-use super::request::{Request, Task};
+use super::request::Task;
 use crate::error::ErrorKind;
+use crate::request::StorageRequest;
 use crate::wire::ErrorReply;
 
 /// What to do with an operation that has failed.
@@ -43,12 +44,14 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
         ErrorKind::TimedOut { fate: Fate::Happened } if is_change && !is_made_once => Next::Done,
         // An earlier attempt may have done it.
         ErrorKind::Refused(ErrorReply::ChunkExists { .. })
-            if matches!(task.request, Request::Create { .. }) && may_have_been_done(task) =>
+            if matches!(task.request.other(), Some(StorageRequest::Create { .. }))
+                && may_have_been_done(task) =>
         {
             Next::Done
         }
         ErrorKind::Refused(ErrorReply::NoSuchChunk { .. })
-            if matches!(task.request, Request::Delete { .. }) && may_have_been_done(task) =>
+            if matches!(task.request.other(), Some(StorageRequest::Delete { .. }))
+                && may_have_been_done(task) =>
         {
             Next::Done
         }
@@ -66,23 +69,27 @@ pub(super) fn next(task: &Task, kind: &ErrorKind) -> Next {
 /// An attempt of which nobody knows was repeated, since nobody else changes the chunk, or since a
 /// delete of that version is made once: whoever made it, what it was to take away is gone.
 fn may_have_been_done(task: &Task) -> bool {
-    let is_delete = matches!(task.request, Request::Delete { version: Some(_), .. });
+    let is_delete =
+        matches!(task.request.other(), Some(StorageRequest::Delete { version: Some(_), .. }));
     (task.alone || is_delete) && task.unsure.is_some()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::ReadBy;
+    use super::super::request::{Data, ReadBy, Request};
     use super::*;
     use crate::change::Terms;
+    use crate::config::Patience;
     use crate::slice::ChunkId;
+    use crate::wire::{ClearHeader, Sender};
     use std::sync::Arc;
     use towpath_transport::Nanos;
 
     const CHUNK: ChunkId = ChunkId(1);
+    const PATIENCE: Patience = Patience { span: Nanos::ZERO, is_limit: false };
 
     fn task(request: Request, alone: bool) -> Task {
-        Task::new(request, (alone, Nanos::ZERO), Arc::default(), Arc::default())
+        Task::at_place(request, (alone, PATIENCE), Arc::default(), Arc::default())
     }
 
     fn write(alone: bool) -> Task {
@@ -90,7 +97,7 @@ mod tests {
     }
 
     fn write_on(terms: Terms) -> Request {
-        Request::Write { chunk: CHUNK, offset: 0, bytes: vec![1], terms }
+        Request::Write { chunk: CHUNK, offset: 0, data: Data::Bytes(vec![1]), terms, route: None }
     }
 
     fn gone(fate: Fate) -> ErrorKind {
@@ -119,9 +126,13 @@ mod tests {
         let absent = ErrorKind::Refused(ErrorReply::NoSuchChunk { chunk: CHUNK });
         let create = |alone| {
             let kind = crate::change::NewChunk::default();
-            task(Request::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 }, alone)
+            task(
+                StorageRequest::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 0 }.into(),
+                alone,
+            )
         };
-        let delete = |alone| task(Request::Delete { chunk: CHUNK, version: None }, alone);
+        let delete =
+            |alone| task(StorageRequest::Delete { chunk: CHUNK, version: None }.into(), alone);
         for (make, kind) in [(&create as &dyn Fn(bool) -> Task, &exists), (&delete, &absent)] {
             let mut repeated = make(true);
             assert_eq!(next(&repeated, kind), Next::Give, "the first attempt");
@@ -141,12 +152,18 @@ mod tests {
         let terms = Terms { version: Some(3), stamp: 4, chain: 0 };
         let clear = crate::change::Clear::Truncate { byte_len: 9 };
         let requests: [fn(Terms) -> Request; 2] =
-            [write_on, |terms| Request::Finish { chunk: CHUNK, byte_len: 9, terms }];
+            [write_on, |terms| StorageRequest::Finish { chunk: CHUNK, byte_len: 9, terms }.into()];
         let requests = requests.map(|make| make(terms)).into_iter().chain([
-            Request::Clear { chunk: CHUNK, clear, terms },
-            Request::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 4 },
-            Request::Delete { chunk: CHUNK, version: Some(3) },
-            Request::Chain { chunk: CHUNK, chain: 2, stamp: 4 },
+            StorageRequest::Clear(ClearHeader {
+                chunk: CHUNK,
+                clear,
+                sender: Sender::default(),
+                terms,
+            })
+            .into(),
+            StorageRequest::Create { chunk: CHUNK, limit_bytes: None, kind, stamp: 4 }.into(),
+            StorageRequest::Delete { chunk: CHUNK, version: Some(3) }.into(),
+            StorageRequest::Chain { chunk: CHUNK, chain: 2, version: None, stamp: 4 }.into(),
         ]);
         for request in requests {
             let mut task = task(request, false);
@@ -159,7 +176,7 @@ mod tests {
             task.unsure = Some(gone(Fate::Unknown));
             assert_eq!(next(&task, &other), Next::Give);
             let absent = ErrorKind::Refused(ErrorReply::NoSuchChunk { chunk: CHUNK });
-            let is_delete = matches!(task.request, Request::Delete { .. });
+            let is_delete = matches!(task.request.other(), Some(StorageRequest::Delete { .. }));
             let gone = if is_delete { Next::Done } else { Next::Give };
             assert_eq!(next(&task, &absent), gone);
         }

@@ -1,23 +1,24 @@
 //! What a client asks for, kept until it is answered.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use towpath_rpc::Fate;
-use towpath_transport::{Device, Endpoint, Nanos, Region, Time};
+use towpath_rpc::{Fate, NoBuffer};
+use towpath_transport::{Buf, Device, Endpoint, Region, Time};
 
 use super::pending::{Given, Place};
-use crate::change::{Clear, NewChunk, Terms};
-use crate::client::OpId;
+use crate::change::Terms;
+use crate::client::{ChunkClient, OpId, copy};
+use crate::config::Patience;
 use crate::error::{ClientError, ErrorKind};
-use crate::hedge::HedgedClient;
 use crate::output::Output;
-use crate::rebuild::Rebuild;
+use crate::request::StorageRequest;
 use crate::route::Route;
 use crate::slice::ChunkId;
-use crate::wire::Method;
+use crate::wire::{ClearHeader, Method};
 
 /// How a read is done, and how its bytes are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,167 +31,118 @@ pub(super) enum ReadBy {
     Resident,
 }
 
+/// The bytes of a write.
+#[derive(Debug)]
+pub(super) enum Data {
+    /// Copied into a send buffer by each attempt.
+    Bytes(Vec<u8>),
+    /// In the buffer that the first attempt sends; none after it.
+    Buf(Option<Buf>),
+}
+
+impl Data {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Buf(buf) => buf.as_ref().map_or(0, |buf| buf.len()),
+        }
+    }
+}
+
 /// What is asked for.
 #[derive(Debug)]
 pub(super) enum Request {
-    Chain {
-        chunk: ChunkId,
-        chain: u32,
-        stamp: u64,
-    },
-    Clear {
-        chunk: ChunkId,
-        clear: Clear,
-        terms: Terms,
-    },
-    Create {
-        chunk: ChunkId,
-        limit_bytes: Option<u64>,
-        kind: NewChunk,
-        stamp: u64,
-    },
-    Delete {
-        chunk: ChunkId,
-        version: Option<u64>,
-    },
-    Digest {
-        chunk: ChunkId,
-        offset: u64,
-        length: usize,
-    },
-    Finish {
-        chunk: ChunkId,
-        byte_len: u64,
-        terms: Terms,
-    },
-    Health,
-    Info,
-    List {
-        after: Option<ChunkId>,
-        count: u32,
-    },
-    Qos,
     Read {
         chunk: ChunkId,
         offset: u64,
         length: usize,
         by: ReadBy,
     },
-    Rebuild {
-        plan: Arc<Rebuild>,
-    },
-    Scrub {
-        budget_slices: u64,
-    },
-    Sketch {
-        chunk: ChunkId,
-        offset: u64,
-        length: usize,
-        seed: u64,
-    },
-    Stat {
-        chunk: ChunkId,
-    },
     Write {
         chunk: ChunkId,
         offset: u64,
-        bytes: Vec<u8>,
+        data: Data,
         terms: Terms,
+        /// Of a write that servers pass on: they, of which this is the first.
+        route: Option<Arc<Route>>,
     },
-    /// A write along the servers of a route, of which this is the first.
-    Forward {
-        route: Arc<Route>,
-        chunk: ChunkId,
-        offset: u64,
-        bytes: Vec<u8>,
-        terms: Terms,
-    },
+    /// Everything that moves no data, apart: it is long, and reads and writes are many.
+    Other(Box<StorageRequest>),
+}
+
+impl From<StorageRequest> for Request {
+    fn from(request: StorageRequest) -> Self {
+        Self::Other(request.into())
+    }
 }
 
 impl Request {
     pub(super) fn method(&self) -> Method {
         match self {
-            Self::Chain { .. } => Method::Chain,
-            Self::Clear { clear, .. } => clear.method(),
-            Self::Create { .. } => Method::Create,
-            Self::Delete { .. } => Method::Delete,
-            Self::Digest { .. } => Method::Digest,
-            Self::Finish { .. } => Method::Finish,
-            Self::Health => Method::Health,
-            Self::Info => Method::Info,
-            Self::List { .. } => Method::List,
-            Self::Qos => Method::Qos,
             Self::Read { .. } => Method::Read,
-            Self::Rebuild { .. } => Method::Rebuild,
-            Self::Scrub { .. } => Method::Scrub,
-            Self::Sketch { .. } => Method::Sketch,
-            Self::Stat { .. } => Method::Stat,
-            Self::Write { .. } => Method::Write,
-            Self::Forward { .. } => Method::Forward,
+            Self::Write { route: None, .. } => Method::Write,
+            Self::Write { route: Some(_), .. } => Method::Forward,
+            Self::Other(request) => request.method(),
+        }
+    }
+
+    /// Whether its buffer was sent: it cannot be made again without another one.
+    pub(super) fn is_spent(&self) -> bool {
+        matches!(self, Self::Write { data: Data::Buf(None), .. })
+    }
+
+    /// Gives a write its bytes once more.
+    pub(super) fn refill(&mut self, fresh: Buf) {
+        if let Self::Write { data, .. } = self {
+            *data = Data::Buf(Some(fresh));
         }
     }
 
     /// Sends it.
     pub(super) fn start<D: Device<Memory = Region>>(
-        &self,
-        client: &mut HedgedClient,
+        &mut self,
+        client: &mut ChunkClient,
         endpoint: &mut Endpoint<D>,
     ) -> Result<OpId, ClientError> {
-        if let Self::Read { chunk, offset, length, by: ReadBy::Held | ReadBy::Copied } = *self {
-            return client.start_read(endpoint, chunk, offset, length);
-        }
-        let client = client.primary_mut();
         match *self {
-            Self::Chain { chunk, chain, stamp } => {
-                client.start_raise_chain(endpoint, (chunk, chain), None, stamp)
-            }
-            Self::Clear { chunk, clear, terms } => {
-                client.start_clear(endpoint, terms, chunk, clear)
-            }
-            Self::Create { chunk, limit_bytes, kind, stamp } => {
-                client.start_create_stamped(endpoint, chunk, limit_bytes, kind, stamp)
-            }
-            Self::Delete { chunk, version } => client.start_delete_if(endpoint, chunk, version),
-            Self::Digest { chunk, offset, length } => {
-                client.start_digest(endpoint, chunk, offset, length)
-            }
-            Self::Finish { chunk, byte_len, terms } => {
-                client.start_finish_on(endpoint, terms, chunk, byte_len)
-            }
-            Self::Health => client.start_health(endpoint),
-            Self::Info => client.start_info(endpoint),
-            Self::List { after, count } => client.start_list(endpoint, after, count),
-            Self::Qos => client.start_qos(endpoint),
-            Self::Read { chunk, offset, length, .. } => {
+            Self::Read { chunk, offset, length, by: ReadBy::Resident } => {
                 client.start_resident_read(endpoint, chunk, offset, length)
             }
-            Self::Rebuild { ref plan } => client.start_rebuild(endpoint, plan),
-            Self::Scrub { budget_slices } => client.start_scrub(endpoint, budget_slices),
-            Self::Sketch { chunk, offset, length, seed } => {
-                client.start_sketch(endpoint, chunk, (offset, length), seed)
+            Self::Read { chunk, offset, length, .. } => {
+                client.start_read(endpoint, chunk, offset, length)
             }
-            Self::Stat { chunk } => client.start_stat(endpoint, chunk),
-            Self::Write { chunk, offset, ref bytes, terms } => {
-                client.start_write_copy_on(endpoint, terms, (chunk, offset), bytes)
+            Self::Write { chunk, offset, ref mut data, terms, ref route } => {
+                let (place, route, length) = ((chunk, offset), route.as_deref(), data.len());
+                client.start_data(endpoint, route, place, (length, terms), |endpoint| match data {
+                    Data::Bytes(bytes) => copy(endpoint, bytes),
+                    Data::Buf(buf) => buf.take().ok_or(NoBuffer { wanted: length }),
+                })
             }
-            Self::Forward { ref route, chunk, offset, ref bytes, terms } => {
-                client.start_forward_copy(endpoint, (route, terms), (chunk, offset), bytes)
-            }
+            Self::Other(ref request) => client.start_request(endpoint, request),
         }
     }
 
     /// Whether the server makes it once at most, however often it is asked for: it is meant for a
     /// version, for a chunk that is not there, or for one with a lower chain version.
     pub(super) fn is_made_once(&self) -> bool {
+        let is_once = |terms: &Terms| terms.version.is_some() && terms.stamp != 0;
         match self {
-            Self::Chain { .. } => true,
-            Self::Create { stamp, .. } => *stamp != 0,
-            Self::Delete { version, .. } => version.is_some(),
-            Self::Clear { terms, .. } | Self::Finish { terms, .. } | Self::Write { terms, .. } => {
-                terms.version.is_some() && terms.stamp != 0
-            }
-            _ => false,
+            Self::Read { .. } => false,
+            Self::Write { terms, .. } => is_once(terms),
+            Self::Other(request) => match &**request {
+                StorageRequest::Chain { .. } => true,
+                StorageRequest::Create { stamp, .. } => *stamp != 0,
+                StorageRequest::Delete { version, .. } => version.is_some(),
+                StorageRequest::Clear(ClearHeader { terms, .. })
+                | StorageRequest::Finish { terms, .. } => is_once(terms),
+                _ => false,
+            },
         }
+    }
+
+    /// What is asked for, where it moves no data.
+    pub(super) fn other(&self) -> Option<&StorageRequest> {
+        if let Self::Other(request) = self { Some(request) } else { None }
     }
 
     /// Whether a server's replica can do it.
@@ -200,31 +152,17 @@ impl Request {
 
     /// What a change gives of which it is known that it was done.
     pub(super) fn done(&self) -> Option<Output> {
-        match self {
-            _ if self.method().is_change() => Some(Output::Changed(self.method(), None)),
-            _ => None,
-        }
+        let method = self.method();
+        method.is_change().then_some(Output::Changed(method, None))
     }
 
     fn place(&self) -> (Option<ChunkId>, Option<u64>) {
         match *self {
-            Self::Chain { chunk, .. }
-            | Self::Clear { chunk, .. }
-            | Self::Create { chunk, .. }
-            | Self::Delete { chunk, .. }
-            | Self::Finish { chunk, .. }
-            | Self::Stat { chunk } => (Some(chunk), None),
-            Self::Read { chunk, offset, .. }
-            | Self::Write { chunk, offset, .. }
-            | Self::Digest { chunk, offset, .. }
-            | Self::Sketch { chunk, offset, .. }
-            | Self::Forward { chunk, offset, .. } => (Some(chunk), Some(offset)),
-            Self::Rebuild { ref plan } => {
-                let target = plan.target();
-                (Some(target.chunk), Some(target.offset))
+            Self::Read { chunk, offset, .. } | Self::Write { chunk, offset, .. } => {
+                (Some(chunk), Some(offset))
             }
-            Self::Health | Self::Info | Self::List { .. } | Self::Qos | Self::Scrub { .. } => {
-                (None, None)
+            Self::Other(ref request) => {
+                (request.chunk(), request.range().map(|(offset, _)| offset))
             }
         }
     }
@@ -237,6 +175,9 @@ pub(super) struct Counters {
     pub(super) open: AtomicUsize,
     pub(super) operations: AtomicU64,
     pub(super) repeated: AtomicU64,
+    /// Of those repeated: the server was busy, or bytes were changed on their way.
+    pub(super) busy: AtomicU64,
+    pub(super) corrupt: AtomicU64,
     pub(super) links_made: AtomicU64,
     /// The most bytes of one operation that all links so far carry; 0 before the first.
     pub(super) io_bytes_max: AtomicUsize,
@@ -254,7 +195,7 @@ pub(super) struct Task {
     /// No attempt begins later, unless the server is away.
     pub(super) deadline: Time,
     /// How long it waits for a server that is away.
-    pub(super) patience: Nanos,
+    pub(super) patience: Patience,
     /// How often it was sent.
     pub(super) tries: u32,
     /// How the last attempt failed.
@@ -264,55 +205,103 @@ pub(super) struct Task {
     answer: Option<Answer>,
 }
 
-/// Who waits for the answer.
+/// The number of an operation that was started at a [`Driver`](super::Driver).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub(super) u64);
+
+/// Where the outcome goes.
 #[derive(Debug)]
-struct Answer {
-    place: Arc<Place>,
-    counters: Arc<Counters>,
+enum Answer {
+    /// To whoever waits there.
+    Place(Arc<Place>, Arc<Counters>),
+    /// To the driver's caller.
+    Ticket(Ticket),
+}
+
+/// What was started at a [`Driver`](super::Driver) and has come so far.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+pub enum Ended {
+    /// It has ended.
+    Done(Ticket, Result<Output, ClientError>),
+    /// A write is to be made again, and its buffer was sent: it waits for
+    /// [`Driver::refill`](super::Driver::refill).
+    Refill(Ticket),
 }
 
 impl Task {
-    pub(super) fn new(
+    /// One that somebody waits for at a place.
+    pub(super) fn at_place(
         request: Request,
-        (alone, patience): (bool, Nanos),
+        (alone, patience): (bool, Patience),
         place: Arc<Place>,
         counters: Arc<Counters>,
     ) -> Self {
         counters.open.fetch_add(1, Relaxed);
-        let answer = Some(Answer { place, counters });
-        let (deadline, failed, unsure) = (Time::NEVER, None, None);
-        Self { request, alone, deadline, patience, tries: 0, failed, unsure, answer }
+        Self::new(request, (alone, patience), Answer::Place(place, counters))
     }
 
-    /// When it is given up, where no link has taken requests since `out_since`.
-    pub(super) fn late_at(&self, out_since: Option<Time>) -> Time {
-        self.deadline.max(out_since.map_or(Time::ZERO, |since| since + self.patience))
+    /// One of which the driver's caller is told.
+    pub(super) fn with_ticket(request: Request, patience: Patience, ticket: Ticket) -> Self {
+        // What the tools of a caller write nobody else does.
+        Self::new(request, (true, patience), Answer::Ticket(ticket))
+    }
+
+    fn new(request: Request, (alone, patience): (bool, Patience), answer: Answer) -> Self {
+        let (deadline, failed, unsure) = (Time::NEVER, None, None);
+        Self { request, alone, deadline, patience, tries: 0, failed, unsure, answer: Some(answer) }
+    }
+
+    /// Its number, where the driver's caller is told of it.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        match self.answer {
+            Some(Answer::Ticket(ticket)) => Some(ticket),
+            _ => None,
+        }
+    }
+
+    /// When it is given up, where no link to the server has taken requests since `out_since`.
+    pub(super) fn late_at(&self, out_since: Option<Time>, has_replica: bool) -> Time {
+        let Patience { span, is_limit } = self.patience;
+        match out_since {
+            None => self.deadline,
+            Some(_) if is_limit && has_replica && self.request.is_for_replica() => self.deadline,
+            Some(since) if is_limit => since + span,
+            Some(since) => self.deadline.max(since + span),
+        }
     }
 
     /// Whether nobody wants it done any more.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.answer.as_ref().is_some_and(|answer| answer.place.is_abandoned())
+        matches!(&self.answer, Some(Answer::Place(place, _)) if place.is_abandoned())
     }
 
     /// It has come to its end.
-    pub(super) fn end(mut self, outcome: Result<Output, ErrorKind>) {
+    pub(super) fn end(mut self, outcome: Result<Output, ErrorKind>, ended: &mut VecDeque<Ended>) {
         // What an attempt before may have done, no later failure undoes.
         let unsure = self.unsure;
-        self.tell(outcome.map_err(|kind| unsure.unwrap_or(kind)));
+        let outcome = outcome.map_err(|kind| self.error(unsure.unwrap_or(kind)));
+        match self.answer.take() {
+            Some(Answer::Place(place, counters)) => self.put(&place, &counters, outcome),
+            Some(Answer::Ticket(ticket)) => ended.push_back(Ended::Done(ticket, outcome)),
+            None => {}
+        }
     }
 
     /// It ends as its last attempt did, or as `otherwise` where there was none.
-    pub(super) fn give_up(self, otherwise: ErrorKind) {
+    pub(super) fn give_up(self, otherwise: ErrorKind, ended: &mut VecDeque<Ended>) {
         let kind = self.failed.unwrap_or(otherwise);
-        self.end(Err(kind));
+        self.end(Err(kind), ended);
     }
 
-    fn tell(&mut self, outcome: Result<Output, ErrorKind>) {
-        let Some(Answer { place, counters }) = self.answer.take() else { return };
+    fn error(&self, kind: ErrorKind) -> ClientError {
         let ((chunk, offset), method) = (self.request.place(), self.request.method());
-        let error = |kind| ClientError { method, chunk, offset, kind };
+        ClientError { method, chunk, offset, kind }
+    }
+
+    fn put(&self, place: &Place, counters: &Counters, outcome: Result<Output, ClientError>) {
         let is_held = matches!(self.request, Request::Read { by: ReadBy::Held, .. });
-        let outcome = outcome.map_err(error).map(|output| match output {
+        let outcome = outcome.map(|output| match output {
             Output::Read(data) if !is_held => Given::Bytes(data.to_vec()),
             output => Given::Output(output),
         });
@@ -321,10 +310,13 @@ impl Task {
     }
 }
 
-/// The client's thread is gone: nobody is left waiting.
+/// The client's driver is gone: nobody is left waiting.
 impl Drop for Task {
     fn drop(&mut self) {
-        let fate = if self.tries == 0 { Fate::DidNotHappen } else { Fate::Unknown };
-        self.tell(Err(ErrorKind::PeerGone { fate }));
+        if let Some(Answer::Place(place, counters)) = self.answer.take() {
+            let fate = if self.tries == 0 { Fate::DidNotHappen } else { Fate::Unknown };
+            let gone = self.error(ErrorKind::PeerGone { fate });
+            self.put(&place, &counters, Err(gone));
+        }
     }
 }

@@ -2,10 +2,11 @@
 
 use super::UdpEndpoint;
 use std::net::{Ipv4Addr, SocketAddr};
+use towpath_fastpath::NewChunk;
+use towpath_fastpath::StorageRequest;
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_fastpath::{
-    ChunkClient, ChunkId, ClientError, Done, HealthConfig, HealthMonitor, HedgeConfig,
-    HedgedClient, OpId, Output, ReadData,
+    ChunkClient, ChunkId, ClientError, Done, HealthConfig, HealthMonitor, OpId, Output, ReadData,
 };
 use towpath_transport::{Endpoint, EndpointConfig, Event, Nanos, UdpConfig};
 
@@ -14,7 +15,7 @@ const WRITE_BYTES: usize = 128 << 10;
 
 pub struct Direct {
     pub endpoint: UdpEndpoint,
-    pub client: HedgedClient,
+    pub client: ChunkClient,
     pub monitor: HealthMonitor,
     /// Ended while another operation was waited for.
     ended: Vec<Done>,
@@ -37,23 +38,7 @@ impl Direct {
         set: impl Fn(ChunkClient) -> ChunkClient,
     ) -> Self {
         let mut endpoint = endpoint(config);
-        let client = HedgedClient::alone(set(join(&mut endpoint, addr)));
-        Self::of(endpoint, client)
-    }
-
-    /// Hedges at the second server.
-    pub fn hedged(
-        config: EndpointConfig,
-        [first, second]: [SocketAddr; 2],
-        hedge: HedgeConfig,
-        set: impl Fn(ChunkClient) -> ChunkClient,
-    ) -> Self {
-        let mut endpoint = endpoint(config);
-        let [first, second] = [first, second].map(|addr| set(join(&mut endpoint, addr)));
-        Self::of(endpoint, HedgedClient::new(first, second, hedge))
-    }
-
-    fn of(endpoint: UdpEndpoint, client: HedgedClient) -> Self {
+        let client = set(join(&mut endpoint, addr));
         let monitor = HealthMonitor::new(HealthConfig::new());
         Self { endpoint, client, monitor, ended: Vec::new() }
     }
@@ -78,12 +63,12 @@ impl Direct {
         }
     }
 
-    /// Starts an operation at the first server and waits for its end.
+    /// Starts an operation and waits for its end.
     pub fn ask(
         &mut self,
         start: impl FnOnce(&mut ChunkClient, &mut UdpEndpoint) -> Result<OpId, ClientError>,
     ) -> Result<Output, ClientError> {
-        let op = start(self.client.primary_mut(), &mut self.endpoint)?;
+        let op = start(&mut self.client, &mut self.endpoint)?;
         self.end_of(op)
     }
 
@@ -101,7 +86,18 @@ impl Direct {
     }
 
     pub fn create(&mut self, chunk: ChunkId) -> Result<(), ClientError> {
-        self.ask(|client, endpoint| client.start_create(endpoint, chunk, None)).map(drop)
+        self.ask(|client, endpoint| {
+            client.start_request(
+                endpoint,
+                &StorageRequest::Create {
+                    chunk,
+                    limit_bytes: None,
+                    kind: NewChunk::default(),
+                    stamp: 0,
+                },
+            )
+        })
+        .map(drop)
     }
 
     /// Writes a copy, in as many operations as it takes.
@@ -113,7 +109,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Reads, hedged where a second server was named.
+    /// Reads by a request.
     pub fn read(
         &mut self,
         chunk: ChunkId,
@@ -153,7 +149,7 @@ fn read(output: Output) -> ReadData {
     }
 }
 
-fn endpoint(config: EndpointConfig) -> UdpEndpoint {
+pub fn endpoint(config: EndpointConfig) -> UdpEndpoint {
     Endpoint::udp(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), config).expect("loopback UDP")
 }
 

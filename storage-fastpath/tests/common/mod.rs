@@ -5,7 +5,7 @@
 mod direct;
 
 #[allow(unused_imports, reason = "each test file uses its part")]
-pub use direct::Direct;
+pub use direct::{Direct, endpoint};
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};

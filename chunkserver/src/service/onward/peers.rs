@@ -225,7 +225,7 @@ impl Peers {
                 self.gone.push(id);
             }
             // Its requests have ended by the event, and are told first.
-            Some(Change::Lost) => self.gone.push(id),
+            Some(Change::Lost(_)) => self.gone.push(id),
         }
         event
     }

@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
+use towpath_fastpath::NewChunk;
 
 use crate::baseline::{Bytes, apart};
 use towpath_chunkserver::daemon::StopFlag;
@@ -196,7 +197,15 @@ pub(super) fn write(meter: Meter, server: SocketAddr, create: bool) -> Result<Di
     let (mut endpoint, link, channel) = connect(config(load.depth, load.bytes), server)?;
     let mut chunks = ChunkClient::new(link, channel);
     if create {
-        chunks.start_create(&mut endpoint, CHUNK, None)?;
+        chunks.start_request(
+            &mut endpoint,
+            &StorageRequest::Create {
+                chunk: CHUNK,
+                limit_bytes: None,
+                kind: NewChunk::default(),
+                stamp: 0,
+            },
+        )?;
         while chunks.under_way() > 0 {
             let busy = endpoint.turn(|endpoint, event| drop(chunks.on_event(endpoint, event)));
             while let Some(Done { result, .. }) = chunks.poll(&mut endpoint) {

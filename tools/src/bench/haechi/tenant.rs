@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
+use towpath_fastpath::StorageRequest;
+use towpath_fastpath::qos::wire::JoinRequest;
 
 use clap::Args as ClapArgs;
 use serde::{Deserialize, Serialize};
@@ -127,7 +129,10 @@ impl<'a> Tenant<'a> {
     fn join(&mut self) -> Result<(), ChildError> {
         let Some(tenant) = &self.args.tenant else { return Ok(()) };
         for link in self.links.iter_mut().filter(|link| link.tenancy.is_none()) {
-            link.chunks.start_join(&mut self.endpoint, tenant, false)?;
+            link.chunks.start_request(
+                &mut self.endpoint,
+                &StorageRequest::Join(JoinRequest { tenant: tenant.into(), runs_engine: false }),
+            )?;
         }
         let mut joined = 0;
         while joined < self.links.len() {

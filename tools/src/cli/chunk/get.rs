@@ -1,17 +1,18 @@
 //! `towpath get`: a chunk becomes a file.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use towpath_fastpath::control::ChunkInfo;
 use towpath_fastpath::{ChunkId, HedgeConfig, ReadData};
 
 use super::output::Output;
-use super::{HedgeReport, ResidentReport, TransferReport, open_with_room};
-use crate::cli::args::{GetArgs, HedgeArgs};
+use super::{HedgeReport, ResidentReport, TransferReport, open, open_hedged};
+use crate::cli::args::{GetArgs, HedgeArgs, LinkArgs, ServerArgs};
 use crate::cli::error::CliError;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::progress::Progress;
-use crate::cli::session::{Pipeline, Server, Source};
+use crate::cli::session::{Pipeline, Server, SessionError, Source};
 use crate::cli::{print_json, print_text};
 
 /// Bytes in the order in which they came, made into bytes in the order in which they are written.
@@ -43,12 +44,21 @@ impl InOrder {
 pub(crate) fn get(args: &GetArgs, chunk: ChunkId, interrupt: &Interrupt) -> Result<(), CliError> {
     let output = Output::create(&args.file, args.force)?;
     let to_stdout = matches!(output, Output::Stdout);
-    let links = 1 + usize::from(args.hedge.hedge.is_some());
-    let mut session = open_with_room(&args.server, Some(args.pipeline), links, interrupt)?;
-    if let Some(replica) = &args.hedge.hedge {
-        let HedgeArgs { hedge_after, hedge_budget, .. } = args.hedge;
-        let config = HedgeConfig::new().after(hedge_after).budget_percent(hedge_budget);
-        session = session.hedge(Server::find(Some(replica))?, config, chunk)?;
+    let hedge = match &args.hedge.hedge {
+        None => None,
+        Some(replica) => {
+            let HedgeArgs { hedge_after, hedge_budget, .. } = args.hedge;
+            let config = HedgeConfig::new().after(hedge_after).budget_percent(hedge_budget);
+            Some((Server::find(Some(replica))?, config))
+        }
+    };
+    let mut session = open_hedged(&args.server, Some(args.pipeline), hedge, interrupt)?;
+    if let Some((Server(replica), _)) = hedge {
+        let wanted = session.stat(chunk)?.byte_len;
+        let found = stat_at(args, replica, chunk, interrupt)?;
+        if found != wanted {
+            return Err(SessionError::ReplicaDiffers { replica, wanted, found }.into());
+        }
     }
     let pipeline = Pipeline::fitting(&mut session, args.pipeline.depth, args.pipeline.op_size)?;
     let began = session.now();
@@ -78,4 +88,20 @@ pub(crate) fn get(args: &GetArgs, chunk: ChunkId, interrupt: &Interrupt) -> Resu
     let resident = resident.then(|| ResidentReport::from(session.resident_stats()));
     let report = TransferReport::of(&session, chunk, (whole, seconds), hedge);
     print_json(&TransferReport { resident, ..report })
+}
+
+/// The length of the chunk at the replica.
+fn stat_at(
+    args: &GetArgs,
+    replica: SocketAddr,
+    chunk: ChunkId,
+    interrupt: &Interrupt,
+) -> Result<u64, CliError> {
+    // The replica need not know of the tenant: it is asked for what is late, on nobody's account.
+    let link = LinkArgs { tenant: None, ..args.server.link.clone() };
+    let mut session =
+        open(&ServerArgs { server: Some(replica.to_string()), link }, None, interrupt)?;
+    let byte_len = session.stat(chunk)?.byte_len;
+    session.close()?;
+    Ok(byte_len)
 }

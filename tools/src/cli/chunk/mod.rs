@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use towpath_fastpath::cap::Grant;
 use towpath_fastpath::control::ChunkInfo;
-use towpath_fastpath::{ChunkId, HedgeStats, ResidentStats};
+use towpath_fastpath::{ChunkId, ClientConfig, HedgeConfig, HedgeStats, ResidentStats};
 use towpath_sim::{FaultControl, FaultPlan};
 use towpath_transport::{EndpointConfig, Nanos, UdpConfig};
 
@@ -56,19 +56,20 @@ pub(super) fn open(
     pipeline: Option<PipelineArgs>,
     interrupt: &Interrupt,
 ) -> Result<ClientSession, CliError> {
-    open_with_room(args, pipeline, 1, interrupt)
+    open_hedged(args, pipeline, None, interrupt)
 }
 
-/// A session with room for so many links.
-fn open_with_room(
+/// A session whose late reads are asked for at a replica as well, where one is named.
+fn open_hedged(
     args: &ServerArgs,
     pipeline: Option<PipelineArgs>,
-    links: usize,
+    hedge: Option<(Server, HedgeConfig)>,
     interrupt: &Interrupt,
 ) -> Result<ClientSession, CliError> {
     let (depth, op_bytes) = pipeline.map_or((1, 4096), |args| (args.depth, args.op_size));
-    let config = endpoint_config(args.link.mtu, depth, op_bytes).links_max(links);
-    open_as(args, config, interrupt)
+    let config = endpoint_config(args.link.mtu, depth, op_bytes);
+    let config = config.links_max(1 + usize::from(hedge.is_some()));
+    open_as(args, config, hedge, interrupt)
 }
 
 /// What is needed beyond the usual for large requests.
@@ -99,13 +100,14 @@ pub(super) fn open_with(
         true => config.quota_chunks(LARGE_QUOTA).whole_bytes_max(LARGE_BYTES),
         false => config,
     };
-    open_as(args, config, interrupt)
+    open_as(args, config, None, interrupt)
 }
 
 /// A session on an endpoint with these settings, to which those of the flags are added.
 fn open_as(
     args: &ServerArgs,
     config: EndpointConfig,
+    hedge: Option<(Server, HedgeConfig)>,
     interrupt: &Interrupt,
 ) -> Result<ClientSession, CliError> {
     let server = Server::find(args.server.as_deref())?;
@@ -129,10 +131,16 @@ fn open_as(
     let device = device.map_err(SessionError::from)?;
     let config = link.ways.endpoint(config.class(link.class)).icrc(link.device.icrc);
     let pace = WallClock::new(interrupt.clone());
-    let timeout = Nanos::from_millis(link.timeout_ms);
-    let session = Session::connect(device, config, pace, server, timeout)?;
-    let patience = Nanos::from_secs(link.patience);
-    Ok(session.begin(server, patience, capability(link)?, link.tenant.as_deref())?)
+    let client = ClientConfig::new()
+        .timeout(Nanos::from_millis(link.timeout_ms))
+        .patience(Nanos::from_secs(link.patience))
+        .patience_is_limit();
+    let client = capability(link)?.into_iter().fold(client, ClientConfig::capability);
+    let client = link.tenant.iter().fold(client, |client, tenant| client.tenant(tenant));
+    let client = hedge
+        .into_iter()
+        .fold(client, |client, (Server(replica), config)| client.hedge(replica, config));
+    Ok(Session::connect(device, config, pace, server, &client)?)
 }
 
 /// The capability that is shown, where one is.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use tempfile::TempDir;
 use towpath_base::Prng;
+use towpath_fastpath::ClientConfig;
 use towpath_fastpath::resident::slots_bytes;
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_sim::{FaultControl, FaultPlan};
@@ -89,7 +90,9 @@ impl Ground<'_> {
             .map_err(crate::cli::session::SessionError::from)?;
         let pace = WallClock::new(self.interrupt.clone());
         let config = endpoint_config(args.mtu, args.depth, args.op_size).icrc(args.device.icrc);
-        let session = Session::connect(device, config, pace, Server(listening), REQUEST_TIMEOUT);
+        let client =
+            ClientConfig::new().timeout(REQUEST_TIMEOUT).patience(Nanos::ZERO).patience_is_limit();
+        let session = Session::connect(device, config, pace, Server(listening), &client);
         // A server that ended has said why.
         let session = session.map_err(|error| match server.check() {
             Ok(()) => DemoError::from(error),

@@ -11,6 +11,7 @@ use towpath_chunkserver::service::{ChunkServer, ServiceConfig};
 use towpath_chunkserver::store::core::{CoreConfig, DriverConfig, StoreCore, StoreThread};
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_disk::sim::Medium;
+use towpath_fastpath::ClientConfig;
 use towpath_fastpath::wire::PROTOCOL;
 use towpath_rpc::Piece;
 use towpath_sim::{FaultControl, FaultLink, FaultPlan, LinkConfig, VirtualLink, World};
@@ -129,7 +130,12 @@ impl Ground<'_> {
         self.scene.borrow_mut().server = Some(server);
         let interrupt = self.interrupt.clone();
         let pace = VirtualPace { scene: Rc::clone(&self.scene), interrupt };
-        Ok(Session::on_link(client, link, pace, server_addr, REQUEST_TIMEOUT)?)
+        let config = ClientConfig::new()
+            .timeout(REQUEST_TIMEOUT)
+            .patience(Nanos::ZERO)
+            .patience_is_limit()
+            .seed(seed);
+        Ok(Session::on_link(client, link, pace, server_addr, &config)?)
     }
 
     /// The store on the simulated disk.

@@ -1,15 +1,11 @@
-//! Finding a server, and joining a link and a channel with it.
+//! Finding a server, and connecting to it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use towpath_fastpath::cap::Grant;
-use towpath_fastpath::{ChunkClient, ChunkId, HedgeConfig, HedgedClient};
-use towpath_transport::{
-    ChannelId, Device, Endpoint, EndpointConfig, Event, LinkId, Nanos, Region, Time,
-};
+use towpath_fastpath::{Client, ClientConfig, Driver};
+use towpath_transport::{Device, Endpoint, EndpointConfig, LinkId, Region};
 
-use super::again::Way;
 use super::{Pace, Session, SessionError};
 
 /// Where chunk servers listen unless told otherwise.
@@ -60,148 +56,51 @@ pub(crate) fn device_ip(server: Server) -> Result<IpAddr, SessionError> {
 }
 
 impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
-    /// Connects to a server over TCP and joins a link with it.
+    /// Connects to a server over TCP.
     ///
     /// # Errors
     /// [`SessionError`].
     pub(crate) fn connect(
         device: D,
         config: EndpointConfig,
-        mut pace: P,
-        server: Server,
-        timeout: Nanos,
+        pace: P,
+        Server(server): Server,
+        client: &ClientConfig,
     ) -> Result<Self, SessionError> {
-        let mut endpoint = Endpoint::new(device, config)?;
-        let link = join(&mut endpoint, &mut pace, server)?;
-        Self::on_link(endpoint, link, pace, server.0, timeout)
+        let endpoint = Endpoint::new(device, config)?;
+        Self::open(Client::driven(endpoint, server, client), pace, server, client)
     }
 
-    /// From now on reads that are late are asked for at `replica` as well, which must hold `chunk`
-    /// as the first server does.
-    ///
-    /// # Errors
-    /// [`SessionError`]; [`SessionError::ReplicaDiffers`] when the lengths of the chunk differ.
-    pub(crate) fn hedge(
-        mut self,
-        replica: Server,
-        config: HedgeConfig,
-        chunk: ChunkId,
-    ) -> Result<Self, SessionError> {
-        let wanted = self.stat(chunk)?.byte_len;
-        let Self { mut endpoint, client, mut pace, way } = self;
-        let timeout = client.primary().op_timeout();
-        let link = join(&mut endpoint, &mut pace, replica)?;
-        let channel = open(&mut endpoint, &mut pace, link, replica.0)?;
-        let mut second = ChunkClient::new(link, channel).timeout(timeout);
-        if let Some(grant) = client.primary().shown() {
-            second = second.capability(*grant);
-        }
-        let client = HedgedClient::new(client.into_primary(), second, config);
-        let mut session = Self { endpoint, client, pace, way };
-        let found = session.stat_replica(chunk)?.map_or(0, |info| info.byte_len);
-        if found != wanted {
-            return Err(SessionError::ReplicaDiffers { replica: replica.0, wanted, found });
-        }
-        Ok(session)
-    }
-
-    /// Says by which capability requests come, and whose they are, before the first of them. From
-    /// now on the link to `server` is made again where it breaks.
-    ///
-    /// # Errors
-    /// [`SessionError`].
-    pub(crate) fn begin(
-        self,
-        server: Server,
-        patience: Nanos,
-        grant: Option<Grant>,
-        tenant: Option<&str>,
-    ) -> Result<Self, SessionError> {
-        let Self { endpoint, client, pace, .. } = self;
-        let way = Way::new(server, (client.primary().op_timeout(), patience), grant, tenant);
-        let client = match grant {
-            Some(grant) => HedgedClient::alone(client.into_primary().capability(grant)),
-            None => client,
-        };
-        let mut session = Self { endpoint, client, pace, way: Some(way) };
-        session.enter()?;
-        Ok(session)
-    }
-
-    /// Opens a channel on a link that is up.
+    /// Goes on with a link that was made otherwise.
     ///
     /// # Errors
     /// [`SessionError`].
     pub(crate) fn on_link(
-        mut endpoint: Endpoint<D>,
+        endpoint: Endpoint<D>,
         link: LinkId,
-        mut pace: P,
+        pace: P,
         server: SocketAddr,
-        timeout: Nanos,
+        config: &ClientConfig,
     ) -> Result<Self, SessionError> {
-        let channel = open(&mut endpoint, &mut pace, link, server)?;
-        let client = HedgedClient::alone(ChunkClient::new(link, channel).timeout(timeout));
-        Ok(Self { endpoint, client, pace, way: None })
+        let (client, mut driver) = Client::driven(endpoint, server, config);
+        driver.join(link);
+        Self::open((client, driver), pace, server, config)
     }
-}
 
-/// A link with a server.
-pub(super) fn join<D: Device<Memory = Region>, P: Pace<D>>(
-    endpoint: &mut Endpoint<D>,
-    pace: &mut P,
-    Server(server): Server,
-) -> Result<LinkId, SessionError> {
-    let failed = |error| SessionError::connecting(server, error);
-    let connecting = endpoint.connect(server).map_err(failed)?;
-    wait_for(endpoint, pace, |event| match event {
-        Event::Connected { connect, link, .. } if connect == connecting => Some(Ok(link)),
-        Event::ConnectFailed { connect, error } if connect == connecting => {
-            Some(Err(failed(error)))
-        }
-        _ => None,
-    })?
-}
-
-/// A channel on a link that is up.
-pub(super) fn open<D: Device<Memory = Region>, P: Pace<D>>(
-    endpoint: &mut Endpoint<D>,
-    pace: &mut P,
-    of: LinkId,
-    server: SocketAddr,
-) -> Result<ChannelId, SessionError> {
-    let asked = endpoint.open_channel(of, false);
-    let wanted = asked.map_err(|source| SessionError::Channel { server, source })?;
-    wait_for(endpoint, pace, |event| match event {
-        Event::ChannelOpened { link, channel, .. } if (link, channel) == (of, wanted) => {
-            Some(Ok(channel))
-        }
-        Event::ChannelClosed { link, channel, reason } if (link, channel) == (of, wanted) => {
-            Some(Err(SessionError::ChannelClosed { server, reason }))
-        }
-        Event::LinkDown { link, reason } if link == of => {
-            Some(Err(SessionError::Down { server, reason }))
-        }
-        _ => None,
-    })?
-}
-
-fn wait_for<D: Device<Memory = Region>, P: Pace<D>, T>(
-    endpoint: &mut Endpoint<D>,
-    pace: &mut P,
-    mut pick: impl FnMut(Event) -> Option<T>,
-) -> Result<T, SessionError> {
-    let mut found = None;
-    loop {
-        let busy = endpoint.turn(|_, event| {
-            if found.is_none() {
-                found = pick(event);
+    fn open(
+        (client, driver): (Client, Driver<D>),
+        pace: P,
+        server: SocketAddr,
+        config: &ClientConfig,
+    ) -> Result<Self, SessionError> {
+        let (client, patience) = (client.sole_writer(), config.patience_span());
+        let mut session = Self { client, driver, pace, server, patience, is_away: false };
+        loop {
+            if let Some(outcome) = session.driver.take_opened() {
+                outcome.map_err(|error| SessionError::opening(server, error))?;
+                return Ok(session);
             }
-        });
-        if let Some(found) = found {
-            return Ok(found);
-        }
-        if !busy {
-            pace.idle(endpoint, Time::NEVER)?;
+            session.step()?;
         }
     }
 }

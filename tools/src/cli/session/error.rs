@@ -3,7 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use towpath_fastpath::ClientError;
+use towpath_fastpath::leg::LegError;
+use towpath_fastpath::{ClientError, OpenError};
 use towpath_transport::{
     ChannelError, CloseReason, ConnectError, DownReason, EndpointError, LinkError,
 };
@@ -68,7 +69,7 @@ pub(crate) enum SessionError {
         server: SocketAddr,
         /// Why.
         #[source]
-        source: Box<ConnectError>,
+        source: Box<OpenError>,
     },
     /// The link went down while it was set up.
     #[error(
@@ -147,15 +148,25 @@ pub(crate) enum SessionError {
 }
 
 impl SessionError {
-    /// Why no link with `server` could be set up.
-    pub(super) fn connecting(server: SocketAddr, error: ConnectError) -> Self {
+    /// Why `server` cannot be asked for anything.
+    pub(super) fn opening(server: SocketAddr, error: OpenError) -> Self {
         match error {
-            ConnectError::Full { .. } => Self::Full { server },
-            ConnectError::Local { error: source @ LinkError::PathMtu { .. }, .. } => {
-                Self::Unfit { server, source }
+            OpenError::Connect(ConnectError::Full { .. }) => Self::Full { server },
+            OpenError::Connect(ConnectError::Local {
+                error: source @ LinkError::PathMtu { .. },
+                ..
+            }) => Self::Unfit { server, source },
+            OpenError::Connect(error @ ConnectError::Dial { .. }) => {
+                Self::NotThere { server, source: Box::new(error) }
             }
-            ConnectError::Dial { .. } => Self::NotThere { server, source: Box::new(error) },
-            _ => Self::Connect { server, source: Box::new(error) },
+            OpenError::Session(error) => error.into(),
+            OpenError::NoChannel { addr, source } => match *source {
+                LegError::Channel(source) => Self::Channel { server, source },
+                LegError::Closed(reason) => Self::ChannelClosed { server, reason },
+                LegError::Down(reason) => Self::Down { server, reason },
+                LegError::Connect(error) => Self::opening(addr, error.into()),
+            },
+            error => Self::Connect { server, source: Box::new(error) },
         }
     }
 }

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use towpath_fastpath::{ChunkId, ClientError, Done, ErrorKind, OpId, Output, ReadData};
+use towpath_fastpath::{ChunkId, Output, ReadData, Ticket};
 use towpath_transport::{Device, Region, Time};
 
-use super::again::is_gone;
 use super::pace::WallClock;
-use super::transfer::{BUSY_WAIT, TRIES_MAX, is_busy, is_passing, take_buf};
+use super::window::{Window, take_buf};
 use super::{Session, SessionError};
 
 /// How long requests under way may take to end after an interruption.
@@ -65,84 +64,6 @@ pub(crate) struct Troubles {
 struct Submitted {
     io: Io,
     at: Time,
-    tries: u32,
-}
-
-/// The requests that have not ended.
-struct Line {
-    under_way: Vec<(OpId, Submitted)>,
-    /// To be made again, not before this time.
-    again: Vec<Submitted>,
-    not_before: Time,
-    /// The load has no more.
-    is_over: bool,
-    /// The link is lost.
-    lost: Option<SessionError>,
-    troubles: Troubles,
-}
-
-impl Line {
-    fn new(depth: usize) -> Self {
-        Self {
-            under_way: Vec::with_capacity(depth),
-            again: Vec::new(),
-            not_before: Time::ZERO,
-            is_over: false,
-            lost: None,
-            troubles: Troubles::default(),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.is_over && self.under_way.is_empty() && self.again.is_empty()
-    }
-
-    fn take(&mut self, op: OpId) -> Option<Submitted> {
-        let place = self.under_way.iter().position(|(id, _)| *id == op)?;
-        Some(self.under_way.swap_remove(place).1)
-    }
-
-    /// The next request to make.
-    fn next(&mut self, load: &mut impl Load, now: Time) -> Option<Submitted> {
-        if now >= self.not_before
-            && let Some(submitted) = self.again.pop()
-        {
-            return Some(submitted);
-        }
-        let io = if self.is_over { None } else { load.next(now) };
-        self.is_over |= io.is_none();
-        io.map(|io| Submitted { io, at: now, tries: 0 })
-    }
-
-    /// A request has failed: it is made again, over another link where this one is lost.
-    fn failed(
-        &mut self,
-        submitted: Submitted,
-        error: ClientError,
-        now: Time,
-    ) -> Result<(), SessionError> {
-        if is_gone(&error.kind) {
-            self.lost.get_or_insert(error.into());
-            self.again.push(submitted);
-            return Ok(());
-        }
-        let tries = submitted.tries + 1;
-        if !is_passing(&error.kind) || tries > TRIES_MAX {
-            return Err(error.into());
-        }
-        self.count(&error.kind, now);
-        self.again.push(Submitted { tries, ..submitted });
-        Ok(())
-    }
-
-    fn count(&mut self, kind: &ErrorKind, now: Time) {
-        if is_busy(kind) {
-            self.troubles.busy += 1;
-            self.not_before = now + BUSY_WAIT;
-        } else {
-            self.troubles.corrupt += 1;
-        }
-    }
 }
 
 impl<D: Device<Memory = Region>> Session<D, WallClock> {
@@ -156,113 +77,65 @@ impl<D: Device<Memory = Region>> Session<D, WallClock> {
         load: &mut L,
         depth: usize,
     ) -> Result<Troubles, L::Error> {
-        let mut line = Line::new(depth);
-        let mut is_stopped = false;
-        while !line.is_empty() {
-            let went_on = self.drive_on(load, depth, &mut line);
-            match went_on {
-                Ok(()) => {}
-                Err(Stopped::Session(SessionError::Interrupted(_))) if !is_stopped => {
-                    is_stopped = true;
-                    load.stop();
-                    line.is_over = true;
-                    line.again.clear();
-                    self.pace.last_wait(DRAIN_WAIT);
+        let before = self.client.stats();
+        let mut window = Window::new(depth);
+        // The next request, while there is no buffer for it.
+        let (mut next, mut is_over, mut is_stopped) = (None, false, false);
+        loop {
+            let fill = |of: &Submitted, out: &mut [u8]| {
+                load.fill(&of.io, out);
+                Ok::<(), L::Error>(())
+            };
+            window.refill(&mut self.driver, |of: &Submitted| of.io.byte_len, fill)?;
+            while window.len() < depth {
+                if next.is_none() && !is_over {
+                    let at = self.now();
+                    next = load.next(at).map(|io| Submitted { io, at });
+                    is_over = next.is_none();
                 }
-                Err(Stopped::Session(error)) => return Err(error.into()),
-                Err(Stopped::Load(error)) => return Err(error),
+                let Some(submitted) = next else { break };
+                let Some(ticket) = self.submit(load, &submitted.io) else { break };
+                window.push(ticket, submitted);
+                next = None;
             }
-        }
-        Ok(line.troubles)
-    }
-
-    /// One turn: makes requests, takes answers in.
-    fn drive_on<L: Load>(
-        &mut self,
-        load: &mut L,
-        depth: usize,
-        line: &mut Line,
-    ) -> Result<(), Stopped<L::Error>> {
-        if line.under_way.is_empty()
-            && let Some(lost) = line.lost.take()
-        {
-            self.again(lost)?;
-        }
-        while line.lost.is_none() && line.under_way.len() < depth {
-            let Some(submitted) = line.next(load, self.now()) else { break };
-            if !self.submit(load, submitted, line)? {
+            if window.is_empty() && next.is_none() {
                 break;
             }
-        }
-        self.step()?;
-        while let Some(done) = self.client.poll(&mut self.endpoint) {
-            match line.take(done.op) {
-                Some(submitted) => self.end(load, submitted, done, line)?,
-                None => self.drop_late(done),
+            match self.step() {
+                Err(SessionError::Interrupted(_)) if !is_stopped => {
+                    load.stop();
+                    (next, is_over, is_stopped) = (None, true, true);
+                    self.pace.last_wait(DRAIN_WAIT);
+                }
+                stepped => stepped?,
+            }
+            while let Some((Submitted { io, at }, result)) = window.next_ended(&mut self.driver) {
+                let span = (at, self.now());
+                match result.map_err(SessionError::from)? {
+                    Output::Read(data) if !io.is_write => {
+                        let ended = load.ended(&io, span, Some(&data));
+                        data.release(self.driver.endpoint_mut());
+                        ended?;
+                    }
+                    Output::Changed(..) if io.is_write => load.ended(&io, span, None)?,
+                    _ => return Err(SessionError::OtherOutput.into()),
+                }
             }
         }
-        Ok(())
+        let after = self.client.stats();
+        let (busy, corrupt) = (after.busy - before.busy, after.corrupt - before.corrupt);
+        Ok(Troubles { busy, corrupt })
     }
 
-    /// Makes a request; false where there is no buffer for it.
-    fn submit<L: Load>(
-        &mut self,
-        load: &mut L,
-        submitted: Submitted,
-        line: &mut Line,
-    ) -> Result<bool, SessionError> {
-        let Io { is_write, chunk, offset, byte_len, .. } = submitted.io;
-        let client = self.client.primary_mut();
-        let op = if is_write {
-            let Some(mut data) = take_buf(&self.endpoint, byte_len) else {
-                // Those that are under way give buffers back.
-                line.again.push(submitted);
-                return Ok(false);
-            };
-            load.fill(&submitted.io, &mut data);
-            client.start_write(&mut self.endpoint, chunk, offset, data)
-        } else {
-            client.start_read(&mut self.endpoint, chunk, offset, byte_len)
-        };
-        match op {
-            Ok(op) => line.under_way.push((op, submitted)),
-            Err(error) => line.failed(submitted, error, self.now())?,
+    /// Makes a request; none where there is no buffer for it.
+    fn submit<L: Load>(&mut self, load: &mut L, io: &Io) -> Option<Ticket> {
+        let Io { is_write, chunk, offset, byte_len, .. } = *io;
+        if !is_write {
+            return Some(self.driver.read(chunk, offset, byte_len, false));
         }
-        Ok(true)
-    }
-
-    fn end<L: Load>(
-        &mut self,
-        load: &mut L,
-        submitted: Submitted,
-        done: Done,
-        line: &mut Line,
-    ) -> Result<(), Stopped<L::Error>> {
-        let now = self.now();
-        let span = (submitted.at, now);
-        match done.result {
-            Ok(Output::Read(data)) if !submitted.io.is_write => {
-                let ended = load.ended(&submitted.io, span, Some(&data));
-                data.release(&mut self.endpoint);
-                ended.map_err(Stopped::Load)
-            }
-            Ok(Output::Changed(..)) if submitted.io.is_write => {
-                load.ended(&submitted.io, span, None).map_err(Stopped::Load)
-            }
-            Ok(_) => Err(SessionError::OtherOutput.into()),
-            Err(error) => Ok(line.failed(submitted, error, now)?),
-        }
-    }
-}
-
-/// Why a load ended early.
-enum Stopped<E> {
-    Session(SessionError),
-    Load(E),
-}
-
-impl<E> From<SessionError> for Stopped<E> {
-    fn from(error: SessionError) -> Self {
-        Self::Session(error)
+        // Those that are under way give buffers back.
+        let mut data = take_buf(self.driver.endpoint(), byte_len)?;
+        load.fill(io, &mut data);
+        Some(self.driver.write(chunk, offset, data))
     }
 }

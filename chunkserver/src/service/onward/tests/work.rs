@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+use towpath_fastpath::NewChunk;
+use towpath_fastpath::StorageRequest;
 
 use towpath_base::{Nanos, Prng, Time};
 use towpath_ec::{Code, Shape};
@@ -153,7 +155,15 @@ impl Actor {
     pub(super) fn ask(&mut self, server: usize, ask: &Ask) -> bool {
         let Some((endpoint, chunks)) = self.client.to(server) else { return false };
         let started = match ask {
-            Ask::Create(chunk) => chunks.start_create(endpoint, *chunk, None),
+            Ask::Create(chunk) => chunks.start_request(
+                endpoint,
+                &StorageRequest::Create {
+                    chunk: *chunk,
+                    limit_bytes: None,
+                    kind: NewChunk::default(),
+                    stamp: 0,
+                },
+            ),
             Ask::Write(chunk, offset, bytes) => {
                 chunks.start_write_copy(endpoint, *chunk, *offset, bytes)
             }
