@@ -10,6 +10,7 @@ use common::{Client, Process, Running, command, config, pattern, refusal};
 use towpath_chunkserver::daemon::{DaemonConfig, DriveDisk};
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::control::InfoReply;
+use towpath_fastpath::server::StorageRequest;
 use towpath_fastpath::{ErrorReply, Output};
 use towpath_transport::RoceUdp;
 
@@ -22,7 +23,7 @@ fn sharded(dir: &Path, shards: u32) -> DaemonConfig {
 }
 
 fn info(client: &mut Client<RoceUdp>) -> InfoReply {
-    let op = client.chunks.start_info(&mut client.endpoint);
+    let op = client.chunks.start_request(&mut client.endpoint, &StorageRequest::Info);
     let Ok(Output::Info(info)) = client.wait(op) else { panic!("the state was due") };
     info
 }
