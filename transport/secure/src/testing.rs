@@ -12,3 +12,8 @@ impl SecureRandom for NoRandom {
         Err(GetRandomFailed)
     }
 }
+
+/// Bytes as people compare them.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
