@@ -108,6 +108,11 @@ impl HostKey {
     pub fn public(&self) -> PublicKey {
         self.public
     }
+
+    /// The private key for the handshake.
+    pub(crate) fn pkcs8(&self) -> PrivatePkcs8KeyDer<'_> {
+        PrivatePkcs8KeyDer::from(&self.pkcs8[..])
+    }
 }
 
 impl fmt::Debug for HostKey {
