@@ -71,9 +71,16 @@ pub enum LineError {
     /// Another option. An option that is not understood might restrict, so the line is refused.
     #[error("an option is unknown: there are `expires=` and `roles=`, and comments begin with `#`")]
     Option,
+    /// A character that a terminal would act on. A tab is none.
+    #[error("there is a control character in it: write the line anew")]
+    Control,
     /// An option twice.
     #[error("an option stands twice: remove one")]
     Repeated,
+}
+
+fn is_control(letter: char) -> bool {
+    letter.is_control() && letter != '\t'
 }
 
 impl Peer {
@@ -86,6 +93,9 @@ impl Peer {
     /// Reads a line: the key, the name, options, and a comment behind `#`. An empty line, or one
     /// with a comment alone, holds nothing.
     pub(super) fn parse(line: &str) -> Result<Option<Self>, LineError> {
+        if line.contains(is_control) {
+            return Err(LineError::Control);
+        }
         let (entry, comment) = line.split_once('#').unwrap_or((line, ""));
         let mut words = entry.split_ascii_whitespace();
         let Some(key) = words.next() else { return Ok(None) };
@@ -127,7 +137,7 @@ impl fmt::Display for Peer {
         }
         if !self.comment.is_empty() {
             // A comment of several lines would add lines to the file.
-            write!(f, " # {}", self.comment.replace(['\n', '\r'], " "))?;
+            write!(f, " # {}", self.comment.replace(is_control, " "))?;
         }
         Ok(())
     }
@@ -157,6 +167,9 @@ mod tests {
         let spaced = format!("  {}\track4-a   roles=server,client  #  x # y ", key());
         let peer = Peer::parse(&spaced).expect("a line").expect("a peer");
         assert_eq!((peer.comment.as_str(), peer.roles), ("x # y", Roles::BOTH));
+        let lines = Peer { comment: "one\nbad line".to_owned(), ..peer };
+        let read = Peer::parse(&lines.to_string()).expect("a line").expect("a peer");
+        assert_eq!(read.comment, "one bad line");
     }
 
     #[test]
@@ -181,6 +194,8 @@ mod tests {
         assert_eq!(parse("a roles=admin"), Err(LineError::Roles));
         assert_eq!(parse("a role=client"), Err(LineError::Option));
         assert_eq!(parse("a b"), Err(LineError::Option));
+        assert_eq!(parse("a # \r"), Err(LineError::Control));
+        assert_eq!(parse("a # \u{1b}[2J"), Err(LineError::Control));
         assert_eq!(parse("a roles=client roles=server"), Err(LineError::Repeated));
     }
 }
