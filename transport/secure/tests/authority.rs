@@ -118,6 +118,21 @@ fn files_that_do_not_belong_together_are_refused_at_start() {
     assert!(authority(A, &CA.repeat(16)).is_ok());
 }
 
+/// A flight of more than 4 KiB in one record, which TLS takes in several reads.
+#[test]
+fn the_longest_chain_gets_through() {
+    let a = host_of(A, CA);
+    let chain = [B.1, &OTHER_CA.repeat(15)].concat();
+    let key = HostKey::from_pem(B.0).expect("a key");
+    let authority = Authority::from_pem(CA, &chain, &key).expect("16 certificates");
+    let trust = Trust::Authority(Arc::new(authority));
+    let b = Host::new(&key, trust, Sealing::Encrypt, system_random()).expect("a host");
+    for (client, server) in [(&a, &b), (&b, &a)] {
+        let (one, other) = run(client, server);
+        assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+    }
+}
+
 /// One end has certificates and the other raw keys: neither gets through.
 #[test]
 fn certificates_and_raw_keys_do_not_mix() {

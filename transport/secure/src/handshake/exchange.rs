@@ -200,12 +200,13 @@ impl Handshake {
             return Ok(());
         }
         let mut record = &self.record[..];
-        let read = self.connection.read_tls(&mut record);
-        let is_read = read.is_ok() && record.is_empty();
-        self.record.clear();
-        if !is_read {
-            return Err(HandshakeError::TooMuch);
+        // TLS takes 4 KiB at a time, and what it buffers is bounded.
+        while !record.is_empty() {
+            if !matches!(self.connection.read_tls(&mut record), Ok(1..)) {
+                return Err(HandshakeError::TooMuch);
+            }
         }
+        self.record.clear();
         let state = self.connection.process_new_packets().map_err(|error| self.error(error))?;
         if state.peer_has_closed() {
             return Err(HandshakeError::Closed);

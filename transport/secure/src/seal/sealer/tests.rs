@@ -59,7 +59,7 @@ impl History {
     /// Seals bytes anew under a number that was used: refused, and the header stays as it was.
     fn reuse(&mut self, stream: Stream, prng: &mut Prng) {
         let next = self.next[stream.index()];
-        if next == 0 || self.sealer.numbers.clone_for_test().claim(stream, next - 1).is_ok() {
+        if next == 0 {
             return;
         }
         let number = prng.below(next);
