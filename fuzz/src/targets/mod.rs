@@ -18,6 +18,7 @@ mod roce_engine;
 mod roce_packet;
 mod roce_rc;
 mod roce_wire;
+mod secure;
 mod server_config;
 mod storage_wire;
 mod store_record;
@@ -49,6 +50,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "roce_engine", run: roce_engine::run },
         Target { name: "roce_packet", run: roce_packet::run },
         Target { name: "roce_rc", run: roce_rc::run },
+        Target { name: "secure", run: secure::run },
         Target { name: "server_config", run: server_config::run },
         Target { name: "storage_wire", run: storage_wire::run },
         Target { name: "store_record", run: store_record::run },

@@ -111,6 +111,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "virtual-time packet links and packet-link decorators",
     },
     Row {
+        name: "secure",
+        folder: "transport/secure",
+        may_use: MayUse::Only(&["base"]),
+        what: "secure links: host keys, authorized peers, handshake, key schedule, sealed chunks",
+    },
+    Row {
         name: "transport",
         folder: "transport/endpoint",
         may_use: MayUse::Only(&[
