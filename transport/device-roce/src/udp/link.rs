@@ -5,10 +5,11 @@ use super::config::{PortChoice, TimestampSource, UdpConfig};
 use super::counters::UdpCounters;
 use super::error::{UdpError, UdpStep};
 use super::group::Member;
-use super::limits::{DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX};
+use super::limits::{DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX, STAMPS_RECENT};
 use super::mmsg::SendBatch;
 use super::probe::{self, Probe};
 use super::rx::Receiver;
+use super::stamps::{SendTimes, Stamps};
 use super::steering::{self, Steering};
 use super::sys;
 use super::tx::{Counts, Outlet, Sender};
@@ -17,9 +18,11 @@ use core::ffi::c_int;
 use core::hint::cold_path;
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 use core::task::Waker;
+use std::fs::File;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 use towpath_base::{Nanos, Time};
 use towpath_clock::Clock;
@@ -66,6 +69,7 @@ pub struct UdpLink {
     foreign_peers: bool,
     rx_buffer_bytes: u64,
     bell: Bell,
+    stamps: Stamps,
     steering: Steering,
     /// None of a link that has its port to itself.
     member: Option<Member>,
@@ -167,15 +171,24 @@ impl UdpLink {
             outlets.push(outlet);
             source_addrs.push(addr);
         }
-        let (coalescing, granted_bytes) = configure_receiver(&socket, addr, config)?;
+        let is_told = config.timestamps != TimestampSource::Call;
+        let card = interface.filter(|_| is_told).and_then(|of| open_card(&socket, of, config));
+        let (coalescing, granted_bytes) =
+            configure_receiver(&socket, addr, config, card.is_some())?;
         let with_times = config.timestamps == TimestampSource::Kernel;
+        let is_stamped = is_told
+            && outlets.iter().zip(0..).all(|(outlet, port)| {
+                let receives = port == 0 && !config.connects();
+                sys::tell_times(outlet.socket.as_fd(), receives, card.is_some()).is_ok()
+            });
+        let stamps = Stamps::new(is_stamped, card.clone(), outlets.len());
         Ok(Self {
             socket,
             local_addr: addr,
             source_addrs,
             clock,
-            sender: Sender::new(outlets, segments_max),
-            receiver: Receiver::new(Coalescing::new(coalescing, with_times)),
+            sender: Sender::new(outlets, segments_max, stamps.by_card()),
+            receiver: Receiver::new(Coalescing::new(coalescing, with_times), card),
             counts: Counts::default(),
             probe,
             interface,
@@ -183,6 +196,7 @@ impl UdpLink {
             foreign_peers: config.foreign_peers,
             rx_buffer_bytes: probe::rx_buffer_bytes(granted_bytes, addr),
             bell,
+            stamps,
             steering,
             member,
             watched: NO_FILE,
@@ -207,6 +221,10 @@ impl UdpLink {
     pub fn wait_readable(&mut self, timeout: Duration) -> bool {
         let files = [self.socket.as_raw_fd(), self.bell.as_fd().as_raw_fd(), self.watched];
         let [readable, rung, watched] = sys::wait_readable(files, timeout);
+        if self.stamps.may_come() {
+            // A stamp that is late ends waits until it is taken.
+            self.look_for_stamps();
+        }
         readable | (rung && self.bell.clear()) | watched
     }
 
@@ -220,6 +238,55 @@ impl UdpLink {
             counters.taken_over = member.taken_over;
         }
         counters
+    }
+
+    /// What is known of when packets leave.
+    #[must_use]
+    pub fn send_times(&self) -> SendTimes {
+        self.stamps.times()
+    }
+
+    /// Sends a few short packets to itself that all ask when they leave: what is then known. For
+    /// who has sent nothing yet, and receives nothing.
+    #[must_use]
+    pub fn measure_send_times(&mut self) -> SendTimes {
+        let bytes = [0; 64];
+        let mut packet = TxPacket::new(self.local_addr, 0, 0);
+        packet.push(&bytes);
+        for _ in 0..STAMPS_RECENT {
+            self.stamps.want();
+            self.transmit(&[packet]);
+            self.receive(1, &mut |_| {});
+        }
+        self.send_times()
+    }
+
+    /// Sends packets, the last of which asks when it leaves. What it asks for is there when the
+    /// call is over, unless the packet then waits for the interface.
+    #[cold]
+    fn transmit_asking(&mut self, packets: &[TxPacket<'_>]) -> usize {
+        let began = self.clock.now();
+        let (taken, asked) =
+            self.sender.transmit_asking(self.local_addr, packets, &mut self.counts);
+        let ended = self.clock.now();
+        match asked {
+            Some(source_port) => {
+                self.stamps.asked(source_port, (began, ended));
+                self.look_for_stamps();
+            }
+            None => self.stamps.not_asked(ended),
+        }
+        taken
+    }
+
+    /// Looks for the stamp that was asked for, or empties the error queue of what is late: of the
+    /// socket that receives it ends waits.
+    #[cold]
+    fn look_for_stamps(&mut self) {
+        let source_port = self.stamps.awaited_at().unwrap_or(0);
+        let Some(socket) = self.sender.socket(source_port) else { return };
+        let times = (self.clock.now(), &self.clock);
+        self.stamps.look(socket, source_port, times, &mut self.counts.udp);
     }
 
     /// How packets come to this link, where others have its port too.
@@ -328,10 +395,24 @@ impl PacketLink for UdpLink {
     }
 
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {
+        if self.stamps.is_wanted() {
+            return self.transmit_asking(packets);
+        }
+        self.stamps.pass();
         self.sender.transmit(self.local_addr, packets, &mut self.counts)
     }
 
+    fn left_at(&mut self) -> Time {
+        self.stamps.left_at(self.clock.now())
+    }
+
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
+        if self.stamps.may_come() {
+            cold_path();
+            if self.stamps.is_time_to_look() {
+                self.look_for_stamps();
+            }
+        }
         let Self { receiver, socket, counts, .. } = self;
         let place = (&self.clock, self.local_addr);
         let mut receive = |budget, sink: &mut dyn FnMut(RxPacket<'_>)| {
@@ -480,6 +561,7 @@ fn configure_receiver(
     socket: &UdpSocket,
     addr: SocketAddr,
     config: &UdpConfig,
+    card: bool,
 ) -> Result<(bool, u32), UdpError> {
     let fd = socket.as_fd();
     if addr.is_ipv6() {
@@ -487,7 +569,10 @@ fn configure_receiver(
         ignore(sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1));
     }
     ignore(sys::ask_for_tclass(fd, addr, true));
-    if config.timestamps != TimestampSource::Call {
+    // Either option tells when packets came; a socket that sends, too, has the one for both.
+    let is_told = config.timestamps != TimestampSource::Call;
+    let by_one = || !config.connects() && sys::tell_times(fd, true, card).is_ok();
+    if is_told && !by_one() {
         ignore(sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1));
     }
     let coalescing =
@@ -496,6 +581,16 @@ fn configure_receiver(
     let granted_bytes = sys::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)
         .map_err(|source| UdpError::System { step: UdpStep::Inspect, addr, source })?;
     Ok((coalescing, granted_bytes))
+}
+
+/// The clock of the network card of an interface, where that stamps packets.
+fn open_card(socket: &UdpSocket, interface: IpMtu, config: &UdpConfig) -> Option<Arc<File>> {
+    let (fd, name) = (socket.as_fd(), interface.interface?);
+    let stamps = sys::card_stamps(fd, name)?;
+    let is_on =
+        stamps.is_on || (config.card_stamps && sys::switch_card_stamps_on(fd, name).is_ok());
+    let file = File::open(format!("/dev/ptp{}", stamps.clock)).ok()?;
+    (is_on && sys::read_clock(file.as_fd()).is_ok()).then(|| Arc::new(file))
 }
 
 /// Asks for the configured buffer, past the system's limits where that is allowed. The kernel

@@ -8,7 +8,8 @@
 //! | `group`, `steering` | links of several workers on one port, and how packets find theirs |
 //! | `probe` | what this kernel grants and charges |
 //! | `way` | how long packets may be, by the interface and by the route |
-//! | `clock` | the kernel's receive clock |
+//! | `clock` | the kernel's clock, by which it stamps what comes and goes |
+//! | `stamps` | when packets leave |
 //! | `mmsg`, `sys` | the system calls; the only unsafe code |
 
 mod clock;
@@ -22,6 +23,7 @@ mod link;
 mod mmsg;
 mod probe;
 mod rx;
+mod stamps;
 mod steering;
 pub(crate) mod sys;
 mod tx;
@@ -35,4 +37,5 @@ pub use counters::UdpCounters;
 pub use error::{UdpError, UdpStep};
 pub use limits::{ROCE_PORT, SOURCE_PORTS_MAX};
 pub use link::UdpLink;
+pub use stamps::SendTimes;
 pub use steering::Steering;
