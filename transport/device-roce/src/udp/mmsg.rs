@@ -235,7 +235,7 @@ impl<'a> Fill<'_, 'a> {
     pub(super) fn stamp_last(&mut self, card: bool) {
         let Some(index) = self.messages.checked_sub(1) else { return };
         let header = &mut self.batch.headers[index].msg_hdr;
-        let count = header.msg_controllen as usize / size_of::<Control>();
+        let count = header.msg_controllen / size_of::<Control>();
         let of_card = if card { libc::SOF_TIMESTAMPING_TX_HARDWARE } else { 0 };
         let asked = (libc::SOF_TIMESTAMPING_TX_SOFTWARE | of_card).to_ne_bytes();
         let controls = &mut self.batch.controls[index];
