@@ -6,8 +6,8 @@ use super::limits::{
     LONE_BYTES_MAX, LOOKS_APART_NS, RECV_CACHED_BYTES, RECV_MESSAGES_MAX, TCLASS_ASKED_FIRST,
     TCLASS_UNASKED,
 };
-use super::link::ignore;
 use super::mmsg::RecvBatch;
+use super::setup::ignore;
 use super::sys;
 use super::tx::Counts;
 use core::hint::cold_path;

@@ -7,10 +7,10 @@
 
 use super::clock::{StampClock, Stamper};
 use super::counters::UdpCounters;
+use super::error_queue::{TxStamp, recv_stamp};
 use super::limits::{
     STAMP_CLOCKS_OFF_NS, STAMP_LOOKS_MAX, STAMPS_APART, STAMPS_MISSING_MAX, STAMPS_RECENT,
 };
-use super::mmsg::{TxStamp, recv_stamp};
 use core::hint::cold_path;
 use std::fs::File;
 use std::io;
@@ -71,8 +71,8 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// Of a link with so many sockets that send, by the clock of a card if there is one; none if not
-    /// `is_on`.
+    /// Of a link with so many sockets that send, by the clock of a card if there is one; none if
+    /// not `is_on`.
     pub(super) fn new(is_on: bool, card: Option<Arc<File>>, source_ports: usize) -> Self {
         Self {
             is_on,

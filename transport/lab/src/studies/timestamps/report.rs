@@ -115,8 +115,8 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         "error: of samples on an idle network, against what it takes where hosts take no time; \
          queue and goodput: of senders that share one port",
         &format!(
-            "late: up to so much from the wire to who looks, evenly, and a {OUTWARD_PART}th of it from \
-             the call to the wire; {KERNEL_PERCENT} % of either lie between the wire and the \
+            "late: up to so much from the wire to who looks, evenly, and a {OUTWARD_PART}th of it \
+             from the call to the wire; {KERNEL_PERCENT} % of either lie between the wire and the \
              kernel's stamp. An ack is written before it leaves: its own way out is known from \
              acks before it only"
         ),
@@ -203,8 +203,8 @@ fn plots(seen: &[Seen]) -> Vec<Plot> {
 }
 
 /// What may show of hosts that are late by up to so much, in microseconds: of samples, 99 of 100.
-/// By stamps of the wire an ack's way out, less the least of late, is all that is left; by stamps of
-/// the kernel what lies between them and the wire, too.
+/// By stamps of the wire an ack's way out, less the least of late, is all that is left; by stamps
+/// of the kernel what lies between them and the wire, too.
 fn error_max_us(source: Source, jitter_us: u64) -> f64 {
     let late = jitter_us as f64;
     match source {
