@@ -31,7 +31,7 @@ fn pair(v6: bool) -> Option<(Host, Host, UdpLink, UdpLink)> {
 
 /// Sends a run of packets, so that a stamp is asked for; whether it left within the call.
 fn send(link: &mut UdpLink, far: &UdpLink, source_port: u16, bytes: &[u8]) -> bool {
-    sleep(Duration::from_millis(2));
+    sleep(Duration::from_millis(5));
     link.left_at();
     let mut packet = TxPacket::new(far.local_addr(), source_port, 0);
     packet.push(bytes);

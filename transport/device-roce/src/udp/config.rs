@@ -183,7 +183,7 @@ impl UdpConfig {
     }
 
     /// Where times come from; [`TimestampSource::KernelWhenLate`] by default. But by
-    /// [`TimestampSource::Call`], one batch a millisecond asks the kernel when it leaves, which
+    /// [`TimestampSource::Call`], one batch in 4 ms asks the kernel when it leaves, which
     /// tells how long before the end of a call others do: [`SendTimes`](super::SendTimes).
     ///
     /// Where the kernel tells times, those of the network card are taken, if the card stamps all

@@ -116,10 +116,10 @@ pub(super) const LOOKS_APART_NS: u64 = 20_000;
 pub(super) const CLOCK_READINGS_APART_NS: u64 = 5_000;
 pub(super) const CLOCK_READINGS_MAX: u32 = 4;
 
-/// One batch in this time asks the kernel when it leaves. That costs a short send of 3 us some 1.5
-/// us more, so a half of a part in a hundred of a core that does nothing else; and it is often
-/// enough to follow how long calls take.
-pub(super) const STAMPS_APART: Nanos = Nanos::from_millis(1);
+/// One batch in this time asks the kernel when it leaves. That costs some 5 us of a core, caches
+/// counted in: with one a millisecond a core that does nothing but send took 0.5 % longer. And it
+/// is often enough to follow how long calls take.
+pub(super) const STAMPS_APART: Nanos = Nanos::from_millis(4);
 
 /// Stamps whose median counts: enough that a few calls which were interrupted move nothing.
 pub(super) const STAMPS_RECENT: usize = 15;

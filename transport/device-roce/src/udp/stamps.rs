@@ -1,7 +1,7 @@
 //! When packets leave: what the kernel's transmit stamps say, and what is made of them.
 //!
 //! A stamp comes on the error queue of the socket, and costs about as much as a short send. So only
-//! one batch a millisecond asks for one, for its last message. It says how long before the end of
+//! one batch in 4 ms asks for one, for its last message. It says how long before the end of
 //! the call that message left, and for the batches between two stamps that much is taken off the
 //! time of the call.
 

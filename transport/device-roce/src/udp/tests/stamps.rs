@@ -9,7 +9,7 @@ use towpath_verbs::PacketLink;
 
 /// Sends `sizes` once stamps are wanted again; says whether what was told lies within the call.
 fn send_stamped(tx: &mut UdpLink, rx: &mut UdpLink, sizes: &[usize]) -> bool {
-    sleep(Duration::from_millis(2));
+    sleep(Duration::from_millis(5));
     tx.left_at();
     let sent = payloads(sizes);
     let began = tx.now();
