@@ -1,7 +1,7 @@
 //! Finds the devices and asks them.
 
 use super::host;
-use super::report::{Address, Device, Identity, Kind, Limits, Port, Report};
+use super::report::{Address, Device, Identity, Kind, Limits, Port, Report, SendTimes};
 use std::net::Ipv4Addr;
 use towpath_device_mem::MemDevice;
 use towpath_device_verbs::{OpenError, Survey};
@@ -77,6 +77,7 @@ fn software_port(mtu_max: u32) -> Port {
         active_mtu: mtu_max,
         addresses: Vec::new(),
         capabilities: None,
+        send_times: None,
         towpath: None,
         refusal: None,
     }
@@ -85,7 +86,7 @@ fn software_port(mtu_max: u32) -> Port {
 /// Asked on the loopback address: its capabilities are the same on every other.
 fn roce() -> Device {
     let udp = UdpConfig::new(Ipv4Addr::LOCALHOST.into());
-    let opened = match roce_udp(udp, &EndpointConfig::new()) {
+    let mut opened = match roce_udp(udp, &EndpointConfig::new()) {
         Ok(opened) => opened,
         Err(error) => return failed(ROCE, Kind::Userspace, &error),
     };
@@ -101,6 +102,17 @@ fn roce() -> Device {
         })
         .collect();
     port.judge(opened.caps(), opened.queue_limits());
+    let times = opened.link_mut().measure_send_times();
+    port.send_times = Some(SendTimes {
+        stamped_by: match (times.stamped, times.by_card) {
+            (true, true) => Some("card"),
+            (true, false) => Some("kernel"),
+            (false, _) => None,
+        },
+        before_end_ns: times.before_end_ns,
+        spread_ns: times.spread.0,
+        clock_error_ns: times.clock_error.0,
+    });
     Device { ports: vec![port], ..Device::new(ROCE, Kind::Userspace) }
 }
 
@@ -161,6 +173,7 @@ fn surveyed_port(found: &towpath_device_verbs::Port) -> Port {
         active_mtu: found.active_mtu.bytes(),
         addresses: addresses.collect(),
         capabilities: None,
+        send_times: None,
         towpath: None,
         refusal: None,
     };

@@ -92,6 +92,8 @@ pub(super) struct Port {
     pub(super) addresses: Vec<Address>,
     /// None where the port cannot be used.
     pub(super) capabilities: Option<Capabilities>,
+    /// What is known of when packets leave, where the kernel sends.
+    pub(super) send_times: Option<SendTimes>,
     /// What an endpoint with the default settings will do there.
     pub(super) towpath: Option<Doing>,
     /// Why there is none.
@@ -125,6 +127,19 @@ pub(super) struct Address {
     pub(super) interface: Option<String>,
     /// The largest path MTU that the interface carries, where known.
     pub(super) path_mtu_max: Option<u32>,
+}
+
+/// What is known of when packets leave, from a few that were sent to this host.
+#[derive(Debug, Serialize)]
+pub(super) struct SendTimes {
+    /// `kernel`, or `card`; none where the time of the call is all there is.
+    pub(super) stamped_by: Option<&'static str>,
+    /// How long before the end of its call a packet leaves; below zero, after it.
+    pub(super) before_end_ns: i64,
+    /// How far from that it is, in the median.
+    pub(super) spread_ns: u64,
+    /// How far off the clock of stamps may be.
+    pub(super) clock_error_ns: u64,
 }
 
 /// What the device offers.

@@ -1,6 +1,6 @@
 //! The report for people, in the layout of `ibv_devinfo`.
 
-use super::report::{Capabilities, Device, Doing, Identity, Kind, Limits, Port, Report};
+use super::report::{Capabilities, Device, Doing, Identity, Kind, Limits, Port, Report, SendTimes};
 use std::fmt::{Display, Write};
 
 /// Addresses of a port that are shown without `-v`.
@@ -111,6 +111,9 @@ fn of_port(lines: &mut Lines, port: &Port, verbose: bool) {
     if let Some(capabilities) = &port.capabilities {
         of_capabilities(lines, capabilities, verbose);
     }
+    if let Some(times) = &port.send_times {
+        of_send_times(lines, times);
+    }
     lines.head(3, "Towpath");
     if let Some(doing) = &port.towpath {
         of_doing(lines, doing);
@@ -144,6 +147,20 @@ fn of_capabilities(lines: &mut Lines, caps: &Capabilities, verbose: bool) {
         Some(bytes) => lines.line(3, "rx_buffer_bytes", bytes),
         None => lines.line(3, "rx_buffer_bytes", "not bounded by the device"),
     }
+}
+
+fn of_send_times(lines: &mut Lines, times: &SendTimes) {
+    let Some(by) = times.stamped_by else {
+        return lines.line(3, "send stamps", "none: the end of the call counts");
+    };
+    let us = |ns: i64| ns as f64 / 1e3;
+    let (before, spread) = (us(times.before_end_ns), us(times.spread_ns as i64));
+    let clock = us(times.clock_error_ns as i64);
+    let text = format_args!(
+        "of the {by}: packets leave {before:.1} us before the end of a call, give or take \
+         {spread:.1} us; its clock is off by {clock:.1} us at most"
+    );
+    lines.line(3, "send stamps", text);
 }
 
 fn of_doing(lines: &mut Lines, doing: &Doing) {

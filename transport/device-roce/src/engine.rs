@@ -235,8 +235,8 @@ impl Engine {
     }
 
     /// Completes what was taken and takes back the plans for the rest.
-    fn book<L: PacketLink>(&mut self, taken: usize, link: &L) {
-        let mut now = None;
+    fn book<L: PacketLink>(&mut self, taken: usize, link: &mut L) {
+        let mut left_at = None;
         let (done, rest) = self.planned.split_at(taken);
         self.counters.packets_sent += taken as u64;
         for packet in done {
@@ -257,7 +257,7 @@ impl Engine {
                     wr_id: wr.wr_id,
                     opcode: send_opcode(&wr.op),
                     qp_num: qp.num,
-                    timestamp: Some(*now.get_or_insert_with(|| link.now())),
+                    timestamp: Some(*left_at.get_or_insert_with(|| link.left_at())),
                     ..Wc::default()
                 };
                 self.cqs.push(qp.init.send_cq, wc);

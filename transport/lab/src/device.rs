@@ -57,6 +57,10 @@ impl PacketLink for SharedLink {
         self.link.borrow_mut().transmit(packets)
     }
 
+    fn left_at(&mut self) -> Time {
+        self.link.borrow_mut().left_at()
+    }
+
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
         self.link.borrow_mut().receive(budget, sink)
     }

@@ -13,6 +13,7 @@
 //! | `class` | the classes of links: Gold, Silver, Copper |
 //! | `class_order` | which class posts work to the device next, where a worker serves several |
 //! | `flow` | state that all paths share: congestion window, pacing, chunk size |
+//! | `lag` | how long what is handed to the device takes to leave |
 //! | `path` | sent and received chunks of a path, its state; the choice of path and carrier |
 //! | `remake` | how a queue pair that failed is made anew, at both ends |
 //! | `piece` | pieces of messages that are sent |
@@ -35,6 +36,7 @@ mod class_order;
 mod config;
 mod event;
 mod flow;
+mod lag;
 mod lane;
 pub mod limits;
 mod link;

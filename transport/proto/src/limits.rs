@@ -301,3 +301,7 @@ pub const HOPELESS_PACKETS_MIN: u64 = 32;
 /// packet in four either way passes one time in a thousand, one that loses one in a hundred four
 /// times in five.
 pub const PROBES_TO_RETURN_AFTER_LOSS: u32 = 12;
+
+/// What takes longer from the driver's hands to the wire is no lag: a queue, or clocks that do not
+/// agree.
+pub(crate) const LAG_MAX: Nanos = Nanos::from_millis(10);

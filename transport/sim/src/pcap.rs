@@ -234,6 +234,10 @@ impl<L: PacketLink, W: io::Write> PacketLink for PcapLink<L, W> {
         taken
     }
 
+    fn left_at(&mut self) -> Time {
+        self.inner.left_at()
+    }
+
     /// The traffic class of a received packet is not known here and stands as 0.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
         let tape = &mut self.tape;

@@ -7,8 +7,8 @@ use common::number_of;
 use std::collections::BTreeMap;
 use towpath_base::{Nanos, Time};
 use towpath_sim::{
-    CableConfig, Fabric, HostConfig, HostDelay, HostId, LeafSpine, Star, SwitchConfig, TwoPods,
-    World,
+    CableConfig, Fabric, HostConfig, HostDelay, HostId, LeafSpine, Star, SwitchConfig, Timestamps,
+    TwoPods, World,
 };
 use towpath_verbs::{PacketLink, TxPacket};
 
@@ -65,6 +65,44 @@ fn the_delay_of_a_host_shows_in_software_and_not_in_the_timestamp_of_its_card() 
         let late = at.since(timestamp).0;
         assert!((10_000..=15_000).contains(&late), "{late}");
     }
+}
+
+#[test]
+fn a_link_tells_when_a_packet_left_by_what_its_host_is_told_to_stamp_with() {
+    let tx_delay = HostDelay { fixed: Nanos(3_000), jitter: Nanos::ZERO };
+    let left_at = |send_times, count| {
+        let world = World::new(1);
+        let host = HostConfig { tx_delay, send_times, ..slow_host() };
+        let hosts = Star { hosts: 2, host, ..Star::default() }.build(&world).hosts;
+        let mut link = world.end(hosts[0]);
+        world.advance_to(Time(500));
+        assert_eq!(link.left_at().0, if send_times == Timestamps::Software { 500 } else { 0 });
+        for number in 0..count {
+            assert!(send(&world, [hosts[0], hosts[1]], 0, number, 100));
+        }
+        link.left_at().0 - 500
+    };
+    assert_eq!(left_at(Timestamps::Software, 2), 0);
+    assert_eq!(left_at(Timestamps::Kernel { percent: 10 }, 2), 2_700);
+    // A packet of 100 bytes takes 800 ns of its wire.
+    assert_eq!(left_at(Timestamps::Wire, 1), 3_000 + 800);
+    assert_eq!(left_at(Timestamps::Wire, 3), 3_000 + 3 * 800);
+}
+
+#[test]
+fn the_kernels_stamp_lies_between_the_wire_and_software() {
+    let rx_delay = HostDelay { fixed: Nanos(10_000), jitter: Nanos::ZERO };
+    let late = |timestamps| {
+        let world = World::new(1);
+        let host = HostConfig { rx_delay, timestamps, ..slow_host() };
+        let hosts = Star { hosts: 2, host, ..Star::default() }.build(&world).hosts;
+        assert!(send(&world, [hosts[0], hosts[1]], 0, 0, 100));
+        settle(&world).iter().map(|seen| seen.at.since(seen.timestamp).0).max()
+    };
+    assert_eq!(late(Timestamps::Wire), Some(10_000));
+    assert_eq!(late(Timestamps::Kernel { percent: 25 }), Some(7_500));
+    assert_eq!(late(Timestamps::Kernel { percent: 200 }), Some(0));
+    assert_eq!(late(Timestamps::Software), Some(0));
 }
 
 #[test]

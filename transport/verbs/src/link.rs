@@ -148,6 +148,13 @@ pub trait PacketLink {
     /// as taken and lost: the wire is unreliable.
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize;
 
+    /// When the last packet left that the last [`transmit`](Self::transmit) took, as near as the
+    /// link knows: to be asked right after that. It may still be to come, where the link knows how
+    /// long its hardware takes.
+    fn left_at(&mut self) -> Time {
+        self.now()
+    }
+
     /// Hands at most about `budget` received packets to `sink`, in order of arrival; returns how
     /// many.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize;

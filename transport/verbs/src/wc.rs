@@ -91,8 +91,8 @@ pub struct Wc {
     /// where the device does not tell.
     pub tclass: Option<u8>,
     /// When the device finished it, on the device's clock (for a send: when it was put on the
-    /// wire, on RC when its acknowledgement came in; for a receive: when its last packet came in),
-    /// where the device has timestamps.
+    /// wire, as near as the device knows, on RC when its acknowledgement came in; for a receive:
+    /// when its last packet came in), where the device has timestamps.
     pub timestamp: Option<Time>,
     /// The device's own code for an error; zero otherwise.
     pub vendor_err: u32,

@@ -14,7 +14,7 @@ pub enum PortChoice {
     Exact(u16),
 }
 
-/// Where the time of a received packet comes from.
+/// Where the times of packets come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampSource {
     /// The clock is read once after each system call that received something.
@@ -46,6 +46,7 @@ pub struct UdpConfig {
     pub(super) segmentation: bool,
     pub(super) coalescing: bool,
     pub(super) timestamps: TimestampSource,
+    pub(super) card_stamps: bool,
     pub(super) foreign_peers: bool,
     pub(super) kernel_steering: bool,
 }
@@ -66,6 +67,7 @@ impl UdpConfig {
             segmentation: true,
             coalescing: true,
             timestamps: TimestampSource::KernelWhenLate,
+            card_stamps: false,
             foreign_peers: false,
             kernel_steering: true,
         }
@@ -180,10 +182,25 @@ impl UdpConfig {
         self.ip.is_loopback() && !(self.foreign_peers && self.ip.is_ipv4())
     }
 
-    /// Where receive times come from; [`TimestampSource::KernelWhenLate`] by default.
+    /// Where times come from; [`TimestampSource::KernelWhenLate`] by default. But by
+    /// [`TimestampSource::Call`], one batch in 4 ms asks the kernel when it leaves, which
+    /// tells how long before the end of a call others do: [`SendTimes`](super::SendTimes).
+    ///
+    /// Where the kernel tells times, those of the network card are taken, if the card stamps all
+    /// that comes in and what leaves and asks for it, and this process may read its clock
+    /// (`/dev/ptp0` and others).
     #[must_use]
     pub fn timestamps(mut self, source: TimestampSource) -> Self {
         self.timestamps = source;
+        self
+    }
+
+    /// Whether the stamps of the network card are switched on, where it has any; false by default,
+    /// since that is for all who use the interface, and needs `CAP_NET_ADMIN`. Where the system
+    /// refuses, all is as it was. Somebody else may have switched them on.
+    #[must_use]
+    pub fn card_stamps(mut self, on: bool) -> Self {
+        self.card_stamps = on;
         self
     }
 }

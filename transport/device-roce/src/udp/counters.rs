@@ -33,4 +33,12 @@ pub struct UdpCounters {
     pub handed_over_lost: u64,
     /// Packets that other links of the group handed to this one.
     pub taken_over: u64,
+    /// Transmit stamps of the kernel that came and were believed.
+    pub stamps_taken: u64,
+    /// Of those, stamps of packets that waited for the interface after the call.
+    pub stamps_queued: u64,
+    /// Stamps that were asked for and did not come: the time of the call counted.
+    pub stamps_missing: u64,
+    /// What came in their place and was none, or could not be true.
+    pub stamps_bad: u64,
 }

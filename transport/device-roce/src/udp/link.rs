@@ -1,23 +1,27 @@
 //! `UdpLink`: a `PacketLink` over UDP sockets.
 
 use super::coalescing::Coalescing;
-use super::config::{PortChoice, TimestampSource, UdpConfig};
+use super::config::{TimestampSource, UdpConfig};
 use super::counters::UdpCounters;
 use super::error::{UdpError, UdpStep};
 use super::group::Member;
-use super::limits::{DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX};
+use super::limits::{DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX, STAMPS_RECENT};
 use super::mmsg::SendBatch;
 use super::probe::{self, Probe};
 use super::rx::Receiver;
-use super::steering::{self, Steering};
+use super::setup::{
+    bind_at, bind_receiver, configure, configure_receiver, grow_buffer, ignore, inspect_error,
+    local_addr, open_card, share_port, with_port,
+};
+use super::stamps::{SendTimes, Stamps};
+use super::steering::Steering;
 use super::sys;
 use super::tx::{Counts, Outlet, Sender};
 use super::way;
 use core::ffi::c_int;
 use core::hint::cold_path;
-use core::net::{IpAddr, SocketAddr, SocketAddrV6};
+use core::net::SocketAddr;
 use core::task::Waker;
-use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
@@ -66,6 +70,7 @@ pub struct UdpLink {
     foreign_peers: bool,
     rx_buffer_bytes: u64,
     bell: Bell,
+    stamps: Stamps,
     steering: Steering,
     /// None of a link that has its port to itself.
     member: Option<Member>,
@@ -167,15 +172,24 @@ impl UdpLink {
             outlets.push(outlet);
             source_addrs.push(addr);
         }
-        let (coalescing, granted_bytes) = configure_receiver(&socket, addr, config)?;
+        let is_told = config.timestamps != TimestampSource::Call;
+        let card = interface.filter(|_| is_told).and_then(|of| open_card(&socket, of, config));
+        let (coalescing, granted_bytes) =
+            configure_receiver(&socket, addr, config, card.is_some())?;
         let with_times = config.timestamps == TimestampSource::Kernel;
+        let is_stamped = is_told
+            && outlets.iter().zip(0..).all(|(outlet, port)| {
+                let receives = port == 0 && !config.connects();
+                sys::tell_times(outlet.socket.as_fd(), receives, card.is_some()).is_ok()
+            });
+        let stamps = Stamps::new(is_stamped, card.clone(), outlets.len());
         Ok(Self {
             socket,
             local_addr: addr,
             source_addrs,
             clock,
-            sender: Sender::new(outlets, segments_max),
-            receiver: Receiver::new(Coalescing::new(coalescing, with_times)),
+            sender: Sender::new(outlets, segments_max, stamps.by_card()),
+            receiver: Receiver::new(Coalescing::new(coalescing, with_times), card),
             counts: Counts::default(),
             probe,
             interface,
@@ -183,6 +197,7 @@ impl UdpLink {
             foreign_peers: config.foreign_peers,
             rx_buffer_bytes: probe::rx_buffer_bytes(granted_bytes, addr),
             bell,
+            stamps,
             steering,
             member,
             watched: NO_FILE,
@@ -207,6 +222,10 @@ impl UdpLink {
     pub fn wait_readable(&mut self, timeout: Duration) -> bool {
         let files = [self.socket.as_raw_fd(), self.bell.as_fd().as_raw_fd(), self.watched];
         let [readable, rung, watched] = sys::wait_readable(files, timeout);
+        if self.stamps.may_come() {
+            // A stamp that is late ends waits until it is taken.
+            self.look_for_stamps();
+        }
         readable | (rung && self.bell.clear()) | watched
     }
 
@@ -220,6 +239,55 @@ impl UdpLink {
             counters.taken_over = member.taken_over;
         }
         counters
+    }
+
+    /// What is known of when packets leave.
+    #[must_use]
+    pub fn send_times(&self) -> SendTimes {
+        self.stamps.times()
+    }
+
+    /// Sends a few short packets to itself that all ask when they leave: what is then known. For
+    /// who has sent nothing yet, and receives nothing.
+    #[must_use]
+    pub fn measure_send_times(&mut self) -> SendTimes {
+        let bytes = [0; 64];
+        let mut packet = TxPacket::new(self.local_addr, 0, 0);
+        packet.push(&bytes);
+        for _ in 0..STAMPS_RECENT {
+            self.stamps.want();
+            self.transmit(&[packet]);
+            self.receive(1, &mut |_| {});
+        }
+        self.send_times()
+    }
+
+    /// Sends packets, the last of which asks when it leaves. What it asks for is there when the
+    /// call is over, unless the packet then waits for the interface.
+    #[cold]
+    fn transmit_asking(&mut self, packets: &[TxPacket<'_>]) -> usize {
+        let began = self.clock.now();
+        let (taken, asked) =
+            self.sender.transmit_asking(self.local_addr, packets, &mut self.counts);
+        let ended = self.clock.now();
+        match asked {
+            Some(source_port) => {
+                self.stamps.asked(source_port, (began, ended));
+                self.look_for_stamps();
+            }
+            None => self.stamps.not_asked(ended),
+        }
+        taken
+    }
+
+    /// Looks for the stamp that was asked for, or empties the error queue of what is late: of the
+    /// socket that receives it ends waits.
+    #[cold]
+    fn look_for_stamps(&mut self) {
+        let source_port = self.stamps.awaited_at().unwrap_or(0);
+        let Some(socket) = self.sender.socket(source_port) else { return };
+        let times = (self.clock.now(), &self.clock);
+        self.stamps.look(socket, source_port, times, &mut self.counts.udp);
     }
 
     /// How packets come to this link, where others have its port too.
@@ -328,10 +396,24 @@ impl PacketLink for UdpLink {
     }
 
     fn transmit(&mut self, packets: &[TxPacket<'_>]) -> usize {
+        if self.stamps.is_wanted() {
+            return self.transmit_asking(packets);
+        }
+        self.stamps.pass();
         self.sender.transmit(self.local_addr, packets, &mut self.counts)
     }
 
+    fn left_at(&mut self) -> Time {
+        self.stamps.left_at(self.clock.now())
+    }
+
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
+        if self.stamps.may_come() {
+            cold_path();
+            if self.stamps.is_time_to_look() {
+                self.look_for_stamps();
+            }
+        }
         let Self { receiver, socket, counts, .. } = self;
         let place = (&self.clock, self.local_addr);
         let mut receive = |budget, sink: &mut dyn FnMut(RxPacket<'_>)| {
@@ -382,135 +464,4 @@ impl PacketLink for UdpLink {
         counters.packets_dropped += self.member.as_ref().map_or(0, |m| m.handed_over_lost);
         counters
     }
-}
-
-fn with_port(config: &UdpConfig, port: u16) -> SocketAddr {
-    match config.ip {
-        IpAddr::V4(ip) => (ip, port).into(),
-        IpAddr::V6(ip) => {
-            let found = || sys::scope_of(ip).unwrap_or(0);
-            let is_open = config.scope_id == 0 && ip.is_unicast_link_local();
-            let scope_id = if is_open { found() } else { config.scope_id };
-            SocketAddrV6::new(ip, port, 0, scope_id).into()
-        }
-    }
-}
-
-fn bind_at(addr: SocketAddr) -> Result<UdpSocket, UdpError> {
-    let socket = UdpSocket::bind(addr).map_err(|error| UdpError::at(UdpStep::Bind, addr, error))?;
-    socket.set_nonblocking(true).map_err(|source| UdpError::System {
-        step: UdpStep::Configure,
-        addr,
-        source,
-    })?;
-    Ok(socket)
-}
-
-fn bind_receiver(config: &UdpConfig) -> Result<UdpSocket, UdpError> {
-    let (first, fallback) = match config.port_choice() {
-        PortChoice::Ephemeral => (0, None),
-        PortChoice::Roce4791OrEphemeral => (super::ROCE_PORT, Some(0)),
-        PortChoice::Exact(port) => (port, None),
-    };
-    match (bind_at(with_port(config, first)), fallback) {
-        (Err(UdpError::PortInUse(_)), Some(port)) => bind_at(with_port(config, port)),
-        (outcome, _) => outcome,
-    }
-}
-
-/// Binds further receivers beside the first, which has the port to itself until then: so none of
-/// another process can be among them. Says how packets are told apart.
-fn share_port(
-    first: UdpSocket,
-    addr: SocketAddr,
-    shares: &[QpShare],
-    config: &UdpConfig,
-) -> Result<(Vec<UdpSocket>, Steering), UdpError> {
-    let mut receivers = vec![first];
-    let [share, further @ ..] = shares else { return Ok((receivers, Steering::Alone)) };
-    if further.is_empty() {
-        return Ok((receivers, Steering::Alone));
-    }
-    let at = |source| UdpError::at(UdpStep::Share, addr, source);
-    sys::set_option(receivers[0].as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).map_err(at)?;
-    for _ in further {
-        let receiver = sys::bind_beside(addr).map_err(at)?;
-        receiver.set_nonblocking(true).map_err(at)?;
-        receivers.push(receiver);
-    }
-    let steering = if !config.kernel_steering {
-        Steering::HandedOver { refused: None }
-    } else if let Err(error) = steering::attach(receivers[0].as_fd(), *share) {
-        Steering::HandedOver { refused: error.raw_os_error() }
-    } else {
-        Steering::Kernel
-    };
-    Ok((receivers, steering))
-}
-
-fn local_addr(socket: &UdpSocket, addr: SocketAddr) -> Result<SocketAddr, UdpError> {
-    socket.local_addr().map_err(|source| inspect_error(addr, source))
-}
-
-fn inspect_error(addr: SocketAddr, source: io::Error) -> UdpError {
-    UdpError::System { step: UdpStep::Inspect, addr, source }
-}
-
-/// The options of every socket.
-fn configure(socket: &UdpSocket, addr: SocketAddr, segmentation: bool) -> Result<(), UdpError> {
-    let fd = socket.as_fd();
-    // Without these IPv4 packets carry an ID that is not 0, and the ICRC covers it. Those of a
-    // connected socket do all the same: see `UdpConfig::connects`.
-    let whole = sys::forbid_fragments(fd, addr);
-    whole.map_err(|source| UdpError::System { step: UdpStep::Configure, addr, source })?;
-    // RoCEv2 sends UDP checksum 0 and so do we where each packet is built by itself; with
-    // offload the kernel insists on a checksum, and whoever cuts the run fills it in.
-    if !segmentation {
-        ignore(if addr.is_ipv4() {
-            sys::set_option(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)
-        } else {
-            sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_TX, 1)
-        });
-    }
-    Ok(())
-}
-
-/// The options of the receiving socket; says whether it coalesces and what buffer it has.
-fn configure_receiver(
-    socket: &UdpSocket,
-    addr: SocketAddr,
-    config: &UdpConfig,
-) -> Result<(bool, u32), UdpError> {
-    let fd = socket.as_fd();
-    if addr.is_ipv6() {
-        // Foreign packets carry checksum 0, which a socket of IPv6 refuses by default.
-        ignore(sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1));
-    }
-    ignore(sys::ask_for_tclass(fd, addr, true));
-    if config.timestamps != TimestampSource::Call {
-        ignore(sys::set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1));
-    }
-    let coalescing =
-        config.coalescing && sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
-    grow_buffer(fd, config, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
-    let granted_bytes = sys::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)
-        .map_err(|source| UdpError::System { step: UdpStep::Inspect, addr, source })?;
-    Ok((coalescing, granted_bytes))
-}
-
-/// Asks for the configured buffer, past the system's limits where that is allowed. The kernel
-/// doubles what is asked for, to make room for its bookkeeping; what is configured counts that in.
-fn grow_buffer(fd: BorrowedFd<'_>, config: &UdpConfig, forced: i32, plain: i32) {
-    let bytes =
-        if plain == libc::SO_RCVBUF { config.rx_buffer_bytes } else { config.tx_buffer_bytes };
-    let half = i32::try_from(bytes / 2).unwrap_or(i32::MAX / 2);
-    let done = config.force_buffers && sys::set_option(fd, libc::SOL_SOCKET, forced, half).is_ok();
-    if !done {
-        ignore(sys::set_option(fd, libc::SOL_SOCKET, plain, half));
-    }
-}
-
-/// An option that only makes things better: without it the link is slower, never wrong.
-pub(super) fn ignore(outcome: io::Result<()>) {
-    drop(outcome);
 }

@@ -92,8 +92,8 @@ impl Control {
     }
 }
 
-/// Control messages of one send: the segment size and the traffic class.
-const SEND_CONTROLS_MAX: usize = 2;
+/// Control messages of one send: the segment size, the traffic class and the question for a stamp.
+const SEND_CONTROLS_MAX: usize = 3;
 
 /// What a socket gives packets by itself, so that it is not said with each.
 #[derive(Clone, Copy, Default)]
@@ -229,6 +229,21 @@ impl<'a> Fill<'_, 'a> {
         self.piece_end = core::ptr::null();
     }
 
+    /// Asks for a stamp of when the message leaves that was ended last: that of a `card`, if there
+    /// is one, and then the kernel gives none of its own.
+    #[cold]
+    pub(super) fn stamp_last(&mut self, card: bool) {
+        let Some(index) = self.messages.checked_sub(1) else { return };
+        let header = &mut self.batch.headers[index].msg_hdr;
+        let count = header.msg_controllen / size_of::<Control>();
+        let of_card = if card { libc::SOF_TIMESTAMPING_TX_HARDWARE } else { 0 };
+        let asked = (libc::SOF_TIMESTAMPING_TX_SOFTWARE | of_card).to_ne_bytes();
+        let controls = &mut self.batch.controls[index];
+        controls[count] = Control::new(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, asked);
+        header.msg_control = self.batch.controls.as_mut_ptr().wrapping_add(index).cast();
+        header.msg_controllen = ((count + 1) * size_of::<Control>()) as _;
+    }
+
     /// Sends the messages from `first` on; says how many the kernel took, at least one.
     pub(super) fn send(&mut self, fd: BorrowedFd<'_>, first: usize) -> io::Result<usize> {
         let headers = &mut self.batch.headers[first..self.messages];
@@ -278,6 +293,8 @@ pub(super) struct Datagram<'a> {
     pub(super) tclass: Option<u8>,
     /// The kernel's time stamp on its wall clock.
     pub(super) wall_ns: Option<u64>,
+    /// The network card's on its own.
+    pub(super) card_ns: Option<u64>,
     /// The kernel cut off bytes or control messages.
     pub(super) truncated: bool,
 }
@@ -405,6 +422,7 @@ impl RecvBatch {
             segment: None,
             tclass: None,
             wall_ns: None,
+            card_ns: None,
             truncated: header.msg_hdr.msg_flags & cut != 0,
         };
         self.read_controls(slot, &mut datagram);
@@ -412,25 +430,46 @@ impl RecvBatch {
     }
 
     fn read_controls(&self, slot: usize, datagram: &mut Datagram<'_>) {
-        let words = &self.controls[slot];
-        let mut left = self.headers[slot].msg_hdr.msg_controllen.min(size_of::<RecvControl>());
-        let head = size_of::<libc::cmsghdr>();
-        let mut at = words.as_ptr().cast::<u8>();
-        while left >= head {
-            // SAFETY: `left` says that a whole header lies at `at`, within `words`.
-            let header = unsafe { at.cast::<libc::cmsghdr>().read_unaligned() };
-            let len = header.cmsg_len;
-            if len < head || len > left {
-                return;
-            }
-            // SAFETY: the `len` bytes at `at` lie within `words` and are initialised.
-            let value = unsafe { core::slice::from_raw_parts(at.add(head), len - head) };
-            note_control(&header, value, datagram);
-            let step = len.next_multiple_of(size_of::<usize>()).min(left);
-            at = at.wrapping_add(step);
-            left -= step;
-        }
+        let len = self.headers[slot].msg_hdr.msg_controllen;
+        each_control(&self.controls[slot], len, |header, value| {
+            note_control(header, value, datagram);
+        });
     }
+}
+
+/// Hands each control message of those on to `note`, which take `len` bytes of `words`.
+#[inline(always)]
+pub(super) fn each_control(words: &[u64], len: usize, mut note: impl FnMut(&libc::cmsghdr, &[u8])) {
+    let mut left = len.min(size_of_val(words));
+    let head = size_of::<libc::cmsghdr>();
+    let mut at = words.as_ptr().cast::<u8>();
+    while left >= head {
+        // SAFETY: `left` says that a whole header lies at `at`, within `words`.
+        let header = unsafe { at.cast::<libc::cmsghdr>().read_unaligned() };
+        let len = header.cmsg_len;
+        if len < head || len > left {
+            return;
+        }
+        // SAFETY: the `len` bytes at `at` lie within `words` and are initialised.
+        let value = unsafe { core::slice::from_raw_parts(at.add(head), len - head) };
+        note(&header, value);
+        let step = len.next_multiple_of(size_of::<usize>()).min(left);
+        at = at.wrapping_add(step);
+        left -= step;
+    }
+}
+
+/// The kernel's stamp, and the card's: the first and the third of three, or one alone.
+pub(super) fn stamps_of(value: &[u8]) -> (Option<u64>, Option<u64>) {
+    let card = value.get(2 * size_of::<libc::timespec>()..);
+    (timespec_ns(value), card.and_then(timespec_ns))
+}
+
+/// A `timespec` as nanoseconds; none where it says nothing.
+fn timespec_ns(value: &[u8]) -> Option<u64> {
+    let (seconds, nanos) = value.split_at_checked(size_of::<libc::time_t>())?;
+    let ns = signed(seconds)?.wrapping_mul(1_000_000_000).wrapping_add(signed(nanos)?);
+    Some(ns).filter(|&ns| ns > 0)
 }
 
 /// Takes what a received control message says.
@@ -441,13 +480,9 @@ fn note_control(header: &libc::cmsghdr, value: &[u8], datagram: &mut Datagram<'_
         // One byte on IPv4, an int on IPv6.
         (libc::IPPROTO_IP, libc::IP_TOS) => datagram.tclass = value.first().copied(),
         (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => datagram.tclass = int.map(|class| class as u8),
-        (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-            let Some((seconds, nanos)) = value.split_at_checked(size_of::<libc::time_t>()) else {
-                return;
-            };
-            if let (Some(seconds), Some(nanos)) = (signed(seconds), signed(nanos)) {
-                datagram.wall_ns = Some(seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos));
-            }
+        // The latter has that of the card behind it.
+        (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS | libc::SCM_TIMESTAMPING) => {
+            (datagram.wall_ns, datagram.card_ns) = stamps_of(value);
         }
         _ => {}
     }

@@ -1,19 +1,21 @@
 //! Receiving: datagrams come in batches, runs are cut into packets, packets go to the sink.
 
-use super::clock::WallOffset;
+use super::clock::{StampClock, Stamper};
 use super::coalescing::Coalescing;
 use super::limits::{
     LONE_BYTES_MAX, LOOKS_APART_NS, RECV_CACHED_BYTES, RECV_MESSAGES_MAX, TCLASS_ASKED_FIRST,
     TCLASS_UNASKED,
 };
-use super::link::ignore;
 use super::mmsg::RecvBatch;
+use super::setup::ignore;
 use super::sys;
 use super::tx::Counts;
 use core::hint::cold_path;
 use core::net::SocketAddr;
+use std::fs::File;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use towpath_base::Time;
 use towpath_base::passes::{Pass, note};
 use towpath_clock::Clock;
@@ -35,7 +37,9 @@ pub(super) struct Receiver {
     looked_at: Time,
     /// How many datagrams to ask for: more while as many come, back to one when fewer do.
     burst: usize,
-    wall: WallOffset,
+    wall: StampClock,
+    /// Of the network card, where that stamps.
+    card: Option<StampClock>,
     classes: Classes,
     coalescing: Coalescing,
 }
@@ -51,8 +55,8 @@ enum Classes {
 }
 
 impl Receiver {
-    /// Of a socket that is set up.
-    pub(super) fn new(coalescing: Coalescing) -> Self {
+    /// Of a socket that is set up, on an interface whose card stamps by this clock.
+    pub(super) fn new(coalescing: Coalescing, card: Option<Arc<File>>) -> Self {
         Self {
             batch: RecvBatch::new(),
             slot: 0,
@@ -60,7 +64,8 @@ impl Receiver {
             batch_time: Time::ZERO,
             looked_at: Time::ZERO,
             burst: 1,
-            wall: WallOffset::default(),
+            wall: StampClock::default(),
+            card: card.map(|file| StampClock::of(Stamper::Card(file))),
             classes: Classes::Asked(TCLASS_ASKED_FIRST),
             coalescing,
         }
@@ -194,9 +199,10 @@ impl Receiver {
                 self.slot += 1;
                 continue;
             };
-            let timestamp = match datagram.wall_ns {
-                Some(wall_ns) => self.wall.bring_over(wall_ns, self.batch_time, clock),
-                None => self.batch_time,
+            let timestamp = match (datagram.card_ns.zip(self.card.as_mut()), datagram.wall_ns) {
+                (Some((card_ns, card)), _) => card.bring_over(card_ns, self.batch_time, clock),
+                (None, Some(wall_ns)) => self.wall.bring_over(wall_ns, self.batch_time, clock),
+                (None, None) => self.batch_time,
             };
             // The kernel joins packets of one traffic class only.
             let (len, tclass) = (datagram.bytes.len(), datagram.tclass);

@@ -11,6 +11,124 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::time::Duration;
 use towpath_verbs::InterfaceName;
 
+/// Has the kernel tell when packets leave for which that is asked, by a count and without their
+/// bytes; and, of a socket that receives, when packets came. With those of a `card`, if there are.
+pub(super) fn tell_times(fd: BorrowedFd<'_>, receives: bool, card: bool) -> io::Result<()> {
+    let mut told = libc::SOF_TIMESTAMPING_SOFTWARE
+        | libc::SOF_TIMESTAMPING_OPT_ID
+        | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+    if card {
+        told |= libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+    }
+    if receives {
+        told |= libc::SOF_TIMESTAMPING_RX_SOFTWARE;
+    }
+    if receives && card {
+        told |= libc::SOF_TIMESTAMPING_RX_HARDWARE;
+    }
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, told as i32)
+}
+
+/// What an interface stamps in its card, and by which clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CardStamps {
+    /// The number of its clock, as in `/dev/ptp0`.
+    pub(super) clock: u32,
+    /// All that comes in is stamped now, and what leaves and asks for it; else that could be
+    /// switched on.
+    pub(super) is_on: bool,
+}
+
+/// `struct ethtool_ts_info`.
+#[repr(C)]
+struct TsInfo {
+    cmd: u32,
+    so_timestamping: u32,
+    phc_index: i32,
+    tx_types: u32,
+    tx_reserved: [u32; 3],
+    rx_filters: u32,
+    rx_reserved: [u32; 3],
+}
+
+const ETHTOOL_GET_TS_INFO: u32 = 0x41;
+/// Sends are stamped that ask for it; everything that comes in is.
+const TX_ON: i32 = 1;
+const RX_ALL: i32 = 1;
+
+/// Asks about the stamps of an interface's card, by any socket; none where there are none.
+pub(super) fn card_stamps(fd: BorrowedFd<'_>, interface: InterfaceName) -> Option<CardStamps> {
+    // SAFETY: plain integers, for which all zeros is a value.
+    let mut info: TsInfo = unsafe { zeroed() };
+    info.cmd = ETHTOOL_GET_TS_INFO;
+    interface_call(fd, interface, libc::SIOCETHTOOL as _, (&raw mut info).cast()).ok()?;
+    let wanted = libc::SOF_TIMESTAMPING_TX_HARDWARE
+        | libc::SOF_TIMESTAMPING_RX_HARDWARE
+        | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+    let bit = |setting: i32| 1_u32 << setting;
+    let is_able = info.so_timestamping & wanted == wanted
+        && info.tx_types & bit(TX_ON) != 0
+        && info.rx_filters & bit(RX_ALL) != 0;
+    let clock = u32::try_from(info.phc_index).ok().filter(|_| is_able)?;
+    // SAFETY: as above.
+    let mut config: libc::hwtstamp_config = unsafe { zeroed() };
+    let asked = interface_call(fd, interface, SIOCGHWTSTAMP, (&raw mut config).cast());
+    let is_on = asked.is_ok() && config.tx_type == TX_ON && config.rx_filter == RX_ALL;
+    Some(CardStamps { clock, is_on })
+}
+
+/// `SIOCGHWTSTAMP`, which libc does not have.
+const SIOCGHWTSTAMP: libc::c_ulong = 0x89b1;
+
+/// Switches the stamps of an interface's card on, for all who use it; needs `CAP_NET_ADMIN`.
+pub(super) fn switch_card_stamps_on(
+    fd: BorrowedFd<'_>,
+    interface: InterfaceName,
+) -> io::Result<()> {
+    let mut config = libc::hwtstamp_config { flags: 0, tx_type: TX_ON, rx_filter: RX_ALL };
+    interface_call(fd, interface, libc::SIOCSHWTSTAMP, (&raw mut config).cast())
+}
+
+/// Makes a call about an interface that reads and writes `data`.
+fn interface_call(
+    fd: BorrowedFd<'_>,
+    interface: InterfaceName,
+    call: libc::c_ulong,
+    data: *mut libc::c_char,
+) -> io::Result<()> {
+    let mut request = named(interface);
+    request.ifr_ifru.ifru_data = data;
+    // SAFETY: the request lives through the call and holds a name; `data` leads to what this call
+    // reads and writes, as each of the three callers says.
+    let rc = unsafe { libc::ioctl(fd.as_raw_fd(), call as _, &raw mut request) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A request about an interface.
+fn named(interface: InterfaceName) -> libc::ifreq {
+    // SAFETY: a request of zeroes is a value.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    // A name has at most one byte less than its place: the last one stays zero.
+    for (place, &byte) in request.ifr_name.iter_mut().zip(interface.as_str().as_bytes()) {
+        *place = byte as libc::c_char;
+    }
+    request
+}
+
+/// What the clock of a network card shows, which is a file.
+pub(super) fn read_clock(file: BorrowedFd<'_>) -> io::Result<u64> {
+    // The kernel's number for the clock behind a file (`FD_TO_CLOCKID`).
+    let id = (!file.as_raw_fd() << 3) | 3;
+    // SAFETY: `timespec` is plain integers, for which all zeros is a value.
+    let mut shown: libc::timespec = unsafe { zeroed() };
+    // SAFETY: the pointer is to `shown`, which lives through the call.
+    if unsafe { libc::clock_gettime(id, &raw mut shown) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let (seconds, nanos) = (shown.tv_sec as u64, shown.tv_nsec as u64);
+    Ok(seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos))
+}
+
 /// Level and name of the option that says the traffic class of what is sent to `dest`.
 pub(super) fn tclass_option(dest: SocketAddr) -> (i32, i32) {
     match dest {
@@ -202,12 +320,7 @@ fn has_addr(entry: &libc::ifaddrs, addr: SocketAddr) -> bool {
 
 /// The MTU of an interface in bytes, asked by any socket.
 pub(super) fn interface_mtu(fd: BorrowedFd<'_>, interface: InterfaceName) -> io::Result<u32> {
-    // SAFETY: a request of zeroes is a value.
-    let mut request: libc::ifreq = unsafe { zeroed() };
-    // A name has at most one byte less than its place: the last one stays zero.
-    for (place, &byte) in request.ifr_name.iter_mut().zip(interface.as_str().as_bytes()) {
-        *place = byte as libc::c_char;
-    }
+    let mut request = named(interface);
     // SAFETY: the pointer is to a request that lives through the call and holds a name.
     let rc = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) };
     if rc != 0 {

@@ -132,12 +132,30 @@ pub(super) struct Sender {
     outlets: Vec<Outlet>,
     /// Packets of one run; 0 while nothing is offloaded.
     segments_max: usize,
+    question: Question,
+    /// The network card is asked.
+    asks_card: bool,
+}
+
+/// Whether the last message of a batch asks when it leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Question {
+    No,
+    Open,
+    /// It did, on this source port.
+    Put(usize),
 }
 
 impl Sender {
-    pub(super) fn new(outlets: Vec<Outlet>, segments_max: usize) -> Self {
+    pub(super) fn new(outlets: Vec<Outlet>, segments_max: usize, asks_card: bool) -> Self {
         let runs = [Run::default(); SEND_MESSAGES_MAX];
-        Self { batch: SendBatch::new(), runs, outlets, segments_max }
+        let (batch, question) = (SendBatch::new(), Question::No);
+        Self { batch, runs, outlets, segments_max, question, asks_card }
+    }
+
+    /// The socket of a source port.
+    pub(super) fn socket(&self, source_port: usize) -> Option<&UdpSocket> {
+        self.outlets.get(source_port).map(|outlet| &outlet.socket)
     }
 
     /// How many source ports there are.
@@ -163,6 +181,24 @@ impl Sender {
             return 1;
         }
         self.transmit_batch(local, packets, counts)
+    }
+
+    /// As [`transmit`](Self::transmit), and the last message asks when it leaves: the source port
+    /// of which it did, where it was taken.
+    #[cold]
+    pub(super) fn transmit_asking(
+        &mut self,
+        local: SocketAddr,
+        packets: &[TxPacket<'_>],
+        counts: &mut Counts,
+    ) -> (usize, Option<usize>) {
+        self.question = Question::Open;
+        let sent_before = counts.udp.messages_sent;
+        let taken = self.transmit_batch(local, packets, counts);
+        let question = core::mem::replace(&mut self.question, Question::No);
+        let all = taken == packets.len() && counts.udp.messages_sent > sent_before;
+        let asked = if let Question::Put(port) = question { Some(port) } else { None };
+        (taken, asked.filter(|_| all))
     }
 
     /// Sends a packet that needs no more than its bytes: it is in one piece, as the socket sends
@@ -207,6 +243,7 @@ impl Sender {
                 Round::Full(count) => return taken + count,
                 Round::RunRefused(count, run) => {
                     taken += count;
+                    self.question = Question::No;
                     let run = &packets[taken..taken + run];
                     let done = self.apart(local, run, counts);
                     taken += done;
@@ -281,6 +318,10 @@ impl Sender {
             next += run.packets;
             self.runs[run_count] = run;
             run_count += 1;
+        }
+        if self.question != Question::No && next == packets.len() {
+            fill.stamp_last(self.asks_card);
+            self.question = Question::Put(usize::from(port));
         }
         flush(&mut fill, &outlet.socket, &self.runs[..run_count], counts)
     }

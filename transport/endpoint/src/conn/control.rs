@@ -3,6 +3,7 @@
 use crate::held::Held;
 use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, CONTROL_SLOT_BYTES};
 use crate::wr_id::{NO_QP, WrId};
+use towpath_base::Time;
 use towpath_memory::{MemoryError, Pool};
 use towpath_proto::limits::ACK_BYTES_MAX;
 use towpath_verbs::{Device, QpNum, RecvWr, SendOp, SendWr, SgList};
@@ -13,6 +14,8 @@ pub(crate) struct Control {
     slots: Vec<Held>,
     lkey: u32,
     free_sends: Vec<u32>,
+    /// When the ack in each send slot was handed to the device.
+    handed_at: [Time; CONTROL_SENDS],
     recvs_posted: usize,
     /// Receives that came home, to be posted again.
     pub(crate) repost: Vec<RecvWr>,
@@ -26,7 +29,9 @@ impl Control {
         let slots = std::iter::from_fn(|| pool.take().map(Held::new)).take(count).collect();
         let free_sends = (CONTROL_RECVS as u32..count as u32).collect();
         let qp_num = NO_QP;
-        Ok((Self { qp_num, slots, lkey: 0, free_sends, recvs_posted: 0, repost: Vec::new() }, pool))
+        let handed_at = [Time::ZERO; CONTROL_SENDS];
+        let (recvs_posted, repost) = (0, Vec::new());
+        Ok((Self { qp_num, slots, lkey: 0, free_sends, handed_at, recvs_posted, repost }, pool))
     }
 
     pub(crate) fn set_lkey(&mut self, lkey: u32) {
@@ -87,10 +92,12 @@ impl Control {
         !self.free_sends.is_empty()
     }
 
-    /// Lets `write` fill a send slot; the slot and its work request when it wrote something.
+    /// Lets `write` fill a send slot; the slot and its work request when it wrote something, to be
+    /// handed to the device `now`.
     pub(crate) fn send(
         &mut self,
         link: u16,
+        now: Time,
         write: impl FnOnce(&mut [u8; ACK_BYTES_MAX]) -> Option<usize>,
     ) -> Option<(u32, SendWr)> {
         let &slot = self.free_sends.last()?;
@@ -100,6 +107,7 @@ impl Control {
         let len = write(buf.first_chunk_mut()?)?;
         held.lend();
         self.free_sends.pop();
+        self.handed_at[slot as usize % CONTROL_SENDS] = now;
         let sg_list = SgList::one(held.sge(self.lkey, len));
         let wr_id = WrId::ControlSend { link, slot }.pack();
         Some((slot, SendWr::new(wr_id, SendOp::Send, sg_list)))
@@ -111,11 +119,14 @@ impl Control {
         self.slots.get(slot as usize)?.buf()?.get(..len)
     }
 
-    /// A send completed, or was refused.
-    pub(crate) fn sent(&mut self, slot: u32) {
-        if self.slots.get_mut(slot as usize).is_some_and(|held| held.reclaim()) {
-            self.free_sends.push(slot);
+    /// A send completed, or was refused: when it was handed to the device.
+    pub(crate) fn sent(&mut self, slot: u32) -> Option<Time> {
+        let held = self.slots.get_mut(slot as usize)?;
+        if !held.reclaim() {
+            return None;
         }
+        self.free_sends.push(slot);
+        Some(self.handed_at[slot as usize % CONTROL_SENDS])
     }
 
     /// Whether the device holds none of its buffers.

@@ -210,6 +210,15 @@ impl Conn {
         self.paths.len().max(1)
     }
 
+    /// Whether a queue pair for chunks or acks is of UC: there a send completes when it leaves.
+    pub(crate) fn is_uc(&self, qp_num: QpNum) -> bool {
+        let path = match qp_num == self.control.qp_num {
+            true => self.paths.first(),
+            false => self.paths.iter().find(|path| path.qp_num == qp_num),
+        };
+        path.is_some_and(|path| path.carrier == Carrier::Uc)
+    }
+
     /// Bytes that the device has and that have not left. Only UC tells when they do.
     pub(crate) fn uc_bytes_at_device(&self) -> u64 {
         let on_uc = self.paths.iter().filter(|path| path.carrier == Carrier::Uc);

@@ -243,6 +243,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.links.find(link)?.link.as_ref()?.srtt()
     }
 
+    /// The newest sample of a link's round trip, of any path, without what it took within the
+    /// hosts; `None` before the first.
+    #[must_use]
+    pub fn rtt_latest(&self, link: LinkId) -> Option<Nanos> {
+        self.links.find(link)?.link.as_ref()?.rtt_latest()
+    }
+
     /// What a link may have in flight at present as far as congestion control goes, in bytes;
     /// `None` when it is gone.
     #[must_use]

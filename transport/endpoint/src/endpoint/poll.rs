@@ -29,8 +29,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if let Some(absence) = self.sleep.on_poll(now) {
             self.set_away(absence);
         }
-        let acks = self.poll_control(now);
         let mut completions = self.poll_data(now);
+        let acks = self.poll_control(now);
         if let Some(cq) = self.lanes.cq {
             completions += self.poll_lanes(now, cq);
         }
@@ -119,7 +119,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
     }
 
-    /// Acks first: they open the window for what is sent in this turn.
+    /// Acks, behind completions of sends: those say when what is acknowledged has left.
     fn poll_control(&mut self, now: Time) -> usize {
         self.drain(self.driver.queues.control_cq, |endpoint, wcs| {
             let wc = &wcs[0];
@@ -142,7 +142,13 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     #[inline(never)]
     fn on_ack_sent(&mut self, link: u16, slot: u32, wc: &Wc) {
         if let Some(conn) = self.links.at(link) {
-            conn.control.sent(slot);
+            let handed_at = conn.control.sent(slot);
+            if let (Some(handed_at), Some(left_at)) = (handed_at, wc.timestamp)
+                && conn.is_uc(wc.qp_num)
+                && let Some(link) = conn.link.as_mut()
+            {
+                link.handle_ack_sent(handed_at, left_at);
+            }
             // An ack may have waited for the slot.
             self.links.touch(link);
         }

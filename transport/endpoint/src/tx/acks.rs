@@ -24,7 +24,7 @@ pub(crate) fn send_acks<D: Device<Memory = Region>>(
             (way, len, cut_at) = (ack.path, ack.len, ack.cut_at);
             Some(ack.len)
         };
-        let Some((slot, mut wr)) = control.send(id.index, write) else { break };
+        let Some((slot, mut wr)) = control.send(id.index, now, write) else { break };
         if let Some(tcp) = tcp.as_mut().filter(|tcp| way.is_some() && tcp.path == way) {
             if let Some(ack) = control.take_back(slot, len) {
                 // Acks tell all there is: what finds no room is made good by the next.

@@ -61,10 +61,14 @@ pub struct Incast {
     pub base_rtt: Nanos,
     /// What the receiver's port can hold.
     pub port_buffer_bytes: u64,
+    /// What hosts are like, but for their rate and their distance.
+    pub host: HostConfig,
     /// What is left out at the start.
     pub warm_up: Nanos,
     /// What is measured after it.
     pub span: Nanos,
+    /// What is under way at the end has so long to come, or twenty spans if that is more.
+    pub settle: Nanos,
 }
 
 impl Incast {
@@ -82,8 +86,10 @@ impl Incast {
             rate_bits_per_s: 100_000_000_000,
             base_rtt: Nanos::from_micros(10),
             port_buffer_bytes: 16 << 20,
+            host: HostConfig::default(),
             warm_up: turn.saturating_mul(2).max(Nanos::from_millis(10)),
             span: turn.saturating_mul(5).max(Nanos::from_millis(20)),
+            settle: Nanos::ZERO,
         }
     }
 }
@@ -126,7 +132,7 @@ impl Incast {
         let config = HostConfig {
             rate_bits_per_s: self.rate_bits_per_s,
             delay: Nanos(self.base_rtt.0 / 4),
-            ..HostConfig::default()
+            ..self.host
         };
         let hosts: Vec<HostId> =
             (0..=self.senders).map(|_| world.add_host(switch, &config)).collect();
@@ -211,7 +217,7 @@ impl Incast {
         let after = cluster.world().counters();
         let bits = (carried(&cluster) - carried_before) as f64 * 8.0;
         let all = window.span.as_secs_f64() * self.rate_bits_per_s as f64;
-        cluster.settle(self.span.saturating_mul(SETTLE_SPANS_MAX));
+        cluster.settle(self.span.saturating_mul(SETTLE_SPANS_MAX).max(self.settle));
         let hosts = 0..=self.senders;
         Ok(IncastResult {
             utilisation: bits / all,

@@ -22,6 +22,7 @@
 //! | [`outage`] | small I/Os while something breaks |
 //! | [`blackhole`] | switches that swallow packets |
 //! | [`failover`] | spines that die one after another |
+//! | [`timestamps`] | who stamps packets, and what late hosts make of round trips |
 
 pub mod blackhole;
 pub mod chunk_size;
@@ -39,6 +40,7 @@ pub mod mixed_nics;
 pub mod one_sided;
 pub mod outage;
 pub mod stream;
+pub mod timestamps;
 mod wire;
 
 pub use controller::{CONTROLLER, controller_of};
@@ -63,6 +65,7 @@ pub const ALL: &[&Study] = &[
     &isolation::STUDY,
     &blackhole::STUDY,
     &failover::STUDY,
+    &timestamps::STUDY,
 ];
 
 #[cfg(test)]

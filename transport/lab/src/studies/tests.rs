@@ -140,7 +140,7 @@ fn a_study_that_is_stopped_or_fails_has_no_report() {
 }
 
 /// The studies of many hosts, on tiny parameters.
-const OF_HOSTS: [(&Study, &[(&str, &str)]); 9] = [
+const OF_HOSTS: [(&Study, &[(&str, &str)]); 10] = [
     (&incast::STUDY, &[("senders", "4"), ("rounds", "1"), ("controllers", "swift,fixed:64KiB")]),
     (&fairness::STUDY, &[("phase-ms", "1")]),
     (&mixed_nics::STUDY, &[("hosts", "1,2"), ("span-ms", "1")]),
@@ -150,6 +150,7 @@ const OF_HOSTS: [(&Study, &[(&str, &str)]); 9] = [
     (&isolation::STUDY, &[("span-ms", "1"), ("rounds", "1"), ("queues", "own"), ("flood", "256")]),
     (&blackhole::STUDY, &[("faults", "spine,reverse"), ("hosts", "2"), ("span-ms", "20")]),
     (&failover::STUDY, &[("spines", "2"), ("hosts", "2"), ("step-ms", "10"), ("noticed-ms", "5")]),
+    (&timestamps::STUDY, &[("jitter-us", "0,10"), ("pings", "20"), ("span-ms", "2")]),
 ];
 
 #[test]
@@ -185,6 +186,16 @@ fn channels_of_their_own_keep_what_they_have_and_one_queue_for_all_does_not() {
     let report = ask(&isolation::STUDY, 1, 2, &one);
     let missed = |name: &str| report.claims.iter().any(|it| it.name == name && !it.is_met());
     assert!(missed("kept_beside_stall") && missed("kept_beside_flood"), "{:?}", report.claims);
+}
+
+#[test]
+fn stamps_keep_late_hosts_out_of_round_trips_and_calls_do_not() {
+    let few = [("jitter-us", "0,100"), ("pings", "300"), ("span-ms", "20"), ("noise-us", "0")];
+    let report = ask(&timestamps::STUDY, 1, 2, &few);
+    assert!(report.is_all_met() && report.claims.len() > 6, "{:?}", report.claims);
+    let calls = [few[0], few[1], few[2], few[3], ("sources", "call"), ("held-to", "wire")];
+    let report = ask(&timestamps::STUDY, 1, 2, &calls);
+    assert!(!report.is_all_met(), "{:?}", report.claims);
 }
 
 const FEW: [(&str, &str); 2] = [("messages", "2000"), ("naive-messages", "2000")];
@@ -231,7 +242,7 @@ fn a_lost_grant_costs_round_trips_and_not_milliseconds() {
 /// Those whose quick runs were once too short for their targets.
 #[test]
 fn a_quick_run_is_long_enough_for_the_targets_that_it_is_held_to() {
-    for study in [&loss::STUDY, &failover::STUDY, &blackhole::STUDY] {
+    for study in [&loss::STUDY, &failover::STUDY, &blackhole::STUDY, &timestamps::STUDY] {
         let report = ask(study, 1, 2, &[]);
         assert!(report.is_all_met(), "{}: {:?}", study.name, report.claims);
     }

@@ -172,11 +172,20 @@ impl Link {
         timestamp: Option<Time>,
         numbers: impl Fn(&SendWindow) -> Range<u64>,
     ) {
-        let Self { paths, events, sends, .. } = self;
+        let Self { paths, events, sends, chunk_lag, .. } = self;
         let Some(path) = paths.get_mut(usize::from(path.0)) else { return };
         let numbers = numbers(&path.tx);
-        path.tx.returned(numbers, timestamp, |frame| sends.on_returned(frame, events));
+        let on_frame = |frame: &_| sends.on_returned(frame, events);
+        if let Some((handed_at, left_at)) = path.tx.returned(numbers, timestamp, on_frame) {
+            chunk_lag.note(handed_at, left_at);
+        }
         self.leave_when_done();
+    }
+
+    /// An ack that [`poll_ack`](Self::poll_ack) gave at `handed_at` left at `left_at`, as the
+    /// device tells. What those before it took is counted to the time for which the next is held.
+    pub fn handle_ack_sent(&mut self, handed_at: Time, left_at: Time) {
+        self.ack_lag.note(handed_at, left_at);
     }
 
     /// The next ack to send, as one SEND: on the control queue pair as long as the first path is
@@ -272,10 +281,11 @@ impl Link {
         self.receives.window_told_bytes = self.receives.window_bytes;
         let window_kib = (self.receives.window_bytes >> 10).min(u64::from(u32::MAX)) as u32;
         self.paths.acks_due &= !bit(index);
+        let lag = self.ack_lag.least();
         let path = &mut self.paths[index];
         path.rx.acks_sent += 1;
         let (largest, received_at) = path.rx.largest().expect("an ack is due only then");
-        let hold = path.rx.tell(now, received_at);
+        let hold = path.rx.tell(now, received_at, lag);
         let ack = Ack {
             path: index as u16,
             generation,

@@ -47,6 +47,7 @@ use crate::channel::Channel;
 use crate::config::{LinkConfig, PeerParams};
 use crate::event::{ChannelId, ChunkRef, Event, IncomingKey, PathId};
 use crate::flow::Flow;
+use crate::lag::Lag;
 use crate::lane::Lane;
 use crate::limits::{FRAME_ALIGN_BYTES, PAGE_BYTES, PIECE_BYTES_MIN};
 use crate::path::PathTable;
@@ -88,6 +89,9 @@ pub struct Link {
     paths: PathTable,
     doubts: Doubts,
     flow: Flow,
+    /// Of acks in frames of their own, and of chunks.
+    ack_lag: Lag,
+    chunk_lag: Lag,
     control: Controls,
     channels: Channels,
     sends: Sends,
@@ -118,6 +122,8 @@ impl Link {
             paths: PathTable::new(&config, &peer, now),
             doubts: Doubts::default(),
             flow: Flow::new(&config, &peer, now),
+            ack_lag: Lag::default(),
+            chunk_lag: Lag::default(),
             control: Controls::new(&config),
             channels: Channels::new(),
             sends: Sends::new(config.limits.sends_max, piece_max),
@@ -234,6 +240,12 @@ impl Link {
     #[must_use]
     pub fn srtt(&self) -> Option<Nanos> {
         self.flow.rtt.smoothed()
+    }
+
+    /// The newest sample of the round trip, of any path, without what it took within the hosts.
+    #[must_use]
+    pub fn rtt_latest(&self) -> Option<Nanos> {
+        self.flow.rtt.latest()
     }
 
     /// Bytes that congestion control allows in flight now.

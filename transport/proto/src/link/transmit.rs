@@ -391,10 +391,11 @@ impl Link {
         {
             of = heard;
         }
+        let lag = self.chunk_lag.least();
         let rx = &mut self.paths[of].rx;
         let Some((largest, at)) = rx.largest().filter(|_| rx.is_complete()) else { return };
         header.flags = header.flags.with_ack_of(of);
-        (header.ack_largest, header.ack_hold) = (largest as u32, rx.tell(now, at));
+        (header.ack_largest, header.ack_hold) = (largest as u32, rx.tell(now, at, lag));
         if due & bit(of) != 0 {
             self.note_ride(index, of);
         }

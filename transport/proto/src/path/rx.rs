@@ -3,7 +3,7 @@
 use crate::limits::{DISORDER_MEMORY, NUMBER_WINDOW};
 use crate::wire::HOLD_UNKNOWN;
 use core::hint::cold_path;
-use towpath_base::{Time, WindowBitmap};
+use towpath_base::{Nanos, Time, WindowBitmap};
 
 /// Received transmission numbers of one path and direction.
 #[derive(Debug)]
@@ -61,15 +61,16 @@ impl ReceiveWindow {
     }
 
     /// An ack that leaves now tells the largest number, which came in at `at`: how long that was
-    /// held. What was told before is told again because that may be lost, and how long that took
-    /// to be noticed is no delay of ours: [`HOLD_UNKNOWN`].
+    /// held, and will be for the `lag` that is still to come. What was told before is told again
+    /// because that may be lost, and how long that took to be noticed is no delay of ours:
+    /// [`HOLD_UNKNOWN`].
     #[inline]
-    pub(crate) fn tell(&mut self, now: Time, at: Time) -> u32 {
+    pub(crate) fn tell(&mut self, now: Time, at: Time, lag: Nanos) -> u32 {
         if now > self.told_at {
             return HOLD_UNKNOWN;
         }
         self.told_at = now;
-        now.since(at).0.min(u64::from(HOLD_UNKNOWN)) as u32
+        (now + lag).since(at).0.min(u64::from(HOLD_UNKNOWN)) as u32
     }
 
     /// The largest number and when it came in.

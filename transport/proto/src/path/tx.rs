@@ -308,14 +308,16 @@ impl SendWindow {
     }
 
     /// The device has returned the work requests of these numbers, the last of them at `timestamp`.
-    /// Hands on the frames that they carried that were not returned before.
+    /// Hands on the frames that they carried that were not returned before. Says when the last was
+    /// handed to the device, and when it left, if both are known.
     pub(crate) fn returned(
         &mut self,
         numbers: Range<u64>,
         timestamp: Option<Time>,
         mut each: impl FnMut(&SendFrame),
-    ) {
+    ) -> Option<(Time, Time)> {
         let Self { ring, next, returned, frames, .. } = self;
+        let mut times = None;
         let (len, end) = (ring.len() as u64, numbers.end.min(*next));
         for number in numbers.start.max(next.saturating_sub(len))..end {
             let sent = &mut ring[(number & (len - 1)) as usize];
@@ -324,6 +326,7 @@ impl SendWindow {
             }
             let at = timestamp.filter(|_| number + 1 == end && sent.state == State::Outstanding);
             if let Some(at) = at {
+                times = Some((sent.sent_at, at));
                 sent.sent_at = sent.sent_at.max(at);
             }
             frames.get(sent.frames).for_each(&mut each);
@@ -331,6 +334,7 @@ impl SendWindow {
         if numbers.start <= *returned {
             *returned = end.max(*returned);
         }
+        times
     }
 
     /// Whether an ack that names `largest` can be true.

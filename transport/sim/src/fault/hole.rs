@@ -151,6 +151,10 @@ impl<L: PacketLink> PacketLink for Hole<L> {
         taken
     }
 
+    fn left_at(&mut self) -> Time {
+        self.inner.left_at()
+    }
+
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
         let Self { inner, control } = self;
         let services = control.swallows().received;

@@ -267,6 +267,10 @@ impl<L: PacketLink> PacketLink for FaultLink<L> {
         taken
     }
 
+    fn left_at(&mut self) -> Time {
+        self.inner.left_at()
+    }
+
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
         self.follow_control();
         if !self.transmit.held.is_empty() {

@@ -16,14 +16,31 @@ pub struct HostDelay {
     pub jitter: Nanos,
 }
 
-/// What the timestamp of a received packet says.
+/// What the timestamp of a packet says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timestamps {
-    /// When its last bit came off the wire, as a network card stamps it.
+    /// When its last bit came off the wire, or was put on it, as a network card stamps it.
     #[default]
     Wire,
-    /// When software could see it.
+    /// When the kernel had it, where so many hundredths of the delay of the host lie between that
+    /// and the wire, or the queue of the network card.
+    Kernel {
+        /// At most 100.
+        percent: u8,
+    },
+    /// When software could see it, or handed it over.
     Software,
+}
+
+impl Timestamps {
+    /// What of a delay between software and the wire is on the wire's side of the stamp.
+    pub(super) fn part(self, delay: Nanos) -> Nanos {
+        match self {
+            Self::Wire => Nanos::ZERO,
+            Self::Kernel { percent } => Nanos(delay.0 / 100 * u64::from(percent.min(100))),
+            Self::Software => delay,
+        }
+    }
 }
 
 /// A host on a switch: its network card, its cable, its software.
@@ -60,6 +77,11 @@ pub struct HostConfig {
     pub rx_delay: HostDelay,
     /// What the timestamp of a received packet says.
     pub timestamps: Timestamps,
+    /// What its link tells of when a packet left, and so the completion of a send. Default: when
+    /// software handed it over.
+    pub send_times: Timestamps,
+    /// What its device declares of the noise of delays. Default none.
+    pub delay_noise: Nanos,
     /// Whether it heeds the pauses of its switch, where that sends any. Default true.
     pub heeds_pauses: bool,
 }
@@ -79,6 +101,8 @@ impl Default for HostConfig {
             tx_delay: HostDelay::default(),
             rx_delay: HostDelay::default(),
             timestamps: Timestamps::Wire,
+            send_times: Timestamps::Software,
+            delay_noise: Nanos::ZERO,
             heeds_pauses: true,
         }
     }

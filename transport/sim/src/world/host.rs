@@ -32,6 +32,14 @@ impl Passage {
     }
 }
 
+/// When packets leave a host.
+struct Departures {
+    told: Timestamps,
+    /// When the network card has sent all that it was given, where nothing pauses it.
+    free_at: Time,
+    last: Time,
+}
+
 /// In this order, so that what every packet needs is in few cache lines.
 #[repr(C, align(64))]
 pub(super) struct Host {
@@ -46,10 +54,13 @@ pub(super) struct Host {
     pub(super) is_patient: bool,
     pub(super) is_woken: bool,
     timestamps: Timestamps,
+    delay_noise: Nanos,
     /// The wire that leads away from here.
     pub(super) wire: WireId,
     pub(super) counters: LinkCounters,
     pub(super) addr: SocketAddr,
+    /// None where software tells of the times of sends.
+    departures: Option<Box<Departures>>,
     tx: Option<Box<Passage>>,
     rx: Option<Box<Passage>>,
     /// When its timer is due; [`Time::NEVER`] while it is not set.
@@ -66,8 +77,16 @@ pub(super) struct HostParts {
     pub(super) is_patient: bool,
     pub(super) delays: [HostDelay; 2],
     pub(super) timestamps: Timestamps,
+    pub(super) send_times: Timestamps,
     pub(super) rx_buffer_bytes: u64,
     pub(super) seed: u64,
+}
+
+impl Departures {
+    fn new(told: Timestamps) -> Option<Box<Self>> {
+        let is_told = told != Timestamps::Software;
+        is_told.then(|| Box::new(Self { told, free_at: Time::ZERO, last: Time::ZERO }))
+    }
 }
 
 impl Host {
@@ -87,9 +106,11 @@ impl Host {
             is_patient: parts.is_patient,
             is_woken: false,
             timestamps: parts.timestamps,
+            delay_noise: parts.caps.delay_noise,
             wire: parts.wire,
             counters: LinkCounters::default(),
             addr: parts.addr,
+            departures: Departures::new(parts.send_times),
             tx,
             rx,
             timer: Time::NEVER,
@@ -108,7 +129,7 @@ impl Host {
             source_ports: self.source_ports,
             rx_buffer_bytes: Some(self.rx_buffer_bytes),
             rx_charge_bytes: self.rx_charge_bytes,
-            delay_noise: Nanos::ZERO,
+            delay_noise: self.delay_noise,
             foreign_peers: false,
             qp_share: QpShare::ALL,
         }
@@ -121,6 +142,22 @@ impl Host {
     /// When what software sends now comes to the queue of the network card.
     pub(super) fn leave_software(&mut self, now: Time) -> Time {
         self.tx.as_mut().map_or(now, |tx| tx.enter(now))
+    }
+
+    /// What software handed over at `now` comes to the network card at `ready_at`, and takes `span`
+    /// of the wire.
+    pub(super) fn depart(&mut self, now: Time, ready_at: Time, span: Nanos) {
+        let Some(of) = &mut self.departures else { return };
+        of.free_at = of.free_at.max(ready_at) + span;
+        of.last = match of.told {
+            Timestamps::Wire => of.free_at,
+            told => Time(ready_at.0 - told.part(ready_at.since(now)).0),
+        };
+    }
+
+    /// When the last packet left, as the host tells.
+    pub(super) fn left_at(&self, now: Time) -> Time {
+        self.departures.as_ref().map_or(now, |of| of.last)
     }
 
     /// When software can see what came off the wire now.
@@ -143,9 +180,7 @@ impl Host {
             return PacketFate::DroppedRxBuffer;
         }
         self.rx_held_bytes += charge;
-        if self.timestamps == Timestamps::Software {
-            coming.tail_at = now;
-        }
+        coming.tail_at = coming.tail_at + self.timestamps.part(now.since(coming.tail_at));
         let list = usize::from(coming.is_train);
         self.arrived[list].push(flights, flight);
         PacketFate::Delivered

@@ -87,6 +87,10 @@ impl PacketLink for VirtualLink {
         taken.unwrap_or(packets.len())
     }
 
+    fn left_at(&mut self) -> Time {
+        self.engine.borrow().host(self.host).left_at(self.clock.now())
+    }
+
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxPacket<'_>)) -> usize {
         for count in 0..budget {
             // Borrowed per packet: the sink may look at the world.

@@ -194,6 +194,11 @@ impl Wire {
         byte_len + u64::from(packets) * u64::from(self.overhead_bytes)
     }
 
+    /// How long it takes so many bytes.
+    pub(super) fn span_of(&self, bytes: u64) -> Nanos {
+        Nanos((bytes * 8_000_000_000).checked_div(self.rate_bits_per_s).unwrap_or(0))
+    }
+
     /// The bytes that wait, and those of the packet that is being sent.
     pub(super) fn queued_bytes(&self) -> u64 {
         self.queued_bytes

@@ -6,6 +6,7 @@ mod lone;
 mod overflow;
 mod runs;
 mod setup;
+mod stamps;
 
 use super::{UdpConfig, UdpLink};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -52,6 +52,7 @@ impl Engine {
                 is_patient: false,
                 delays: [HostDelay::default(); 2],
                 timestamps: Timestamps::Wire,
+                send_times: Timestamps::Software,
                 rx_buffer_bytes: config.rx_buffer_bytes,
                 seed: self.next_seed(),
             };
@@ -100,7 +101,7 @@ impl Engine {
                 source_ports: config.source_ports.min(SOURCE_PORTS_MAX),
                 rx_buffer_bytes: Some(config.rx_buffer_bytes),
                 rx_charge_bytes: config.rx_charge_bytes,
-                delay_noise: Nanos::ZERO,
+                delay_noise: config.delay_noise,
                 foreign_peers: false,
                 qp_share: QpShare::ALL,
             },
@@ -108,6 +109,7 @@ impl Engine {
             is_patient: true,
             delays: [config.tx_delay, config.rx_delay],
             timestamps: config.timestamps,
+            send_times: config.send_times,
             rx_buffer_bytes: config.rx_buffer_bytes,
             seed: self.next_seed(),
         };

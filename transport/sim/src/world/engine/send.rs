@@ -103,6 +103,7 @@ impl Engine {
         end.counters.packets_sent += u64::from(load.packets);
         end.counters.bytes_sent += u64::from(load.byte_len);
         let ready_at = end.leave_software(now);
+        end.depart(now, ready_at, wire.span_of(bytes));
         let (source, wire) = (end.source_addr(load.source_port), end.wire.0);
         let dest_host = self.host_at(host, load.dest);
         let flow = flow_of(host.0, dest_host, source.port(), load.dest.port());
