@@ -90,7 +90,7 @@ impl PathTable {
                 cold_path();
                 let doubtful =
                     self.in_state(PathState::Suspect) | self.in_state(PathState::Probing);
-                let all = self.mask();
+                let (doubtful, all) = (doubtful & !self.unshown(), self.mask() & !self.unshown());
                 self.pick_of([doubtful & !avoid, all & !avoid, all], &mut full)
             },
         )
@@ -109,7 +109,7 @@ impl PathTable {
         None
     }
 
-    /// Two at random of a set, and the better one of them.
+    /// Two at random of a set, and the better one of them; of several rails one each, and the best.
     pub(super) fn draw(&mut self, set: u16) -> usize {
         let count = u64::from(set.count_ones());
         let first = self.prng.below(count);
@@ -117,9 +117,28 @@ impl PathTable {
         if count == 1 || self.prng.below(EXPLORE_ONE_IN) == 0 {
             return one;
         }
+        if self.rails.len() > 1 {
+            return self.draw_of_rails(set, one);
+        }
         let second = (first + 1 + self.prng.below(count - 1)) % count;
         let other = nth(set, second);
         if self.is_better(other, one) { other } else { one }
+    }
+
+    /// NICs may be unlike, and two at random of the slow one's paths would fill it: each rail has
+    /// its say in each draw.
+    fn draw_of_rails(&mut self, set: u16, mut best: usize) -> usize {
+        for place in 0..self.rails.len() {
+            let of_rail = set & self.rails[place];
+            if of_rail == 0 || of_rail & bit(best) != 0 {
+                continue;
+            }
+            let other = nth(of_rail, self.prng.below(u64::from(of_rail.count_ones())));
+            if self.is_better(other, best) {
+                best = other;
+            }
+        }
+        best
     }
 
     /// Round trips decide if they differ by more than a quarter, else what is under way.
