@@ -22,6 +22,7 @@
 //! | [`outage`] | small I/Os while something breaks |
 //! | [`blackhole`] | switches that swallow packets |
 //! | [`failover`] | spines that die one after another |
+//! | [`ports`] | hosts with two NICs, one of which goes, comes or is slow |
 
 pub mod blackhole;
 pub mod chunk_size;
@@ -38,6 +39,7 @@ pub mod loss;
 pub mod mixed_nics;
 pub mod one_sided;
 pub mod outage;
+pub mod ports;
 pub mod stream;
 mod wire;
 
@@ -63,6 +65,7 @@ pub const ALL: &[&Study] = &[
     &isolation::STUDY,
     &blackhole::STUDY,
     &failover::STUDY,
+    &ports::STUDY,
 ];
 
 #[cfg(test)]

@@ -13,6 +13,10 @@ const EXPLORE_ONE_IN: u64 = 32;
 /// are or not known. Then what went there first is answered, or ought to be.
 const KEPT_MIN: Nanos = Nanos::from_micros(50);
 
+/// What a path gets at a time where there are several rails: longer turns would fill a slow NIC
+/// while a fast one waits for the window that they share.
+const RAIL_TURN_BYTES: u64 = 64 << 10;
+
 /// The path that chunks take for a while.
 #[derive(Debug)]
 pub(super) struct Turn {
@@ -73,7 +77,8 @@ impl PathTable {
     fn choose_anew(&mut self, now: Time, avoid: u16) -> Option<usize> {
         let index = self.pick(avoid)?;
         if avoid == 0 {
-            (self.turn.current, self.turn.left_bytes) = (index, self.spread_bytes());
+            let kept = if self.rails.len() > 1 { RAIL_TURN_BYTES } else { u64::MAX };
+            (self.turn.current, self.turn.left_bytes) = (index, self.spread_bytes().min(kept));
             let srtt = self[index].timing.srtt().unwrap_or(Nanos::ZERO);
             self.turn.kept_until = now + srtt.max(KEPT_MIN);
         }
@@ -125,8 +130,9 @@ impl PathTable {
         if self.is_better(other, one) { other } else { one }
     }
 
-    /// NICs may be unlike, and two at random of the slow one's paths would fill it: each rail has
-    /// its say in each draw.
+    /// NICs may be unlike. The round trip of a slow one is longer even while it is idle, for a chunk
+    /// takes longer to leave it: by round trips alone it would get nothing. So each rail has its say
+    /// in each draw, and the one with the least to do and the shortest round trip is taken.
     fn draw_of_rails(&mut self, set: u16, mut best: usize) -> usize {
         for place in 0..self.rails.len() {
             let of_rail = set & self.rails[place];
@@ -134,11 +140,17 @@ impl PathTable {
                 continue;
             }
             let other = nth(of_rail, self.prng.below(u64::from(of_rail.count_ones())));
-            if self.is_better(other, best) {
+            if self.load(other) < self.load(best) {
                 best = other;
             }
         }
         best
+    }
+
+    /// What is under way on a path with one turn more, and for how long.
+    fn load(&self, index: usize) -> u64 {
+        let bytes = self[index].tx.in_flight_bytes() + RAIL_TURN_BYTES;
+        bytes.saturating_mul(self[index].timing.srtt().unwrap_or(Nanos::ZERO).0)
     }
 
     /// Round trips decide if they differ by more than a quarter, else what is under way.
