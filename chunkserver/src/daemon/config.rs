@@ -254,7 +254,7 @@ impl DaemonConfig {
     /// The address of the device: its own, or the one that clients set up their links on.
     #[must_use]
     pub fn effective_device_ip(&self) -> IpAddr {
-        self.device_ip.unwrap_or_else(|| self.listen.ip())
+        self.device.name.ip().or(self.device_ip).unwrap_or_else(|| self.listen.ip())
     }
 
     /// Most clients of each worker: what is set, or what fits the device.

@@ -84,11 +84,13 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "device",
         kind: "DEV",
-        doc: "RDMA device: roce (in userspace over UDP, needs nothing), or one that ibv_devices \
-              lists, as mlx5_0; verbs is the first of them (in builds with --features verbs)",
+        doc: "RDMA device: roce (in userspace over UDP, needs nothing; with several NICs, \
+              roce:10.0.0.1,10.1.0.1), or one that ibv_devices lists, as mlx5_0; verbs is the \
+              first of them (in builds with --features verbs)",
         quoted: true,
         set: |config, text| {
-            config.device.name = value::parsed(text, "roce, verbs or a name like mlx5_0")?;
+            config.device.name =
+                value::parsed(text, "roce, roce:IP,IP, verbs or a name like mlx5_0")?;
             Ok(())
         },
         show: |config| config.device.name.to_string(),

@@ -144,6 +144,14 @@ impl<L: PacketLink> Bundle<L> {
 }
 
 impl Bundle<UdpLink> {
+    /// Links on the local addresses of all NICs that `config` names.
+    ///
+    /// # Errors
+    /// As of [`bind`](Self::bind).
+    pub fn bind_one(config: &UdpConfig) -> Result<Self, UdpError> {
+        Self::bind(config, 1)?.pop().ok_or(UdpError::Nics)
+    }
+
     /// Links on the local addresses of all NICs that `config` names, for each of `count` workers:
     /// as [`UdpLink::bind_group`] does it for one.
     ///

@@ -4,7 +4,7 @@ use crate::config::EndpointConfig;
 use crate::endpoint::Endpoint;
 use crate::error::EndpointError;
 use crate::limits::LANES_MAX;
-use towpath_device_roce::udp::{UdpConfig, UdpError, UdpLink};
+use towpath_device_roce::udp::{UdpConfig, UdpLink};
 use towpath_device_roce::{Bundle, EngineOptions, RoceConfig, RoceDevice, SharedDevice};
 
 /// A RoCEv2 NIC in userspace, over UDP sockets, or several as one device: [`UdpConfig::nic`].
@@ -18,8 +18,7 @@ pub type EngineUdp = SharedDevice<RoceUdp>;
 /// # Errors
 /// [`EndpointError::Udp`] when the sockets cannot be had.
 pub fn roce_udp(udp: UdpConfig, config: &EndpointConfig) -> Result<RoceUdp, EndpointError> {
-    let mut all = roce_udp_group(udp, config, 1)?;
-    all.pop().ok_or(EndpointError::Udp(UdpError::Nics))
+    Ok(on_link(Bundle::bind_one(&udp)?, config))
 }
 
 /// Several [`RoceUdp`]s on one port, one for each of `count` workers.

@@ -30,7 +30,7 @@ impl Host {
     fn new(seed: u64, paths: usize, nics: u8) -> Self {
         let udp = UdpConfig::new(Ipv4Addr::LOCALHOST.into()).force_buffers(false);
         let udp = (2..=nics).fold(udp, |udp, nic| udp.nic(Ipv4Addr::new(127, 0, 0, nic).into()));
-        let link = Bundle::<UdpLink>::bind(&udp, 1).expect("loopback UDP").remove(0);
+        let link = Bundle::<UdpLink>::bind_one(&udp).expect("loopback UDP");
         let faults = FaultControl::new(FaultPlan::none());
         let link = FaultLink::new(link, seed, faults.clone());
         let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
