@@ -118,7 +118,8 @@ fn a_path_keeps_to_the_source_ports_of_its_nic() {
 #[test]
 fn unlike_nics_carry_what_each_can() {
     // The second NIC of the server takes a quarter of what its first does.
-    let mut wire = begin(3, Spreading::default(), |config| config);
+    let window = "fixed:1MiB".parse().unwrap();
+    let mut wire = begin(3, Spreading::default(), |config| config.controller(window));
     let channel = wire.open_channel(0, false);
     trickle(&mut wire, channel, 0, tick(8));
     wire.byte_ns = core::array::from_fn(|path| if path % 2 == 0 { 1 } else { 4 });
