@@ -130,9 +130,9 @@ impl PathTable {
         if self.is_better(other, one) { other } else { one }
     }
 
-    /// NICs may be unlike. The round trip of a slow one is longer even while it is idle, for a chunk
-    /// takes longer to leave it: by round trips alone it would get nothing. So each rail has its say
-    /// in each draw, and the one with the least to do and the shortest round trip is taken.
+    /// NICs may be unlike. The round trip of a slow one is longer even while it is idle, for a
+    /// chunk takes longer to leave it: by round trips alone it would get nothing. So each rail has
+    /// its say in each draw, and that with the least to do and the shortest round trip is taken.
     fn draw_of_rails(&mut self, set: u16, mut best: usize) -> usize {
         for place in 0..self.rails.len() {
             let of_rail = set & self.rails[place];
