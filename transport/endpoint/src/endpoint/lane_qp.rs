@@ -161,7 +161,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let Some(conn) = links.find_mut(link) else { return };
         let way = (conn.lane_path(), Carrier::Rc, RcAttr { max_rd_atomic: rd_atomic, ..LANE_RC });
         let Some(ours) = conn.lane.as_ref().map(|lane| (lane.qp_num, lane.psn)) else { return };
-        if !conn.may_send_to(way.0) {
+        // Of one address the peer's LANE has come from there; of several it may be another one. The
+        // next life takes another path.
+        if !conn.agreed.further_addrs.is_empty() && !conn.may_send_to(way.0) {
             conn.fail_qp(now, ours.0);
             return;
         }
