@@ -1,5 +1,5 @@
-//! A server killed at a hundred points while clients write over the network: nothing acknowledged is
-//! lost, and nothing torn is served.
+//! A server killed at a hundred points while clients write over the network: nothing acknowledged
+//! is lost, and nothing torn is served.
 
 mod common;
 

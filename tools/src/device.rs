@@ -9,8 +9,9 @@ pub const DEVICE: &str = "Network device";
 /// Which device, which of its ports, and which address of that.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct DeviceArgs {
-    /// RDMA device: roce (in userspace over UDP, needs no hardware), or a device that ibv_devices
-    /// lists, such as mlx5_0; verbs is the first of those (they need a build with --features verbs)
+    /// RDMA device: roce (in userspace over UDP, needs no hardware), with the local addresses of
+    /// several NICs roce:10.0.0.1,10.1.0.1, or a device that ibv_devices lists, such as mlx5_0;
+    /// verbs is the first of those (they need a build with --features verbs)
     #[arg(
         short = 'd',
         long = "device",

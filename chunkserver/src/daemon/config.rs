@@ -127,10 +127,11 @@ pub struct NetworkConfig {
 /// The RDMA device to serve on.
 #[derive(Clone, Debug, PartialEq, Eq, Args, Serialize)]
 pub struct DeviceConfig {
-    /// RDMA device: roce (in userspace over UDP, needs nothing), or one that ibv_devices lists, as
-    /// mlx5_0; verbs is the first of them (in builds with --features verbs).
+    /// RDMA device: roce (in userspace over UDP, needs nothing; with several NICs,
+    /// roce:10.0.0.1,10.1.0.1), or one that ibv_devices lists, as mlx5_0; verbs is the first of them
+    /// (in builds with --features verbs).
     #[arg(long, value_name = "DEV", default_value = "roce")]
-    #[arg(value_parser = parsed::<DeviceName>("roce, verbs or a name like mlx5_0"))]
+    #[arg(value_parser = parsed::<DeviceName>("roce, roce:IP,IP, verbs or a name like mlx5_0"))]
     #[serde(serialize_with = "shown")]
     pub device: DeviceName,
     /// Port of an RDMA device, from 1.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use towpath_status::limits::STATUS_NAME;
 use towpath_transport::{Class, DeviceName};
 
-use super::config::{DaemonConfig, DriveDisk, StatusPlace};
+use super::config::{DaemonConfig, DeviceConfig, DriveDisk, StatusPlace};
 use crate::service::cores_to_spare;
 
 /// Most clients of each worker on the userspace NIC unless set: an idle one costs 100 KB of memory.
@@ -20,14 +20,15 @@ impl DaemonConfig {
     /// The address of the device: its own, or the one that clients set up their links on.
     #[must_use]
     pub fn effective_device_ip(&self) -> IpAddr {
-        self.device.device_ip.unwrap_or_else(|| self.network.listen.ip())
+        let DeviceConfig { device, device_ip, .. } = &self.device;
+        device.ip().or(*device_ip).unwrap_or_else(|| self.network.listen.ip())
     }
 
     /// Most clients of each worker: what is set, or what fits the device.
     #[must_use]
     pub fn effective_links_max(&self) -> u32 {
         match self.network.links_max {
-            0 if self.device.device == DeviceName::Roce => LINKS_MAX_USERSPACE,
+            0 if matches!(self.device.device, DeviceName::Roce(_)) => LINKS_MAX_USERSPACE,
             0 => LINKS_MAX_RDMA,
             links => links,
         }

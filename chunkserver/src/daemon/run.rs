@@ -92,7 +92,7 @@ pub fn udp_config(config: &DaemonConfig) -> UdpConfig {
         0 => PortChoice::Ephemeral,
         port => PortChoice::Exact(port),
     };
-    let udp = UdpConfig::new(config.effective_device_ip()).port(port);
+    let udp = config.device.device.udp(config.effective_device_ip()).port(port);
     udp.foreign_peers(config.device.device_foreign_peers)
 }
 

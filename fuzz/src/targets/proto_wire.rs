@@ -349,6 +349,7 @@ mod tests {
             generation: 77,
         };
         let v4 = Hello {
+            further_addrs: Vec::new(),
             instance: 0x0102_0304_0506_0708,
             class: Class::Silver,
             dscp: 0,

@@ -131,7 +131,7 @@ impl RawTransport<RoceUdp> {
     ) -> Result<Self, TransportError> {
         let link = UdpLink::bind(UdpConfig::new(from)).map_err(connect_error)?;
         let seed = RandomState::new().hash_one(0u64);
-        let device = RoceUdp::new(link, RoceConfig::default().seed(seed));
+        let device = RoceUdp::new(link.into(), RoceConfig::default().seed(seed));
         Self::connect(device, addr, config, timeout)
     }
 }

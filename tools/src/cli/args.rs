@@ -205,7 +205,7 @@ pub(crate) struct DemoArgs {
 impl DemoArgs {
     /// Whether the device loses packets on purpose.
     pub(super) fn loses(&self) -> bool {
-        self.device.device == DeviceName::Roce
+        self.device.device.is_roce()
     }
 
     /// The share of packets that it loses on purpose.
@@ -306,7 +306,7 @@ impl LinkArgs {
     /// Whether something of it is for one server alone.
     pub(super) fn is_for_trials(&self) -> bool {
         let Self { device, mtu, class, loss, black_hole, seed, .. } = self;
-        let is_default = device.device == DeviceName::Roce
+        let is_default = device.device == DeviceName::default()
             && device.ib_port == 1
             && device.gid_index.is_none()
             && !device.foreign_peers

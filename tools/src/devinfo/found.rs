@@ -102,7 +102,7 @@ fn roce() -> Device {
         })
         .collect();
     port.judge(opened.caps(), opened.queue_limits());
-    let times = opened.link_mut().measure_send_times();
+    let times = opened.link_mut().first_mut().measure_send_times();
     port.send_times = Some(SendTimes {
         stamped_by: match (times.stamped, times.by_card) {
             (true, true) => Some("card"),

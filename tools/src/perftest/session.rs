@@ -17,8 +17,8 @@ use super::setup::{self, Connected};
 use super::summary::Summary;
 use super::watch::Watch;
 use std::net::TcpListener;
-use towpath_device_roce::RoceDevice;
 use towpath_device_roce::udp::UdpLink;
+use towpath_device_roce::{Bundle, RoceDevice};
 use towpath_memory::Region;
 use towpath_sim::FaultLink;
 use towpath_transport::{DownReason, EndpointError, EngineOptions, SharedDevice, VerbsDevice};
@@ -114,12 +114,12 @@ fn over_roce(
     let link = setup::udp_link(settings, ip)?;
     if settings.faulty() {
         let (link, faults) = setup::with_faults(settings, link);
-        let lost = move |link: &FaultLink<UdpLink>| {
+        let lost = move |link: &FaultLink<Bundle<UdpLink>>| {
             link.counters().packets_dropped + faults.counters().lost()
         };
         over_link(link, lost, control, settings, report)
     } else {
-        let lost = |link: &UdpLink| link.counters().packets_dropped;
+        let lost = |link: &Bundle<UdpLink>| link.counters().packets_dropped;
         over_link(link, lost, control, settings, report)
     }
 }

@@ -12,7 +12,7 @@ use super::tool::{Op, Tool};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
-use towpath_transport::{DeviceChoice, DeviceName};
+use towpath_transport::DeviceChoice;
 use towpath_verbs::{Mtu, tclass_of};
 
 /// How long a row goes on.
@@ -291,7 +291,7 @@ impl Settings {
         if self.plan.connection == Connection::Tcp && self.faulty() {
             return Err(UsageError::TcpFaults);
         }
-        if self.device.name != DeviceName::Roce && self.faulty() {
+        if !self.device.name.is_roce() && self.faulty() {
             return Err(UsageError::DeviceFaults(self.device.name));
         }
         let has_link = !self.plan.raw && self.plan.connection != Connection::Tcp;

@@ -14,8 +14,8 @@ use crate::random::random;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-use towpath_device_roce::udp::{UdpConfig, UdpLink};
-use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_device_roce::udp::UdpLink;
+use towpath_device_roce::{Bundle, RoceConfig, RoceDevice};
 use towpath_memory::Region;
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
 use towpath_status::StatusSocket;
@@ -51,15 +51,15 @@ pub(crate) struct Connected<C> {
 }
 
 /// The socket, with the faults that the settings ask for left aside.
-pub(crate) fn udp_link(settings: &Settings, ip: IpAddr) -> Result<UdpLink, RunError> {
-    let mut config = UdpConfig::new(ip).foreign_peers(settings.device.foreign_peers);
+pub(crate) fn udp_link(settings: &Settings, ip: IpAddr) -> Result<Bundle<UdpLink>, RunError> {
+    let mut config = settings.device.name.udp(ip).foreign_peers(settings.device.foreign_peers);
     if settings.ours.stock_buffers {
         config = config
             .force_buffers(false)
             .rx_buffer_bytes(STOCK_BUFFER_BYTES)
             .tx_buffer_bytes(STOCK_BUFFER_BYTES);
     }
-    UdpLink::bind(config).map_err(|error| EndpointError::from(error).into())
+    Bundle::<UdpLink>::bind_one(&config).map_err(|error| EndpointError::from(error).into())
 }
 
 /// The faults of this end, on what it sends.

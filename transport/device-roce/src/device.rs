@@ -33,6 +33,8 @@ pub struct RoceDevice<L> {
     link: L,
     engine: Engine,
     caps: DeviceCaps,
+    /// Source ports of each NIC.
+    ports_of_nic: u16,
     rc_window_packets: u32,
     /// RC queue pairs that were made: without any, no clock is read for them.
     rc_qps: u64,
@@ -78,8 +80,11 @@ impl<L: PacketLink> RoceDevice<L> {
             omits_icrc: !of_link.foreign_peers,
         };
         let packet_bytes_max = (mtu_max.bytes() + PACKET_OVERHEAD_BYTES) as usize;
-        let engine = Engine::new(&config, packet_bytes_max, &of_link);
-        Self { link, engine, caps, rc_window_packets: config.rc_window_packets, rc_qps: 0 }
+        let nics = (0..).take_while(|&nic| link.nic_addr(nic).is_some()).count().max(1);
+        let ports_of_nic = of_link.source_ports / nics as u16;
+        let engine = Engine::new(&config, packet_bytes_max, (&of_link, nics));
+        let rc_window_packets = config.rc_window_packets;
+        Self { link, engine, caps, ports_of_nic, rc_window_packets, rc_qps: 0 }
     }
 
     /// Packets that an RC queue pair of this MTU keeps under way: what was configured, but no more
@@ -206,6 +211,10 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         self.link.local_addr()
     }
 
+    fn nic_addr(&self, nic: usize) -> Option<SocketAddr> {
+        self.link.nic_addr(nic)
+    }
+
     fn path_mtu(&self, dest: Option<SocketAddr>) -> PathMtu {
         let most = self.caps.mtu_max;
         let Some(ip) = self.link.ip_mtu(dest) else { return PathMtu { mtu: most, ip: None } };
@@ -307,6 +316,7 @@ impl<L: PacketLink> Device for RoceDevice<L> {
             }
             Path { dest, dest_qp, source_port, tclass, mtu: connect.path_mtu.bytes() }
         };
+        qp.nic = source_port / self.ports_of_nic;
         qp.path = Some(path);
         qp.start(connect, window);
         Ok(())
@@ -330,7 +340,11 @@ impl<L: PacketLink> Device for RoceDevice<L> {
         let verb = Verb::ModifyQp;
         let qp = self.engine.qps.find_mut(qp_num).ok_or(VerbError::NoSuchObject(verb))?;
         let path = qp.path.as_mut().ok_or(VerbError::WrongState(verb))?;
-        path.source_port = source_port % self.caps.source_ports;
+        let source_port = source_port % self.caps.source_ports;
+        if source_port / self.ports_of_nic != qp.nic {
+            return Err(VerbError::BadArgument(verb));
+        }
+        path.source_port = source_port;
         qp.requester.forget_source();
         if let Some(rc) = &mut qp.rc {
             rc.forget_source();

@@ -1,5 +1,6 @@
 //! The moving parts together: which queue pair sends next, and where a packet goes.
 
+use crate::bundle::recycle;
 use crate::config::RoceConfig;
 use crate::counters::RoceCounters;
 use crate::cq::Cqs;
@@ -23,6 +24,19 @@ use towpath_verbs::{
     LinkCaps, PacketLink, QpNum, QpState, QpType, RxPacket, TxPacket, Wc, WcStatus,
 };
 
+/// Those that have something to send by one NIC: one that is full keeps no other waiting.
+struct Line {
+    /// Indexes of queue pairs with work, in turn. Each stands here at most once.
+    ready: VecDeque<u32>,
+    /// Packets of the next batch at most: few after the link took only some, because what it does
+    /// not take was prepared in vain.
+    batch_max: usize,
+}
+
+impl Line {
+    const EMPTY: Self = Self { ready: VecDeque::new(), batch_max: TX_BATCH_PACKETS };
+}
+
 /// A device without its link.
 pub(crate) struct Engine {
     pub(crate) mrs: MrTable,
@@ -30,8 +44,8 @@ pub(crate) struct Engine {
     pub(crate) cqs: Cqs,
     pub(crate) srqs: Vec<RecvQueue>,
     pub(crate) counters: RoceCounters,
-    /// Indexes of queue pairs with work, in turn. Each stands here at most once.
-    ready: VecDeque<u32>,
+    /// By NIC.
+    lines: Vec<Line>,
     /// Index of the UC queue pair that a packet last went through the rules for: most likely the
     /// next one is for it, too.
     last_heard: u32,
@@ -41,9 +55,6 @@ pub(crate) struct Engine {
     replies: Box<[u8]>,
     /// Of scratch a packet needs no more than this either.
     packet_bytes_max: usize,
-    /// Packets of the next batch at most: few after the link took only some, because what it does
-    /// not take was prepared in vain.
-    batch_max: usize,
     packets: Vec<TxPacket<'static>>,
     planned: Vec<Planned>,
     /// Queue pairs that were found in planning to have lost the memory of their oldest work
@@ -59,19 +70,22 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(config: &RoceConfig, packet_bytes_max: usize, of_link: &LinkCaps) -> Self {
+    pub(crate) fn new(
+        config: &RoceConfig,
+        packet_bytes_max: usize,
+        (of_link, nics): (&LinkCaps, usize),
+    ) -> Self {
         Self {
             mrs: MrTable::new(config.seed),
             qps: QpTable::new(config.qp_max, config.seed, of_link.qp_share),
             cqs: Cqs::new(),
             srqs: Vec::new(),
             counters: RoceCounters::default(),
-            ready: VecDeque::new(),
+            lines: std::iter::repeat_with(|| Line::EMPTY).take(nics).collect(),
             last_heard: 0,
             scratch: vec![0; TX_BATCH_PACKETS * packet_bytes_max].into(),
             replies: Box::default(),
             packet_bytes_max,
-            batch_max: TX_BATCH_PACKETS,
             packets: Vec::with_capacity(TX_BATCH_PACKETS),
             planned: Vec::with_capacity(TX_BATCH_PACKETS),
             gone: Vec::new(),
@@ -117,18 +131,20 @@ impl Engine {
     /// Whether a queue pair may have something to send, or completion queues have failed whose
     /// queue pairs are not yet in error.
     pub(crate) fn has_work(&self) -> bool {
-        !self.ready.is_empty() || self.cqs.newly_failed
+        self.lines.iter().any(|line| !line.ready.is_empty()) || self.cqs.newly_failed
     }
 
     /// Room in the list of queue pairs with work, so that posting never allocates.
     pub(crate) fn reserve_ready(&mut self, qps: usize) {
-        self.ready.reserve(qps.saturating_sub(self.ready.len()));
+        for Line { ready, .. } in &mut self.lines {
+            ready.reserve(qps.saturating_sub(ready.len()));
+        }
     }
 
     /// The queue pair at `index` has work.
     pub(crate) fn list(&mut self, index: u32) {
         if let Some(qp) = self.qps.at(index) {
-            line_up(qp, &mut self.ready, index);
+            line_up(qp, &mut self.lines, index);
         }
     }
 
@@ -136,21 +152,24 @@ impl Engine {
     pub(crate) fn pump<L: PacketLink>(&mut self, link: &mut L) -> usize {
         let mut moved = 0;
         self.answers_due = false;
-        for _ in 0..TX_BATCHES_PER_PROGRESS {
-            if self.ready.is_empty() {
-                break;
-            }
-            let (offered, taken) = self.offer(link);
-            moved += taken;
-            if taken < offered {
-                break;
+        for nic in 0..self.lines.len() {
+            for _ in 0..TX_BATCHES_PER_PROGRESS {
+                if self.lines[nic].ready.is_empty() {
+                    break;
+                }
+                let (offered, taken) = self.offer(link, nic);
+                moved += taken;
+                if taken < offered {
+                    break;
+                }
             }
         }
         moved
     }
 
     /// Plans a batch, offers it and books what the link took.
-    fn offer<L: PacketLink>(&mut self, link: &mut L) -> (usize, usize) {
+    fn offer<L: PacketLink>(&mut self, link: &mut L, nic: usize) -> (usize, usize) {
+        let batch_max = self.lines[nic].batch_max;
         let mut batch = Batch {
             packets: std::mem::take(&mut self.packets),
             scratch: &mut self.scratch,
@@ -159,8 +178,8 @@ impl Engine {
             mrs: &self.mrs,
         };
         self.planned.clear();
-        while batch.packets.len() < self.batch_max && batch.scratch.len() >= self.packet_bytes_max {
-            let Some(index) = self.ready.pop_front() else { break };
+        while batch.packets.len() < batch_max && batch.scratch.len() >= self.packet_bytes_max {
+            let Some(index) = self.lines[nic].ready.pop_front() else { break };
             let Some(qp) = self.qps.at(index) else { continue };
             qp.requester.listed = false;
             let (num, qp_type, pd) = (qp.num, qp.init.qp_type, qp.init.pd);
@@ -171,21 +190,22 @@ impl Engine {
             let source = link.source_addr(path.source_port);
             let sender = Sender { num, index, qp_type, pd, path, source, omits_icrc };
             // A packet whose memory is gone takes scratch, too.
-            let room = self.batch_max - batch.packets.len();
+            let room = batch_max - batch.packets.len();
             let room = TX_TURN_PACKETS.min(room).min(batch.scratch.len() / self.packet_bytes_max);
             if let Some(rc) = &mut qp.rc {
                 let before = self.planned.len();
                 let turn = rc.plan(&sender, room, &mut batch, &mut self.planned);
                 match turn {
                     rc::Turn::Idle => {}
-                    rc::Turn::More => line_up(qp, &mut self.ready, index),
+                    rc::Turn::More => line_up(qp, &mut self.lines, index),
                     rc::Turn::SendMemoryGone => self.gone.push((index, None)),
                     rc::Turn::ReadMemoryGone(seq) => self.gone.push((index, Some(seq))),
                 }
                 if turn == rc::Turn::More && self.planned.len() == before {
                     // No room for responses in this batch: it is full for its turn's purposes, and
                     // the next one begins here.
-                    self.ready.rotate_right(usize::from(!self.ready.is_empty()));
+                    let ready = &mut self.lines[nic].ready;
+                    ready.rotate_right(usize::from(!ready.is_empty()));
                     break;
                 }
                 continue;
@@ -198,7 +218,7 @@ impl Engine {
             if turn == Turn::Empty {
                 continue;
             }
-            line_up(qp, &mut self.ready, index);
+            line_up(qp, &mut self.lines, index);
             if turn == Turn::BadMemory {
                 break;
             }
@@ -206,11 +226,11 @@ impl Engine {
         let offered = batch.packets.len();
         let taken = if offered == 0 { 0 } else { link.transmit(&batch.packets).min(offered) };
         self.packets = recycle(batch.packets);
-        self.batch_max = match taken < offered {
+        self.lines[nic].batch_max = match taken < offered {
             true => (2 * taken).clamp(TX_BATCH_PACKETS_MIN, TX_BATCH_PACKETS),
-            false => (2 * self.batch_max).min(TX_BATCH_PACKETS),
+            false => (2 * batch_max).min(TX_BATCH_PACKETS),
         };
-        self.book(taken, link);
+        self.book(taken, link, nic);
         if !self.gone.is_empty() {
             self.fail_those_gone();
         }
@@ -220,7 +240,7 @@ impl Engine {
     /// Fails the queue pairs whose memory is gone, now that no batch has bytes that they hold.
     #[cold]
     fn fail_those_gone(&mut self) {
-        let Self { gone, qps, mrs, cqs, srqs, counters, ready, .. } = self;
+        let Self { gone, qps, mrs, cqs, srqs, counters, lines, .. } = self;
         for (index, read) in gone.drain(..) {
             let Some(qp) = qps.at(index) else { continue };
             match read {
@@ -228,14 +248,14 @@ impl Engine {
                 None => qp.fail_send(WcStatus::LocProtErr, (cqs, mrs)),
                 Some(seq) => {
                     qp.refuse_read(seq, &mut Surroundings { mrs, cqs, srqs, counters });
-                    line_up(qp, ready, index);
+                    line_up(qp, lines, index);
                 }
             }
         }
     }
 
     /// Completes what was taken and takes back the plans for the rest.
-    fn book<L: PacketLink>(&mut self, taken: usize, link: &mut L) {
+    fn book<L: PacketLink>(&mut self, taken: usize, link: &mut L, nic: usize) {
         let mut left_at = None;
         let (done, rest) = self.planned.split_at(taken);
         self.counters.packets_sent += taken as u64;
@@ -275,15 +295,16 @@ impl Engine {
             }
             qp.requester.listed = false;
         }
-        self.line_up_again(taken);
+        self.line_up_again(taken, nic);
     }
 
     /// Puts the queue pairs in line again whose packets the link did not take: of whom it took
     /// nothing keeps its turn. Were it to lose that, a link that has room now and then might find
     /// the same one in front each time.
     #[cold]
-    fn line_up_again(&mut self, taken: usize) {
-        let Self { planned, qps, ready, .. } = self;
+    fn line_up_again(&mut self, taken: usize, nic: usize) {
+        let Self { planned, qps, lines, .. } = self;
+        let ready = &mut lines[nic].ready;
         let (done, rest) = planned.split_at(taken);
         ready.retain(|&index| qps.at(index).is_some_and(|qp| qp.requester.listed));
         let last = done.last().map(|packet| packet.qp_index);
@@ -298,7 +319,7 @@ impl Engine {
             && rest.iter().any(|packet| packet.qp_index == index)
             && let Some(qp) = qps.at(index)
         {
-            line_up(qp, ready, index);
+            line_up(qp, lines, index);
         }
     }
 
@@ -424,18 +445,11 @@ impl Drop for Engine {
 
 /// Puts a queue pair in line for its turn, where it is not.
 #[inline(never)]
-fn line_up(qp: &mut Qp, ready: &mut VecDeque<u32>, index: u32) {
+fn line_up(qp: &mut Qp, lines: &mut [Line], index: u32) {
     if !qp.requester.listed {
         qp.requester.listed = true;
-        ready.push_back(index);
+        lines[usize::from(qp.nic)].ready.push_back(index);
     }
-}
-
-/// The empty vector with its allocation, for packets of another lifetime: collecting an emptied
-/// vector's own iterator reuses its memory.
-fn recycle(mut packets: Vec<TxPacket<'_>>) -> Vec<TxPacket<'static>> {
-    packets.clear();
-    packets.into_iter().map_while(|_| None).collect()
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@
 //! | `qp`, `cq`, `timers` | queue pairs, completion queues, timers |
 //! | `send_queue`, `recv_queue` | posted work requests |
 //! | [`EngineThread`] | an optional thread that drives a device, and the lock around it |
+//! | [`Bundle`] | several NICs as the link of one device |
 //! | [`udp`] | a packet link over UDP sockets |
 //!
 //! # What its UC does
@@ -52,6 +53,7 @@
 #![deny(unsafe_code)]
 
 mod addr;
+mod bundle;
 mod config;
 mod counters;
 mod cq;
@@ -72,6 +74,7 @@ mod timers;
 pub mod udp;
 pub mod wire;
 
+pub use bundle::Bundle;
 pub use config::RoceConfig;
 pub use counters::RoceCounters;
 pub use device::RoceDevice;

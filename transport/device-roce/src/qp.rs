@@ -32,6 +32,8 @@ pub(crate) struct Qp {
     pub(crate) init: QpInit,
     /// None before it is connected.
     pub(crate) path: Option<Path>,
+    /// By which NIC it sends.
+    pub(crate) nic: u16,
     /// UC and UD. On RC only what is common to all types is used: being listed, the receive work
     /// request that is held, the ICRC.
     pub(crate) requester: Requester,
@@ -54,6 +56,7 @@ impl Qp {
             state: QpState::Init,
             init: *init,
             path: None,
+            nic: 0,
             requester: Requester::new(unreliable_depth, init.max_send_sge),
             responder: Responder::default(),
             rc: is_rc.then(|| Box::new(Rc::new(init.max_send_wr, init.max_send_sge))),

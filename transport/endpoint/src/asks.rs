@@ -14,6 +14,8 @@ pub(crate) struct Asks {
     /// Paths on that carrier.
     pub(crate) paths: usize,
     pub(crate) fallback: Fallback,
+    /// Whether it tells of further NICs than the first; false where there are none.
+    pub(crate) further_nics: bool,
 }
 
 impl Asks {
@@ -40,6 +42,8 @@ impl Asks {
             Refusal::Limits if !config.carriers.has_fallback && self.fallback > Fallback::Tcp => {
                 Some(Self { fallback: Fallback::Tcp, ..self })
             }
+            // An older server knows of one NIC an end.
+            Refusal::Malformed if self.further_nics => Some(Self { further_nics: false, ..self }),
             Refusal::Carrier { wanted } => {
                 let is_free =
                     config.carriers.choice == CarrierChoice::Auto && wanted != self.carrier;
@@ -57,7 +61,8 @@ mod tests {
 
     #[test]
     fn less_is_asked_for_where_that_was_refused_and_not_chosen() {
-        let asks = Asks { carrier: Carrier::Uc, paths: 4, fallback: Fallback::RcThenTcp };
+        let (carrier, fallback) = (Carrier::Uc, Fallback::RcThenTcp);
+        let asks = Asks { carrier, paths: 4, fallback, further_nics: true };
         let verbs = VerbSet { uc: true, rc: true, ..VerbSet::default() };
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7400));
         let after = |config: &EndpointConfig, refusal| {
@@ -77,6 +82,7 @@ mod tests {
             assert_eq!((same, after(config, Refusal::Full)), (None, None));
         }
         assert_eq!(after(&free, Refusal::Limits), Some(Asks { fallback: Fallback::Tcp, ..asks }));
+        assert_eq!(after(&free, Refusal::Malformed), Some(Asks { further_nics: false, ..asks }));
         let rc = Refusal::Carrier { wanted: Carrier::Rc };
         assert_eq!(after(&free, rc), Some(Asks { carrier: Carrier::Rc, ..asks }));
         assert_eq!(after(&chosen, rc), None);

@@ -401,15 +401,20 @@ impl EndpointConfig {
         self
     }
 
-    /// For a link with so many paths on its first carrier.
-    pub(crate) fn link_config(&self, side: Side, caps: &DeviceCaps, paths: usize) -> LinkConfig {
+    /// For a link with so many paths on its first carrier, from so many source ports.
+    pub(crate) fn link_config(
+        &self,
+        side: Side,
+        caps: &DeviceCaps,
+        (paths, source_ports): (usize, u16),
+    ) -> LinkConfig {
         let is_pinned = caps.source_ports > 1 && !caps.source_port_live;
         let config = LinkConfig::new(side)
             .spare_paths(if is_pinned { paths / SPARE_ONE_IN } else { 0 })
             // The header is an entry of its own.
             .gather_max(caps.send_sge_max as usize - 1)
             .delay_noise(caps.delay_noise)
-            .source_ports(caps.source_ports)
+            .source_ports(source_ports)
             .keeps_ports(!caps.source_port_live)
             .spreading(self.spreading_on(caps));
         let config = match &self.tune {

@@ -5,10 +5,10 @@ use crate::endpoint::Endpoint;
 use crate::error::EndpointError;
 use crate::limits::LANES_MAX;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
-use towpath_device_roce::{EngineOptions, RoceConfig, RoceDevice, SharedDevice};
+use towpath_device_roce::{Bundle, EngineOptions, RoceConfig, RoceDevice, SharedDevice};
 
-/// A RoCEv2 NIC in userspace, over UDP sockets.
-pub type RoceUdp = RoceDevice<UdpLink>;
+/// A RoCEv2 NIC in userspace, over UDP sockets, or several as one device: [`UdpConfig::nic`].
+pub type RoceUdp = RoceDevice<Bundle<UdpLink>>;
 
 /// A [`RoceUdp`] that a thread of its own drives, beside who uses it.
 pub type EngineUdp = SharedDevice<RoceUdp>;
@@ -18,7 +18,7 @@ pub type EngineUdp = SharedDevice<RoceUdp>;
 /// # Errors
 /// [`EndpointError::Udp`] when the sockets cannot be had.
 pub fn roce_udp(udp: UdpConfig, config: &EndpointConfig) -> Result<RoceUdp, EndpointError> {
-    Ok(on_link(UdpLink::bind(udp)?, config))
+    Ok(on_link(Bundle::bind_one(&udp)?, config))
 }
 
 /// Several [`RoceUdp`]s on one port, one for each of `count` workers.
@@ -31,7 +31,7 @@ pub fn roce_udp_group(
     config: &EndpointConfig,
     count: usize,
 ) -> Result<Vec<RoceUdp>, EndpointError> {
-    let links = UdpLink::bind_group(udp, count)?;
+    let links = Bundle::bind(&udp, count)?;
     Ok(links.into_iter().map(|link| on_link(link, config)).collect())
 }
 
@@ -48,7 +48,7 @@ pub fn engine_udp(
     SharedDevice::spawn(roce_udp(udp, config)?, engine).map_err(EndpointError::Thread)
 }
 
-fn on_link(link: UdpLink, config: &EndpointConfig) -> RoceUdp {
+fn on_link(link: Bundle<UdpLink>, config: &EndpointConfig) -> RoceUdp {
     let sizes = &config.sizes;
     let qps = (sizes.qps_max() + sizes.links_max.min(LANES_MAX)) as u32;
     RoceDevice::new(link, RoceConfig::default().seed(config.seed).qp_max(qps.max(64)))

@@ -1,15 +1,18 @@
 //! Links over real sockets, as many as there are by default, on which packets vanish by source
-//! port.
+//! port, by one NIC and by two.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use towpath_base::Nanos;
 use towpath_device_roce::udp::{UdpConfig, UdpLink};
-use towpath_device_roce::{RoceConfig, RoceDevice};
-use towpath_proto::{ChannelId, LinkStats, Outcome};
+use towpath_device_roce::{Bundle, RoceConfig, RoceDevice};
+use towpath_proto::{ChannelId, LinkStats, Outcome, PathState};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
 use towpath_transport::{Endpoint, EndpointConfig, Event, Fallback, LinkId, SendOptions};
 
-type Device = RoceDevice<FaultLink<UdpLink>>;
+type Device = RoceDevice<FaultLink<Bundle<UdpLink>>>;
+
+/// Source ports of a NIC.
+const PORTS: u16 = 16;
 
 /// Turns in which nothing happens before a run counts as stuck, each of 100 us or more.
 const IDLE_TURNS_MAX: u64 = 200_000;
@@ -24,9 +27,10 @@ struct Host {
 }
 
 impl Host {
-    fn new(seed: u64, paths: usize) -> Self {
+    fn new(seed: u64, paths: usize, nics: u8) -> Self {
         let udp = UdpConfig::new(Ipv4Addr::LOCALHOST.into()).force_buffers(false);
-        let link = UdpLink::bind(udp).expect("loopback UDP");
+        let udp = (2..=nics).fold(udp, |udp, nic| udp.nic(Ipv4Addr::new(127, 0, 0, nic).into()));
+        let link = Bundle::<UdpLink>::bind_one(&udp).expect("loopback UDP");
         let faults = FaultControl::new(FaultPlan::none());
         let link = FaultLink::new(link, seed, faults.clone());
         let device = RoceDevice::new(link, RoceConfig::default().seed(seed));
@@ -67,6 +71,12 @@ impl Host {
         self.endpoint.stats(self.link.expect("it is up")).expect("it is up")
     }
 
+    /// How many of its paths are good.
+    fn good(&self) -> usize {
+        let link = self.link.expect("it is up");
+        self.endpoint.paths(link).filter(|path| path.facts.state == PathState::Good).count()
+    }
+
     /// The source ports that its paths leave from.
     fn ports(&self) -> Vec<u16> {
         let link = self.link.expect("it is up");
@@ -79,8 +89,13 @@ struct Rig([Host; 2]);
 
 impl Rig {
     fn new(seed: u64, paths: usize) -> Self {
+        Self::with_nics(seed, paths, [1, 1])
+    }
+
+    fn with_nics(seed: u64, paths: usize, [near, far]: [u8; 2]) -> Self {
         println!("seed {seed}, {paths} paths");
-        let mut rig = Self([seed << 1, seed << 1 | 1].map(|seed| Host::new(seed, paths)));
+        let hosts = [(seed << 1, near), (seed << 1 | 1, far)];
+        let mut rig = Self(hosts.map(|(seed, nics)| Host::new(seed, paths, nics)));
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let addr = rig.0[1].endpoint.listen(any_port).expect("a free port");
         rig.0[0].endpoint.connect(addr).expect("room");
@@ -143,4 +158,40 @@ fn paths_whose_source_ports_all_swallow_at_both_ends_go_on_from_others() {
     rig.exchange(100);
     assert!(rig.0.iter().all(|host| host.ports().iter().any(|&port| port >= 4)));
     assert!(rig.0.iter().all(|host| host.faults.counters().black_holed > 0));
+}
+
+#[test]
+fn paths_of_all_nics_are_good_once_probes_say_so_whatever_the_peer_has() {
+    for (seed, nics) in [(4, [2, 2]), (5, [2, 1]), (6, [3, 2]), (7, [4, 4])] {
+        let mut rig = Rig::with_nics(seed, 4, nics);
+        rig.run(|hosts| hosts.iter().all(|host| host.good() == 4));
+        let ports = rig.0[0].ports();
+        for (path, port) in (0..).zip(ports) {
+            assert_eq!(port / PORTS, path % u16::from(nics[0]), "path {path}");
+        }
+        rig.exchange(100);
+    }
+}
+
+#[test]
+fn a_client_of_one_nic_gets_one_of_the_servers() {
+    let mut rig = Rig::with_nics(8, 4, [1, 2]);
+    rig.exchange(100);
+    assert_eq!(rig.0[1].ports(), [0, 1, 2, 3]);
+    assert_eq!(rig.0[1].good(), 4, "none of them is of another NIC");
+}
+
+#[test]
+fn messages_go_on_by_one_nic_when_the_other_swallows_at_either_end() {
+    for gone in [0..PORTS, PORTS..2 * PORTS] {
+        let mut rig = Rig::with_nics(9, 4, [2, 2]);
+        rig.run(|hosts| hosts.iter().all(|host| host.good() == 4));
+        rig.exchange(100);
+        rig.0.iter().for_each(|host| host.swallow(gone.clone()));
+        rig.exchange(200);
+        assert!(rig.0[0].stats().path_doubts >= 1);
+        rig.0.iter().for_each(|host| host.faults.set_transmit(FaultPlan::none()));
+        rig.run(|hosts| hosts.iter().all(|host| host.good() >= 3));
+        rig.exchange(100);
+    }
 }

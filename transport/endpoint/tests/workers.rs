@@ -156,7 +156,7 @@ impl Side {
     }
 
     fn handed_over(&self) -> u64 {
-        let counters = self.endpoints.iter().map(|e| e.device().link().udp_counters());
+        let counters = self.endpoints.iter().map(|e| e.device().link().first().udp_counters());
         counters.map(|counters| counters.handed_over + counters.handed_over_lost).sum()
     }
 }
@@ -449,8 +449,8 @@ fn two_processes_of_several_workers_each() {
 fn a_group_says_who_brings_its_packets() {
     let config = config(1);
     let alone = roce_udp_group(UdpConfig::new(V4), &config, 1).expect("loopback UDP");
-    assert_eq!(alone[0].link().steering(), Steering::Alone);
+    assert_eq!(alone[0].link().first().steering(), Steering::Alone);
     let two = roce_udp_group(UdpConfig::new(V4).kernel_steering(false), &config, 2);
-    let steering = two.expect("loopback UDP")[1].link().steering();
+    let steering = two.expect("loopback UDP")[1].link().first().steering();
     assert_eq!(steering, Steering::HandedOver { refused: None });
 }

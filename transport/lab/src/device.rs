@@ -117,6 +117,10 @@ impl Device for LabDevice {
         self.roce.local_addr()
     }
 
+    fn nic_addr(&self, nic: usize) -> Option<SocketAddr> {
+        self.roce.nic_addr(nic)
+    }
+
     fn now(&self) -> Time {
         self.roce.now()
     }

@@ -5,6 +5,7 @@ use crate::limits::{
     CHANNELS_MAX, CHUNK_BYTES_MAX, CREDIT_OUTSTANDING_MAX, MESSAGE_BYTES_MAX, PATHS_MAX,
     PING_INTERVAL, QUOTA_CHUNKS_MIN,
 };
+use crate::rails::Rails;
 use alloc::vec::Vec;
 use towpath_base::Nanos;
 use towpath_cc::ControllerConfig;
@@ -193,7 +194,11 @@ settings! {
         seed(seed: u64) = 0 => seed;
         /// How chunks are spread over paths. Default: 256 KiB to a path, then another.
         spreading(spreading: Spreading) = Spreading::default() => spreading;
+        /// How many NICs both ends have: each path belongs to one of each. Paths of other NICs than
+        /// the first path's are probed before they are used. Default one each.
+        rails(rails: Rails) = Rails::ONE => rails;
         /// How many source ports the driver can choose from; path i begins on port i modulo this.
+        /// Where we have several NICs each has its part of them, and a path keeps to its NIC's.
         /// For a queue pair that runs [`Link::poll_reroute`](crate::Link::poll_reroute) asks it to
         /// change it. Default 1: paths stay on their ports. Endpoints set what their device says.
         source_ports(count: u16) = 1 => count;

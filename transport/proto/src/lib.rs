@@ -15,6 +15,7 @@
 //! | `flow` | state that all paths share: congestion window, pacing, chunk size |
 //! | `lag` | how long what is handed to the device takes to leave |
 //! | `path` | sent and received chunks of a path, its state; the choice of path and carrier |
+//! | `rails` | which NICs a path joins, where an end has several |
 //! | `remake` | how a queue pair that failed is made anew, at both ends |
 //! | `piece` | pieces of messages that are sent |
 //! | `channel` | messages of one channel: cutting into pieces, reassembly, credit, giving up |
@@ -43,6 +44,7 @@ mod link;
 mod named;
 mod path;
 mod piece;
+mod rails;
 mod remake;
 mod schedule;
 mod slots;
@@ -67,6 +69,7 @@ pub use lane::{
 };
 pub use link::{Link, LinkCensus, LinkUsage, OpenError};
 pub use path::{MOVES, Move, MtuPhase, MtuReason, PathSignal, PathState};
+pub use rails::{Rail, Rails};
 pub use remake::QpHalf;
 pub use schedule::WEIGHT_DEFAULT;
 pub use stats::LinkStats;

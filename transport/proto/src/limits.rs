@@ -131,6 +131,9 @@ pub const LANE_MESSAGE_BYTES_MAX: u32 = PIECE_BYTES_MIN as u32;
 /// above the 10,000 that one host pair is asked to carry.
 pub const CHANNELS_MAX: u32 = 1 << 14;
 
+/// NICs that an end of a link tells its peer of.
+pub const NICS_MAX: usize = 4;
+
 /// Paths of a link (both ends).
 pub const PATHS_MAX: usize = 16;
 

@@ -200,6 +200,10 @@ impl<L: PacketLink, W: io::Write> PacketLink for PcapLink<L, W> {
         self.inner.local_addr()
     }
 
+    fn nic_addr(&self, nic: usize) -> Option<SocketAddr> {
+        self.inner.nic_addr(nic)
+    }
+
     fn now(&self) -> Time {
         self.inner.now()
     }

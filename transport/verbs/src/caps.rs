@@ -91,7 +91,8 @@ pub struct DeviceCaps {
     pub qp_max: u32,
     /// Completions carry the time of the wire rather than none.
     pub timestamps: bool,
-    /// How many source ports (path entropy) a queue pair can choose from.
+    /// How many source ports (path entropy) queue pairs can choose from, those of all its
+    /// [NICs](crate::Device::nic_addr) together.
     pub source_ports: u16,
     /// A queue pair can change its source port while it runs.
     pub source_port_live: bool,

@@ -71,6 +71,14 @@ pub trait Device {
     /// Where peers send to: IP and UDP port.
     fn local_addr(&self) -> SocketAddr;
 
+    /// Where peers send to on each of its NICs in turn, of which most devices have one: `None`
+    /// behind the last. All have addresses of one family and as many
+    /// [source ports](DeviceCaps::source_ports) each, those of the first NIC first: so a source
+    /// port says by which NIC packets leave. A queue pair takes packets in by any of them.
+    fn nic_addr(&self, nic: usize) -> Option<SocketAddr> {
+        (nic == 0).then(|| self.local_addr())
+    }
+
     /// The largest MTU whose packets go to `dest` whole, as far as the host knows now; with `None`
     /// that of the port. For set-up: it may ask the system. A device that cannot ask answers with
     /// [`DeviceCaps::mtu_max`].
@@ -173,7 +181,7 @@ pub trait Device {
     /// [`VerbError::BadArgument`] for any other state.
     fn modify_qp(&mut self, qp_num: QpNum, state: QpState) -> Result<(), VerbError>;
 
-    /// Changes the source port of a running queue pair.
+    /// Changes the source port of a running queue pair, to one of the same NIC.
     ///
     /// # Errors
     /// [`VerbError::Unsupported`] unless the caps say `source_port_live`.

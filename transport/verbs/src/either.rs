@@ -45,6 +45,10 @@ impl<A: Device, B: Device<Memory = A::Memory>> Device for Either<A, B> {
         ask!(self, device => device.local_addr())
     }
 
+    fn nic_addr(&self, nic: usize) -> Option<SocketAddr> {
+        ask!(self, device => device.nic_addr(nic))
+    }
+
     fn path_mtu(&self, dest: Option<SocketAddr>) -> PathMtu {
         ask!(self, device => device.path_mtu(dest))
     }

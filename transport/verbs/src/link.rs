@@ -124,6 +124,12 @@ pub trait PacketLink {
     /// Where peers send to.
     fn local_addr(&self) -> SocketAddr;
 
+    /// The same of each of its NICs in turn, `None` behind the last; see
+    /// [`Device::nic_addr`](crate::Device::nic_addr).
+    fn nic_addr(&self, nic: usize) -> Option<SocketAddr> {
+        (nic == 0).then(|| self.local_addr())
+    }
+
     /// The link's clock now.
     fn now(&self) -> Time;
 

@@ -46,6 +46,10 @@ impl Device for Steady {
         self.device.local_addr()
     }
 
+    fn nic_addr(&self, nic: usize) -> Option<SocketAddr> {
+        self.device.nic_addr(nic)
+    }
+
     fn path_mtu(&self, dest: Option<SocketAddr>) -> PathMtu {
         self.device.path_mtu(dest)
     }

@@ -261,6 +261,6 @@ fn serve(mut endpoint: Endpoint<RoceUdp>, bytes: &AtomicU64, stop: &AtomicBool) 
             endpoint.wait(Nanos::from_millis(1));
         }
     }
-    let counters = endpoint.device().link().udp_counters();
+    let counters = endpoint.device().link().first().udp_counters();
     counters.handed_over + counters.handed_over_lost
 }

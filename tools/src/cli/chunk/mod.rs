@@ -26,7 +26,7 @@ use towpath_fastpath::cap::Grant;
 use towpath_fastpath::control::ChunkInfo;
 use towpath_fastpath::{ChunkId, ClientConfig, HedgeConfig, HedgeStats, ResidentStats};
 use towpath_sim::{FaultControl, FaultPlan};
-use towpath_transport::{EndpointConfig, Nanos, UdpConfig};
+use towpath_transport::{EndpointConfig, Nanos};
 
 use crate::faults::swallow_after;
 
@@ -114,7 +114,7 @@ fn open_as(
     let link = &args.link;
     let flags = [("--loss", loses(link.loss)), ("--black-hole", !link.black_hole.is_empty())];
     check_faults(&link.device, flags)?;
-    let ip: IpAddr = match link.device_ip {
+    let ip: IpAddr = match link.device_ip.or(link.device.device.ip()) {
         Some(ip) => ip,
         None => device_ip(server)?,
     };
@@ -126,7 +126,7 @@ fn open_as(
         let holed = plan.black_hole_ports(link.black_hole.iter().copied());
         swallow_after(link.black_hole_after, control.clone(), holed);
     }
-    let udp = UdpConfig::new(ip);
+    let udp = link.device.device.udp(ip);
     let device = open_device(&link.device.choice(), udp, link.seed, &control);
     let device = device.map_err(SessionError::from)?;
     let config = link.ways.endpoint(config.class(link.class)).icrc(link.device.icrc);

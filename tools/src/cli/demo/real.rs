@@ -206,7 +206,7 @@ fn headline(args: &DemoArgs, source: &Source, dir: &Path) -> String {
         None => format!("{} made from seed {}", show_size(source.byte_len()), args.seed),
     };
     let network = match &args.device.device {
-        DeviceName::Roce => {
+        DeviceName::Roce(_) => {
             format!("{} of all packets are lost, both ways", show_percent(args.loss()))
         }
         name => format!("The device is {name}, and loses what its network loses"),

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, LogFormat, StopFlag};
 use towpath_device_roce::udp::UdpLink;
-use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_device_roce::{Bundle, RoceConfig, RoceDevice};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
 use towpath_transport::{DeviceChoice, Either, EndpointError, UdpConfig, VerbsDevice};
 
@@ -14,7 +14,7 @@ use crate::child::end_with_parent;
 use crate::cli::args::DemoServerArgs;
 
 /// A RoCEv2 device over UDP sockets that lose packets on purpose.
-pub(crate) type LossyDevice = RoceDevice<FaultLink<UdpLink>>;
+pub(crate) type LossyDevice = RoceDevice<FaultLink<Bundle<UdpLink>>>;
 
 /// The device of a command: one that loses packets on purpose, or a real one.
 pub(crate) type AnyDevice = Either<LossyDevice, VerbsDevice>;
@@ -41,7 +41,7 @@ fn lossy_device(
     seed: u64,
     control: &FaultControl,
 ) -> Result<LossyDevice, EndpointError> {
-    let link = FaultLink::new(UdpLink::bind(udp)?, seed, control.clone());
+    let link = FaultLink::new(Bundle::<UdpLink>::bind_one(&udp)?, seed, control.clone());
     // The losses replay from the seed; queue pair numbers must differ from life to life.
     let config = RoceConfig::default().seed(seed ^ u64::from(std::process::id()) << 32);
     Ok(RoceDevice::new(link, config))

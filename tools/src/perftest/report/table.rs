@@ -48,7 +48,7 @@ pub(crate) fn title(settings: &Settings) -> String {
 pub(crate) fn device(settings: &Settings) -> String {
     match (settings.plan.connection, &settings.device.name) {
         (Connection::Tcp, _) => "kernel TCP".to_owned(),
-        (_, DeviceName::Roce) => "roce (userspace)".to_owned(),
+        (_, name @ DeviceName::Roce(_)) => format!("{name} (userspace)"),
         (_, name) => name.to_string(),
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn device(settings: &Settings) -> String {
 /// Everything above the first row.
 pub(crate) fn head(settings: &Settings, (local, remote): (&str, &str), mtu: Option<Mtu>) -> String {
     let plan = &settings.plan;
-    let roce = settings.device.name == DeviceName::Roce;
+    let roce = settings.device.name.is_roce();
     let title = title(settings);
     let indent = (RULE.len() - title.len()) / 2;
     let rule = rule(settings);
@@ -139,7 +139,7 @@ pub(crate) fn details(settings: &Settings, mtu: Option<Mtu>) -> Vec<(&'static st
         if let Some(paths) = plan.paths.filter(|&paths| paths > 1) {
             lines.push(("Paths", Detail::Count(paths.into())));
         }
-        if settings.device.name == DeviceName::Roce {
+        if settings.device.name.is_roce() {
             let buffers = if ours.stock_buffers { "stock (212992[B])" } else { "as granted" };
             lines.push(("Socket buffers", text(buffers)));
         }

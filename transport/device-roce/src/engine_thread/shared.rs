@@ -136,6 +136,10 @@ impl<D: Device> Device for SharedDevice<D> {
         self.local_addr
     }
 
+    fn nic_addr(&self, nic: usize) -> Option<SocketAddr> {
+        self.shared.lock().nic_addr(nic)
+    }
+
     fn path_mtu(&self, dest: Option<SocketAddr>) -> PathMtu {
         self.shared.lock().path_mtu(dest)
     }
@@ -293,7 +297,9 @@ impl<D: Device> Device for SharedDevice<D> {
     }
 
     fn add_to_epoll(&mut self, epoll: c_int) -> bool {
-        let added = self.ears().is_some_and(|ears| add_to_epoll(epoll, ears.bell.as_fd()).is_ok());
+        let added = self
+            .ears()
+            .is_some_and(|ears| add_to_epoll(epoll, ears.bell.as_fd().as_raw_fd()).is_ok());
         self.is_in_epoll |= added;
         added
     }

@@ -37,6 +37,8 @@ pub enum TimestampSource {
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
     pub(super) ip: IpAddr,
+    /// Of further NICs.
+    pub(super) further: Vec<IpAddr>,
     pub(super) scope_id: u32,
     pub(super) port: PortChoice,
     pub(super) source_ports: u16,
@@ -58,6 +60,7 @@ impl UdpConfig {
     pub fn new(ip: IpAddr) -> Self {
         Self {
             ip,
+            further: Vec::new(),
             scope_id: 0,
             port: PortChoice::Ephemeral,
             source_ports: SOURCE_PORTS,
@@ -71,6 +74,22 @@ impl UdpConfig {
             foreign_peers: false,
             kernel_steering: true,
         }
+    }
+
+    /// Another NIC beside the first, by its local address: a device for both sends by either, and
+    /// takes in what comes to any. All that is configured holds for each of them. For
+    /// [`Bundle`](crate::Bundle); a [`UdpLink`](super::UdpLink) has one NIC.
+    #[must_use]
+    pub fn nic(mut self, ip: IpAddr) -> Self {
+        self.further.push(ip);
+        self
+    }
+
+    /// The configuration of each NIC by itself.
+    pub(crate) fn each_nic(&self) -> Vec<Self> {
+        let one = |ip, scope_id| Self { ip, further: Vec::new(), scope_id, ..self.clone() };
+        let further = self.further.iter().map(|&ip| one(ip, 0));
+        core::iter::once(one(self.ip, self.scope_id)).chain(further).collect()
     }
 
     /// Which port to receive on; [`PortChoice::Ephemeral`] by default.

@@ -1,5 +1,6 @@
 //! Why a UDP link could not be set up.
 
+use super::limits::NICS_MAX;
 use core::net::{IpAddr, SocketAddr};
 use std::io;
 use towpath_verbs::InterfaceName;
@@ -33,6 +34,12 @@ pub enum UdpError {
         /// How many there may be.
         max: usize,
     },
+    /// These addresses are not those of several NICs of a host.
+    #[error(
+        "a device has from 1 to {NICS_MAX} NICs: name as many different addresses, all IPv4 or all \
+         IPv6, with one number of source ports"
+    )]
+    Nics,
     /// The interface carries no packets that are long enough.
     #[error(
         "interface {interface} of {} carries IP packets of {bytes} bytes, and the smallest RDMA \
@@ -99,6 +106,11 @@ impl core::fmt::Display for UdpStep {
 }
 
 impl UdpError {
+    /// The system has no file to wait on for the sockets of several NICs.
+    pub(crate) fn of_file(addr: SocketAddr, source: io::Error) -> Self {
+        Self::System { step: UdpStep::Configure, addr, source }
+    }
+
     /// Sorts what the system said about `step` on `addr`.
     pub(super) fn at(step: UdpStep, addr: SocketAddr, source: io::Error) -> Self {
         match source.kind() {

@@ -73,6 +73,9 @@ pub(super) const RX_SPLIT_PACKETS: u32 = 16;
 /// 16 descriptors of the 1,024 that a process has where nobody has raised that.
 pub(super) const SOURCE_PORTS: u16 = 16;
 
+/// The most NICs that a device has: a host with more links them otherwise.
+pub const NICS_MAX: usize = 4;
+
 /// More source ports than this gain no entropy over the 8 to 16 ways of a switch.
 pub const SOURCE_PORTS_MAX: u16 = 64;
 

@@ -5,7 +5,7 @@ use super::config::{TimestampSource, UdpConfig};
 use super::counters::UdpCounters;
 use super::error::{UdpError, UdpStep};
 use super::group::Member;
-use super::limits::{DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX, STAMPS_RECENT};
+use super::limits::{DELAY_NOISE, HANDED_BYTES_MAX, HANDED_PACKETS_MAX, NICS_MAX, STAMPS_RECENT};
 use super::mmsg::SendBatch;
 use super::probe::{self, Probe};
 use super::rx::Receiver;
@@ -109,6 +109,35 @@ impl UdpLink {
     /// # Errors
     /// [`UdpError`]: as [`bind`](Self::bind), and [`UdpError::Group`].
     pub fn bind_group(config: UdpConfig, count: usize) -> Result<Vec<Self>, UdpError> {
+        Self::bind_group_by(config, count, &Clock::start())
+    }
+
+    /// Groups of `count` links on each of several NICs, all with one clock.
+    ///
+    /// # Errors
+    /// As of [`bind_group`](Self::bind_group), and [`UdpError::Nics`].
+    pub(crate) fn bind_nics(nics: &[UdpConfig], count: usize) -> Result<Vec<Vec<Self>>, UdpError> {
+        let is_fit = |(place, nic): (usize, &UdpConfig)| {
+            let is_twice = nics[..place].iter().any(|other| other.ip == nic.ip);
+            let is_alike = nic.ip.is_ipv4() == nics[0].ip.is_ipv4()
+                && nic.source_ports == nics[0].source_ports;
+            is_alike && !is_twice
+        };
+        if !(1..=NICS_MAX).contains(&nics.len()) || !nics.iter().enumerate().all(is_fit) {
+            return Err(UdpError::Nics);
+        }
+        let clock = Clock::start();
+        nics.iter().map(|nic| Self::bind_group_by(nic.clone(), count, &clock)).collect()
+    }
+
+    fn bind_group_by(
+        config: UdpConfig,
+        count: usize,
+        clock: &Clock,
+    ) -> Result<Vec<Self>, UdpError> {
+        if !config.further.is_empty() {
+            return Err(UdpError::Nics);
+        }
         if config.ip.is_unspecified() {
             return Err(UdpError::Unspecified(config.ip));
         }
@@ -134,7 +163,6 @@ impl UdpLink {
         .into_iter();
         let probe = Probe::run(addr, &mut SendBatch::new());
         // One clock, since packets that are handed over bring their time with them.
-        let clock = Clock::start();
         let link = |(receiver, bell)| {
             let (member, clock) = (members.next(), clock.clone());
             let place = Place { steering, member, probe, interface, clock };
@@ -449,7 +477,7 @@ impl PacketLink for UdpLink {
     }
 
     fn add_to_epoll(&mut self, epoll: c_int) -> bool {
-        let files = [self.socket.as_fd(), self.bell.as_fd()];
+        let files = [self.socket.as_raw_fd(), self.bell.as_fd().as_raw_fd()];
         self.is_in_epoll = files.into_iter().all(|file| sys::add_to_epoll(epoll, file).is_ok());
         self.is_in_epoll
     }

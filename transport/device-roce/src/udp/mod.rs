@@ -38,7 +38,7 @@ mod tests;
 pub use config::{PortChoice, TimestampSource, UdpConfig};
 pub use counters::UdpCounters;
 pub use error::{UdpError, UdpStep};
-pub use limits::{ROCE_PORT, SOURCE_PORTS_MAX};
+pub use limits::{NICS_MAX, ROCE_PORT, SOURCE_PORTS_MAX};
 pub use link::UdpLink;
 pub use stamps::SendTimes;
 pub use steering::Steering;

@@ -372,11 +372,11 @@ pub(super) fn receive_memory(fd: BorrowedFd<'_>) -> io::Result<ReceiveMemory> {
 }
 
 /// Has an epoll instance tell while a file is readable.
-pub(crate) fn add_to_epoll(epoll: RawFd, file: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn add_to_epoll(epoll: RawFd, file: RawFd) -> io::Result<()> {
     let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-    let (add, file) = (libc::EPOLL_CTL_ADD, file.as_raw_fd());
-    // SAFETY: the call reads `event`, which lives through it; it refuses what is no epoll instance.
-    let rc = unsafe { libc::epoll_ctl(epoll, add, file, &raw mut event) };
+    // SAFETY: the call reads `event`, which lives through it; it refuses what is no epoll instance,
+    // and a file that cannot be waited for.
+    let rc = unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, file, &raw mut event) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

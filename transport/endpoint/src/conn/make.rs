@@ -7,8 +7,8 @@ use crate::limits::{COMPANY, CONTROL_RECVS, CONTROL_SENDS};
 use crate::wr_id::NO_QUEUE;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
-use towpath_proto::Carrier;
 use towpath_proto::limits::{COPIED_BYTES_MAX, HEADER_BYTES};
+use towpath_proto::{Carrier, Lane, Link, PathId, Rails};
 use towpath_verbs::{
     Access, Connect, CqNum, Device, PdNum, QpInit, QpNum, QpType, RcAttr, SrqNum, Verb, VerbError,
     tclass_of,
@@ -85,25 +85,39 @@ impl Conn {
         Ok(())
     }
 
-    /// Joins a queue pair of a carrier with the peer's: each has its number and first packet
-    /// sequence number. The rest is as set-up has agreed.
+    /// Joins a queue pair of a carrier with the peer's, on the way of a path: each has its number
+    /// and first packet sequence number. The rest is as set-up has agreed.
     pub(crate) fn connect_qp<D: Device>(
         &self,
         device: &mut D,
-        (carrier, source_port, rc): (Carrier, u16, RcAttr),
+        (path, carrier, rc): (usize, Carrier, RcAttr),
         (qp_num, sq_psn): (QpNum, Psn),
         (dest_qp_num, rq_psn): (QpNum, Psn),
     ) -> Result<(), VerbError> {
-        let (Some(peer), Some(path_mtu)) = (self.agreed.peer, self.agreed.mtu) else {
+        let (Some(dest), Some(path_mtu)) = (self.agreed.dest(path), self.agreed.mtu) else {
             return Err(VerbError::WrongState(Verb::ModifyQp));
         };
-        let (dest, tclass) = (peer.device_addr, tclass_of(self.class.dscp));
+        let tclass = tclass_of(self.class.dscp);
+        let source_port = self.paths.get(path).map_or(0, |path| path.source_port);
         if self.agreed.omits_icrc && carrier == Carrier::Uc {
             device.omit_icrc(qp_num)?;
         }
         let connect =
             Connect { dest, dest_qp_num, rq_psn, sq_psn, path_mtu, source_port, tclass, rc };
         device.connect_qp(qp_num, &connect)
+    }
+
+    /// The path whose way the lane takes in its present life: where there are several NICs the next
+    /// life takes the next path's, so none dies with one of them.
+    pub(crate) fn lane_path(&self) -> usize {
+        let has_choice = self.agreed.rails.is_some_and(|(rails, _)| rails != Rails::ONE);
+        let life = self.link.as_ref().and_then(Link::lane).map_or(1, Lane::life);
+        if has_choice { life.saturating_sub(1) as usize % self.paths.len().max(1) } else { 0 }
+    }
+
+    /// Whether something may be sent to the address that a path leads to.
+    pub(crate) fn may_send_to(&self, path: usize) -> bool {
+        self.link.as_ref().is_some_and(|link| link.may_send_to(PathId(path as u8)))
     }
 
     /// Destroys the queue pairs that there are. What was posted comes home with its completions.

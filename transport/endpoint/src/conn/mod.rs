@@ -35,7 +35,7 @@ use std::net::SocketAddr;
 use towpath_base::Time;
 use towpath_base::serial::Psn;
 use towpath_proto::wire::Hello;
-use towpath_proto::{Carrier, ChannelId, Link, PathId};
+use towpath_proto::{Carrier, ChannelId, Link, PathId, Rails, Side};
 use towpath_verbs::{Mtu, QpNum};
 
 /// Where a link is in its life.
@@ -76,8 +76,23 @@ pub(crate) struct Agreed {
     /// Packets over UC carry no ICRC.
     pub(crate) omits_icrc: bool,
     pub(crate) peer: Option<Peer>,
+    /// Which NICs paths join, from our side.
+    pub(crate) rails: Option<(Rails, Side)>,
+    /// Where the peer's further NICs are.
+    pub(crate) further_addrs: Vec<SocketAddr>,
     /// Where we connected to.
     pub(crate) dialled: Option<SocketAddr>,
+}
+
+impl Agreed {
+    /// Where a path leads to, once the link is up.
+    pub(crate) fn dest(&self, path: usize) -> Option<SocketAddr> {
+        let (rails, side) = self.rails?;
+        match rails.rail_of(side, path).theirs {
+            0 => self.peer.map(|peer| peer.device_addr),
+            further => self.further_addrs.get(usize::from(further) - 1).copied(),
+        }
+    }
 }
 
 /// A link among those of other classes.

@@ -12,9 +12,9 @@ use crate::workers::Member;
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use towpath_memory::Region;
-use towpath_proto::limits::HEADER_BYTES;
+use towpath_proto::limits::{HEADER_BYTES, NICS_MAX};
 use towpath_proto::wire::{AppProtocol, Hello, HelloPath};
-use towpath_proto::{Carrier, Link, PacketSizes, PeerParams, Side};
+use towpath_proto::{Carrier, Link, PacketSizes, PeerParams, Rails, Side};
 use towpath_verbs::{Device, DeviceCaps, Mtu, RcAttr, VerbError};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -113,9 +113,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         conn.agreed.mtu = Some(mtu);
         conn.agreed.omits_icrc = ours.omits_icrc && peer.omits_icrc;
         conn.class.dscp_of_peer = peer.dscp;
-        let ports = device.caps().source_ports.max(1);
-        for (path, port) in conn.paths.iter_mut().zip(0..) {
-            path.source_port = port % ports;
+        let rails = Rails::new(ours.nics(), peer.nics());
+        conn.agreed.rails = Some((rails, side));
+        conn.agreed.further_addrs = peer.further_addrs.clone();
+        let source_ports = told_ports(device, &ours);
+        for (index, path) in conn.paths.iter_mut().enumerate() {
+            path.source_port = rails.first_port(side, index, source_ports);
         }
         connect_qps(device, conn, (&ours, peer), config.rc_of(Fallback::of(&ours)))?;
         let pair = |(mine, theirs): (&HelloPath, &HelloPath)| (mine.generation, theirs.generation);
@@ -131,8 +134,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         };
         let own_carrier = |path: &&HelloPath| path.carrier == ours.control.carrier;
         let paths = ours.paths.iter().filter(own_carrier).count();
-        let config = config.link_config(side, device.caps(), paths);
+        let config = config.link_config(side, device.caps(), (paths, source_ports));
         let config = config.seed(link_seed(&ours)).checks_address(setup_addr.is_some());
+        let config = config.rails(rails);
         let config = config.packet_sizes(packet_sizes(device.caps(), peer));
         let mut link = Link::new(config, params, device.now());
         link.set_away(sleep.absence());
@@ -155,13 +159,19 @@ fn connect_qps<D: Device>(
     let pairs = iter::once((&ours.control, &peer.control));
     for (index, (mine, theirs)) in pairs.chain(ours.paths.iter().zip(&peer.paths)).enumerate() {
         // The control queue pair takes the first path's way; a stream has none.
-        let path = conn.paths.get(index.saturating_sub(1));
-        if let Some(path) = path.filter(|_| mine.carrier != Carrier::Tcp) {
-            let way = (mine.carrier, path.source_port, rc);
+        let path = index.saturating_sub(1);
+        if path < conn.paths.len() && mine.carrier != Carrier::Tcp {
+            let way = (path, mine.carrier, rc);
             conn.connect_qp(device, way, (mine.qp_num, mine.psn), (theirs.qp_num, theirs.psn))?;
         }
     }
     Ok(())
+}
+
+/// The source ports of the NICs that our HELLO tells of.
+fn told_ports<D: Device>(device: &D, ours: &Hello) -> u16 {
+    let all = (0..NICS_MAX).take_while(|&nic| device.nic_addr(nic).is_some()).count().max(1);
+    device.caps().source_ports / all as u16 * ours.nics() as u16
 }
 
 /// Links two endpoints that are both here, the first as the client; gives the link of each.
@@ -200,8 +210,9 @@ fn is_v4(addr: SocketAddr) -> bool {
 fn check_limits(ours: &Hello, peer: &Hello, mtu: Mtu) -> Result<(), LinkError> {
     check_app(ours.app, peer)?;
     let has_queue_pairs = ours.paths.iter().any(|path| path.carrier != Carrier::Tcp);
-    if has_queue_pairs && !is_of_one_host(peer.addr) {
-        return Err(LinkError::Address { theirs: peer.addr });
+    let mut addrs = iter::once(peer.addr).chain(peer.further_addrs.iter().copied());
+    if let Some(theirs) = addrs.find(|&addr| has_queue_pairs && !is_of_one_host(addr)) {
+        return Err(LinkError::Address { theirs });
     }
     if has_queue_pairs && is_v4(peer.addr) != is_v4(ours.addr) {
         return Err(LinkError::Family { theirs: peer.addr, ours: ours.addr });

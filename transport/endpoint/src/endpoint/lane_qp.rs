@@ -159,9 +159,14 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     fn join_lane(&mut self, now: Time, link: LinkId, theirs: &LaneHalf, rd_atomic: u8) {
         let Self { links, device, .. } = self;
         let Some(conn) = links.find_mut(link) else { return };
-        let source_port = conn.paths.first().map_or(0, |path| path.source_port);
-        let way = (Carrier::Rc, source_port, RcAttr { max_rd_atomic: rd_atomic, ..LANE_RC });
+        let way = (conn.lane_path(), Carrier::Rc, RcAttr { max_rd_atomic: rd_atomic, ..LANE_RC });
         let Some(ours) = conn.lane.as_ref().map(|lane| (lane.qp_num, lane.psn)) else { return };
+        // Of one address the peer's LANE has come from there; of several it may be another one. The
+        // next life takes another path.
+        if !conn.agreed.further_addrs.is_empty() && !conn.may_send_to(way.0) {
+            conn.fail_qp(now, ours.0);
+            return;
+        }
         if let Err(error) = conn.connect_qp(device, way, ours, (theirs.qp_num, theirs.psn)) {
             tracing::warn!(link = link.index, %error, "one-sided operations are not joined");
             conn.fail_qp(now, ours.0);

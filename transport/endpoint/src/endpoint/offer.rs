@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use towpath_memory::Region;
-use towpath_proto::limits::PATHS_MAX;
+use towpath_proto::limits::{NICS_MAX, PATHS_MAX};
 use towpath_proto::wire::Hello;
 use towpath_proto::{Carrier, Class};
 use towpath_verbs::{Device, Mtu};
@@ -48,6 +48,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         self.offer_asking(self.asks_by_other_means(), class, (self.plan.mtu, true))
     }
 
+    fn has_further_nics(&self) -> bool {
+        self.device.nic_addr(1).is_some()
+    }
+
     /// What a link asks for whose HELLOs travel in another way than over TCP: what was chosen, for
     /// nobody asks again with less there.
     pub(super) fn asks_by_other_means(&self) -> Asks {
@@ -55,13 +59,18 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let paths = if config.carriers.has_paths { config.sizes.paths } else { 1 };
         let fallback =
             if config.carriers.has_fallback { config.sizes.fallback } else { Fallback::None };
-        Asks { carrier: self.plan.carrier, paths, fallback }
+        Asks { carrier: self.plan.carrier, paths, fallback, further_nics: self.has_further_nics() }
     }
 
     /// What a link to a peer asks for at first.
     pub(super) fn asks(&self, peer: IpAddr) -> Asks {
         let Sizes { paths, fallback, .. } = self.config.sizes;
-        Asks { carrier: self.carrier_to(peer).0, paths, fallback }
+        Asks {
+            carrier: self.carrier_to(peer).0,
+            paths,
+            fallback,
+            further_nics: self.has_further_nics(),
+        }
     }
 
     /// What carries links to a peer, and whether the peer may choose something else.
@@ -118,13 +127,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return Err(LinkError::TooManyPaths { wanted: paths, most: self.config.sizes.paths });
         }
         let mtu = self.mtu_towards(peer.addr);
-        self.offer_asking(Asks { carrier, paths, fallback }, peer.class, (mtu, true))
+        // One that tells of no further NIC may not know what that is.
+        let further_nics = peer.nics() > 1 && self.has_further_nics();
+        let asks = Asks { carrier, paths, fallback, further_nics };
+        self.offer_asking(asks, peer.class, (mtu, true))
     }
 
     /// Makes a half. Without a stream beside it there is nothing to fall back to but queue pairs.
     fn offer_asking(
         &mut self,
-        Asks { carrier, paths, fallback }: Asks,
+        Asks { carrier, paths, fallback, further_nics }: Asks,
         class: Class,
         (mtu, has_stream): (Mtu, bool),
     ) -> Result<(Hello, PendingLink), LinkError> {
@@ -144,7 +156,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let receives = self.rx.receives_of(&mut self.device, class, qp_paths)?;
         let made = conn.make_qps(&mut self.device, &self.driver.queues, (&all, &pool), receives);
         self.links.insert(conn);
-        match made.and_then(|()| self.make_hello((id, class), &all, mtu)) {
+        match made.and_then(|()| self.make_hello((id, class), &all, (mtu, further_nics))) {
             Ok(hello) => Ok((hello, PendingLink { id })),
             Err(error) => {
                 self.begin_draining(id.index);
@@ -171,7 +183,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         &mut self,
         (id, class): (LinkId, Class),
         carriers: &[Carrier],
-        mtu: Mtu,
+        (mtu, further_nics): (Mtu, bool),
     ) -> Result<Hello, LinkError> {
         self.rx.fill_link(&mut self.device, &mut self.links, (id, class))?;
         let (window_bytes, identity) =
@@ -187,6 +199,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             class,
             dscp: self.config.class.dscp(class),
             addr: self.device.local_addr(),
+            further_addrs: (1..NICS_MAX)
+                .filter(|_| further_nics)
+                .map_while(|nic| self.device.nic_addr(nic))
+                .collect(),
             mtu,
             cuts_each_send: caps.cuts_each_send,
             omits_icrc: self.plan.omits_icrc,

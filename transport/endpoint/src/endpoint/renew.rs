@@ -136,7 +136,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let rc = config.rc_of(conn.agreed.hello.as_ref().map_or(Fallback::None, Fallback::of));
         let way = &mut conn.paths[usize::from(path)];
         way.source_port = source_port.unwrap_or(way.source_port);
-        let (how, ours) = ((way.carrier, way.source_port, rc), (way.qp_num, way.psn));
+        let (how, ours) = ((path.into(), way.carrier, rc), (way.qp_num, way.psn));
         if let Err(error) = conn.connect_qp(device, how, ours, (theirs.qp_num, theirs.psn)) {
             tracing::warn!(link = link.index, path, %error, "a queue pair made anew is not joined");
             conn.fail_qp(now, ours.0);

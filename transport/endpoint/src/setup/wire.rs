@@ -108,6 +108,7 @@ mod tests {
         let path =
             HelloPath { carrier: Carrier::Uc, qp_num: QpNum(17), psn: Psn::new(99), generation: 7 };
         let hello = Hello {
+            further_addrs: Vec::new(),
             instance: 5,
             class: Class::Gold,
             dscp: 46,

@@ -152,6 +152,13 @@ impl<D: Device<Memory = Region>> Cluster<D> {
         self
     }
 
+    /// Each device is on so many hosts of the world, one behind the other, which are its NICs.
+    #[must_use]
+    pub fn nics(mut self, nics: u32) -> Self {
+        self.runner.set_nics(nics);
+        self
+    }
+
     /// Adds a flow, with a link between its hosts if they have none of its class; returns its
     /// number. Its channel is opened over the fabric, so it sends a round trip after its start at
     /// the soonest.

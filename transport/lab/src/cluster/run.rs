@@ -32,6 +32,8 @@ pub struct MachineLoop<M: Machine> {
     due: Vec<usize>,
     woken: Vec<HostId>,
     pause: Nanos,
+    /// Hosts of the world that each machine has.
+    nics: u32,
 }
 
 impl<M: Machine> MachineLoop<M> {
@@ -41,12 +43,17 @@ impl<M: Machine> MachineLoop<M> {
         let seat = |machine| Seat { machine, rests_until: Time::ZERO, is_listed: false };
         let seats: Vec<Seat<M>> = machines.into_iter().map(seat).collect();
         let (due, woken) = (Vec::new(), Vec::new());
-        Self { world, seats, shared, due, woken, pause: Nanos(1) }
+        Self { world, seats, shared, due, woken, pause: Nanos(1), nics: 1 }
     }
 
     /// A host that was turned is turned again no sooner than this.
     pub fn set_pause(&mut self, span: Nanos) {
         self.pause = span.max(Nanos(1));
+    }
+
+    /// Each machine has so many hosts of the world, one behind the other: its NICs.
+    pub fn set_nics(&mut self, nics: u32) {
+        self.nics = nics.max(1);
     }
 
     /// The world.
@@ -89,7 +96,7 @@ impl<M: Machine> MachineLoop<M> {
             self.turn();
             let mut woken = std::mem::take(&mut self.woken);
             let goes_on = self.world.advance_to_next(end, &mut woken);
-            woken.drain(..).for_each(|host| self.list(host.0 as usize));
+            woken.drain(..).for_each(|host| self.list((host.0 / self.nics) as usize));
             self.woken = woken;
             if !goes_on {
                 return;
@@ -104,13 +111,13 @@ impl<M: Machine> MachineLoop<M> {
             let seat = &mut self.seats[number];
             seat.is_listed = false;
             if seat.rests_until > now {
-                self.world.set_timer(HostId(number as u32), seat.rests_until);
+                self.world.set_timer(HostId(number as u32 * self.nics), seat.rests_until);
                 continue;
             }
             seat.machine.turn(&mut self.shared);
             seat.rests_until = now + self.pause;
             let next = seat.machine.next_time(now, &self.shared);
-            self.world.set_timer(HostId(number as u32), next.max(seat.rests_until));
+            self.world.set_timer(HostId(number as u32 * self.nics), next.max(seat.rests_until));
         }
         self.due = due;
     }

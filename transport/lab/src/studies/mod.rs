@@ -23,6 +23,7 @@
 //! | [`blackhole`] | switches that swallow packets |
 //! | [`failover`] | spines that die one after another |
 //! | [`timestamps`] | who stamps packets, and what late hosts make of round trips |
+//! | [`ports`] | hosts with two NICs, one of which goes, comes or is slow |
 
 pub mod blackhole;
 pub mod chunk_size;
@@ -39,6 +40,7 @@ pub mod loss;
 pub mod mixed_nics;
 pub mod one_sided;
 pub mod outage;
+pub mod ports;
 pub mod stream;
 pub mod timestamps;
 mod wire;
@@ -66,6 +68,7 @@ pub const ALL: &[&Study] = &[
     &blackhole::STUDY,
     &failover::STUDY,
     &timestamps::STUDY,
+    &ports::STUDY,
 ];
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ fn a_study_that_is_stopped_or_fails_has_no_report() {
 }
 
 /// The studies of many hosts, on tiny parameters.
-const OF_HOSTS: [(&Study, &[(&str, &str)]); 10] = [
+const OF_HOSTS: [(&Study, &[(&str, &str)]); 11] = [
     (&incast::STUDY, &[("senders", "4"), ("rounds", "1"), ("controllers", "swift,fixed:64KiB")]),
     (&fairness::STUDY, &[("phase-ms", "1")]),
     (&mixed_nics::STUDY, &[("hosts", "1,2"), ("span-ms", "1")]),
@@ -149,6 +149,7 @@ const OF_HOSTS: [(&Study, &[(&str, &str)]); 10] = [
     (&foreground::STUDY, &[("background", "16K,128K"), ("span-ms", "1")]),
     (&isolation::STUDY, &[("span-ms", "1"), ("rounds", "1"), ("queues", "own"), ("flood", "256")]),
     (&blackhole::STUDY, &[("faults", "spine,reverse"), ("hosts", "2"), ("span-ms", "20")]),
+    (&ports::STUDY, &[("hosts", "1"), ("span-ms", "20"), ("rate-ms", "1")]),
     (&failover::STUDY, &[("spines", "2"), ("hosts", "2"), ("step-ms", "10"), ("noticed-ms", "5")]),
     (&timestamps::STUDY, &[("jitter-us", "0,10"), ("pings", "20"), ("span-ms", "2")]),
 ];
@@ -242,7 +243,9 @@ fn a_lost_grant_costs_round_trips_and_not_milliseconds() {
 /// Those whose quick runs were once too short for their targets.
 #[test]
 fn a_quick_run_is_long_enough_for_the_targets_that_it_is_held_to() {
-    for study in [&loss::STUDY, &failover::STUDY, &blackhole::STUDY, &timestamps::STUDY] {
+    for study in
+        [&loss::STUDY, &failover::STUDY, &blackhole::STUDY, &timestamps::STUDY, &ports::STUDY]
+    {
         let report = ask(study, 1, 2, &[]);
         assert!(report.is_all_met(), "{}: {:?}", study.name, report.claims);
     }

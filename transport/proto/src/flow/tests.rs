@@ -4,6 +4,7 @@ use super::*;
 use crate::carrier::Carrier;
 use crate::config::Side;
 use crate::path::{Path, What};
+use crate::rails::Rail;
 use alloc::vec;
 use core::ops::{Deref, DerefMut};
 use towpath_verbs::Mtu;
@@ -41,7 +42,8 @@ fn path(controller: &str) -> One {
     };
     let config = LinkConfig::new(Side::Client).controller(controller.parse().unwrap());
     let flow = Flow::new(&config, &peer, Time::ZERO);
-    One { flow, path: Path::new(&config, &peer, (Carrier::Uc, 0), (1, 2), Time::ZERO) }
+    let way = (Carrier::Uc, Rail::default(), 0);
+    One { flow, path: Path::new(&config, &peer, way, (1, 2), Time::ZERO) }
 }
 
 /// Sends a chunk and has it acknowledged `away` later, by an ack that was held for `hold`.

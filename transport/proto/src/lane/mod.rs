@@ -176,6 +176,12 @@ impl Lane {
         self.remake.on_make_failed(now);
     }
 
+    /// Which life is on, from 1, or is the next one: alike at both ends once it is joined.
+    #[must_use]
+    pub fn life(&self) -> u32 {
+        self.remake.life()
+    }
+
     /// Operations went by messages, none is posted, and our end can have a queue pair again: the
     /// next life begins. That is no failure.
     pub fn renew(&mut self, now: Time) {

@@ -118,7 +118,7 @@ impl Link {
         let piece_max = config.flow.chunk_bytes_max.min(peer.chunk_bytes_max);
         Self {
             end: End::default(),
-            presence: Presence::new(&config, &peer, now),
+            presence: Presence::new(now),
             paths: PathTable::new(&config, &peer, now),
             doubts: Doubts::default(),
             flow: Flow::new(&config, &peer, now),

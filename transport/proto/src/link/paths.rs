@@ -211,6 +211,9 @@ impl Link {
 
     /// Does what time demands of a path that is not good.
     pub(super) fn watch_path(&mut self, now: Time, index: usize) {
+        if self.paths.is_unshown(index) {
+            return self.postpone_probe(now, index);
+        }
         if self.paths.probes_due & bit(index) != 0 {
             return;
         }
@@ -259,18 +262,21 @@ impl Link {
         while self.paths.probes_due != 0 {
             let index = self.paths.probes_due.trailing_zeros() as usize;
             self.paths.probes_due &= !bit(index);
-            if self.paths.failed() & bit(index) != 0 || self.has_to_wait(self.paths[index].carrier)
-            {
+            if (self.paths.failed() | self.paths.unshown()) & bit(index) != 0 {
                 continue;
             }
             if self.paths[index].has_number_for_probe() {
                 let size = self.paths[index].mtu.long_probe_due();
                 return Some(self.transmit_probe(now, index, size));
             }
-            let again = now + self.paths[index].timing.probe_interval(&self.flow);
-            self.paths[index].condition.postpone(again);
+            self.postpone_probe(now, index);
         }
         None
+    }
+
+    fn postpone_probe(&mut self, now: Time, index: usize) {
+        let again = now + self.paths[index].timing.probe_interval(&self.flow);
+        self.paths[index].condition.postpone(again);
     }
 
     /// A probe counts nothing against windows: it must go when they are full. Filler makes it a

@@ -3,8 +3,8 @@
 use super::Link;
 use super::control::Control;
 use crate::carrier::Carrier;
-use crate::config::{LinkConfig, PeerParams, Side};
-use crate::event::DownReason;
+use crate::config::{LinkConfig, Side};
+use crate::event::{DownReason, PathId};
 use crate::wire::Kind;
 use alloc::collections::VecDeque;
 use core::hint::cold_path;
@@ -15,9 +15,8 @@ use towpath_base::Time;
 pub(super) struct Presence {
     /// Something of the peer has come, on any path.
     is_heard: bool,
-    /// Something has come on a queue pair, or nothing is sent on queue pairs, or nobody wants to
-    /// know.
-    is_shown: bool,
+    /// And from each address that it has named, or nobody wants to know.
+    is_certain: bool,
     pub(super) probe_at: Time,
     pub(super) probes_unanswered: u32,
     pub(super) last_heard: Time,
@@ -28,12 +27,10 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    pub(super) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
-        let sends_to_address = peer.carriers.iter().any(|&carrier| carrier != Carrier::Tcp);
-        let waits = config.rules.checks_address && config.side == Side::Server && sends_to_address;
+    pub(super) fn new(now: Time) -> Self {
         Self {
             is_heard: false,
-            is_shown: !waits,
+            is_certain: false,
             probe_at: Time::NEVER,
             probes_unanswered: 0,
             last_heard: now,
@@ -41,11 +38,12 @@ impl Presence {
             excused_until: now,
         }
     }
+}
 
-    /// Whether there is nothing left to learn.
-    #[inline]
-    fn is_certain(&self) -> bool {
-        self.is_heard && self.is_shown
+impl LinkConfig {
+    /// Whether nothing goes to an address of the peer before something has come from there.
+    pub(crate) fn awaits_address(&self) -> bool {
+        self.rules.checks_address && self.side == Side::Server
     }
 }
 
@@ -60,7 +58,7 @@ impl Link {
     #[inline(always)]
     pub(super) fn hear(&mut self, now: Time, index: usize) {
         self.presence.last_heard = now;
-        if !self.presence.is_certain() {
+        if !self.presence.is_certain {
             cold_path();
             self.get_to_know(index);
         }
@@ -71,13 +69,21 @@ impl Link {
     #[inline(never)]
     fn get_to_know(&mut self, index: usize) {
         self.presence.is_heard = true;
-        self.presence.is_shown |= self.paths[index].carrier != Carrier::Tcp;
+        self.paths.show(index);
+        self.presence.is_certain = self.paths.unshown() == 0;
     }
 
-    /// Whether nothing may go out to the peer's address yet.
+    /// Whether nothing may go out on a carrier yet, to no address of the peer.
     #[inline]
     pub(super) fn has_to_wait(&self, carrier: Carrier) -> bool {
-        !self.presence.is_shown && carrier != Carrier::Tcp
+        let unshown = self.paths.unshown();
+        unshown != 0 && self.paths.all_of(carrier) & !unshown == 0
+    }
+
+    /// Whether something may be sent to the address of the peer that a path leads to.
+    #[must_use]
+    pub fn may_send_to(&self, path: PathId) -> bool {
+        !self.paths.is_unshown(usize::from(path.0))
     }
 
     /// Since when the link has been there, while no chunk of the peer has come on any path.

@@ -13,6 +13,10 @@ const EXPLORE_ONE_IN: u64 = 32;
 /// are or not known. Then what went there first is answered, or ought to be.
 const KEPT_MIN: Nanos = Nanos::from_micros(50);
 
+/// What a path gets at a time where there are several rails: longer turns would fill a slow NIC
+/// while a fast one waits for the window that they share.
+const RAIL_TURN_BYTES: u64 = 64 << 10;
+
 /// The path that chunks take for a while.
 #[derive(Debug)]
 pub(super) struct Turn {
@@ -73,7 +77,8 @@ impl PathTable {
     fn choose_anew(&mut self, now: Time, avoid: u16) -> Option<usize> {
         let index = self.pick(avoid)?;
         if avoid == 0 {
-            (self.turn.current, self.turn.left_bytes) = (index, self.spread_bytes());
+            let kept = if self.rails.len() > 1 { RAIL_TURN_BYTES } else { u64::MAX };
+            (self.turn.current, self.turn.left_bytes) = (index, self.spread_bytes().min(kept));
             let srtt = self[index].timing.srtt().unwrap_or(Nanos::ZERO);
             self.turn.kept_until = now + srtt.max(KEPT_MIN);
         }
@@ -90,7 +95,7 @@ impl PathTable {
                 cold_path();
                 let doubtful =
                     self.in_state(PathState::Suspect) | self.in_state(PathState::Probing);
-                let all = self.mask();
+                let (doubtful, all) = (doubtful & !self.unshown(), self.mask() & !self.unshown());
                 self.pick_of([doubtful & !avoid, all & !avoid, all], &mut full)
             },
         )
@@ -109,7 +114,7 @@ impl PathTable {
         None
     }
 
-    /// Two at random of a set, and the better one of them.
+    /// Two at random of a set, and the better one of them; of several rails one each, and the best.
     pub(super) fn draw(&mut self, set: u16) -> usize {
         let count = u64::from(set.count_ones());
         let first = self.prng.below(count);
@@ -117,9 +122,35 @@ impl PathTable {
         if count == 1 || self.prng.below(EXPLORE_ONE_IN) == 0 {
             return one;
         }
+        if self.rails.len() > 1 {
+            return self.draw_of_rails(set, one);
+        }
         let second = (first + 1 + self.prng.below(count - 1)) % count;
         let other = nth(set, second);
         if self.is_better(other, one) { other } else { one }
+    }
+
+    /// NICs may be unlike. The round trip of a slow one is longer even while it is idle, for a
+    /// chunk takes longer to leave it: by round trips alone it would get nothing. So each rail has
+    /// its say in each draw, and that with the least to do and the shortest round trip is taken.
+    fn draw_of_rails(&mut self, set: u16, mut best: usize) -> usize {
+        for place in 0..self.rails.len() {
+            let of_rail = set & self.rails[place];
+            if of_rail == 0 || of_rail & bit(best) != 0 {
+                continue;
+            }
+            let other = nth(of_rail, self.prng.below(u64::from(of_rail.count_ones())));
+            if self.load(other) < self.load(best) {
+                best = other;
+            }
+        }
+        best
+    }
+
+    /// What is under way on a path with one turn more, and for how long.
+    fn load(&self, index: usize) -> u64 {
+        let bytes = self[index].tx.in_flight_bytes() + RAIL_TURN_BYTES;
+        bytes.saturating_mul(self[index].timing.srtt().unwrap_or(Nanos::ZERO).0)
     }
 
     /// Round trips decide if they differ by more than a quarter, else what is under way.

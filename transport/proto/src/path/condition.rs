@@ -43,6 +43,11 @@ impl Condition {
         Self { state: PathState::Spare, ..Self::new(now) }
     }
 
+    /// The condition of a path that is probed before it is used for the first time.
+    pub(crate) fn untried(now: Time) -> Self {
+        Self { state: PathState::Probing, due: now, ..Self::new(now) }
+    }
+
     pub(crate) fn state(&self) -> PathState {
         self.state
     }

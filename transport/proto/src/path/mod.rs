@@ -28,14 +28,16 @@ use crate::carrier::Carrier;
 use crate::config::{LinkConfig, PacketSizes, PeerParams};
 use crate::flow::Flow;
 use crate::limits::NUMBER_WINDOW;
+use crate::rails::Rail;
 use crate::remake::{Backoff, QpHalf, Remake};
 use crate::wire::HOLD_UNKNOWN;
 use towpath_base::{Nanos, Time};
 
-/// One path: a queue pair and a source port.
+/// One path: a queue pair, a source port, and the NICs that it joins.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) carrier: Carrier,
+    pub(crate) rail: Rail,
     /// Which of the device's source ports it leaves from, and how often that was changed.
     pub(crate) source_port: u16,
     pub(crate) moves: u64,
@@ -63,7 +65,7 @@ impl Path {
     pub(crate) fn new(
         config: &LinkConfig,
         peer: &PeerParams,
-        (carrier, source_port): (Carrier, u16),
+        (carrier, rail, source_port): (Carrier, Rail, u16),
         (generation_in, generation_out): (u32, u32),
         now: Time,
     ) -> Self {
@@ -73,6 +75,7 @@ impl Path {
             if carrier.is_reliable() { PacketSizes::Fixed } else { config.ways.packet_sizes };
         Self {
             carrier,
+            rail,
             source_port,
             moves: 0,
             condition: Condition::new(now),

@@ -16,7 +16,7 @@ use towpath_cc::RttEstimator;
 /// The source ports that a path can be moved to.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    /// How many there are; below two a path stays where it is.
+    /// How many the NIC of a path has; below two a path stays where it is.
     count: u16,
     /// A queue pair that runs stays where it is; the next one of its path need not.
     are_kept: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Ports {
 
 impl Ports {
     pub(super) fn new(config: &LinkConfig) -> Self {
-        let count = config.ways.source_ports;
+        let count = config.ways.rails.ports_of_nic(config.ways.source_ports);
         Self {
             count,
             are_kept: config.ways.keeps_ports,
@@ -66,12 +66,13 @@ impl Ports {
         self.resting.iter().any(|&(other, until)| other == port && until > now)
     }
 
-    /// The first port that `suits`, from one at random on.
-    fn draw(&self, prng: &mut Prng, suits: impl Fn(u16) -> bool) -> Option<u16> {
+    /// The first port of the same NIC as `own` that `suits`, from one at random on.
+    fn draw(&self, prng: &mut Prng, own: u16, suits: impl Fn(u16) -> bool) -> Option<u16> {
         let count = u32::from(self.count);
+        let of_nic = own / self.count * self.count;
         let first = prng.below(u64::from(count)) as u32;
         let places = 0..count.min(PORTS_SCAN_MAX);
-        let mut ports = places.map(|step| ((first + step) % count) as u16);
+        let mut ports = places.map(|step| of_nic + ((first + step) % count) as u16);
         ports.find(|&port| suits(port))
     }
 }
@@ -148,9 +149,9 @@ impl PathTable {
         let is_spared = ports.silent_rounds <= SILENT_ROUNDS_SPARING;
         let is_rested = |port| !is_spared || !ports.rests(now, port);
         let is_free = |port| all.iter().all(|path| path.source_port != port) && is_rested(port);
-        ports.draw(prng, is_free).or_else(|| match ports.silent_rounds {
+        ports.draw(prng, own, is_free).or_else(|| match ports.silent_rounds {
             0 => None,
-            _ => ports.draw(prng, |port| port != own && is_rested(port)),
+            _ => ports.draw(prng, own, |port| port != own && is_rested(port)),
         })
     }
 

@@ -35,6 +35,10 @@ pub(crate) fn places(mut set: u16) -> impl Iterator<Item = usize> {
 #[derive(Debug)]
 pub(crate) struct PathTable {
     pub(super) all: Vec<Path>,
+    /// The paths of each rail, where there are several.
+    pub(super) rails: Vec<u16>,
+    /// Paths to addresses of the peer that nothing has come from yet: nothing is sent there.
+    unshown: u16,
     /// The paths in each state.
     states: [u16; PathState::COUNT],
     /// How many paths of a carrier are held back at most, and how many are used while those that
@@ -101,14 +105,17 @@ impl DerefMut for PathTable {
 
 impl PathTable {
     pub(crate) fn new(config: &LinkConfig, peer: &PeerParams, now: Time) -> Self {
+        let (ways, side) = (&config.ways, config.side);
+        let path = |(index, (&carrier, &pair))| {
+            let rail = ways.rails.rail_of(side, index);
+            let port = ways.rails.first_port(side, index, ways.source_ports);
+            Path::new(config, peer, (carrier, rail, port), pair, now)
+        };
         let pairs = peer.carriers.iter().zip(&peer.generations);
-        let ports =
-            (0..peer.carriers.len() as u16).map(|path| path % config.ways.source_ports.max(1));
-        let paths = pairs
-            .zip(ports)
-            .map(|((&carrier, &pair), port)| Path::new(config, peer, (carrier, port), pair, now));
         let mut table = Self {
-            all: paths.collect(),
+            all: pairs.enumerate().map(path).collect(),
+            rails: Vec::new(),
+            unshown: 0,
             states: [0; PathState::COUNT],
             spares_max: config.ways.spare_paths,
             used_max: 0,
@@ -130,7 +137,51 @@ impl PathTable {
         };
         table.states[PathState::Good as usize] = table.set_of(|_| true);
         table.stand_anew(now);
+        let first = table.all[0].rail;
+        if config.awaits_address() {
+            table.unshown = table.set_of(|path| path.carrier != Carrier::Tcp);
+        }
+        // What a second NIC is worth nobody knows before it has answered; nor what the first is,
+        // where something may come from the peer's second one before.
+        let is_open = ways.rails.theirs() > 1 && table.unshown != 0;
+        let untried = table.good() & table.set_of(|path| is_open || path.rail != first);
+        for index in places(untried) {
+            table.all[index].condition = Condition::untried(now);
+            table.note_state(index);
+        }
+        for index in 0..table.all.len() {
+            let rail = table.all[index].rail;
+            let set = table.set_of(|path| path.rail == rail);
+            if !table.rails.contains(&set) {
+                table.rails.push(set);
+            }
+        }
         table
+    }
+
+    /// Whether nothing may be sent on a path yet.
+    #[inline]
+    pub(crate) fn is_unshown(&self, index: usize) -> bool {
+        self.unshown & bit(index) != 0
+    }
+
+    /// The paths on which nothing may be sent yet.
+    #[inline]
+    pub(crate) fn unshown(&self) -> u16 {
+        self.unshown
+    }
+
+    /// Something has come on a path: what goes to the same address may be sent.
+    pub(crate) fn show(&mut self, index: usize) {
+        if !self.is_unshown(index) {
+            return;
+        }
+        let theirs = self.all[index].rail.theirs;
+        let shown = self.set_of(|path| path.rail.theirs == theirs);
+        self.unshown &= !shown;
+        if self.is_unshown(self.acks.path) {
+            self.acks.path = index;
+        }
     }
 
     /// Nothing is held against the paths of the carrier in use; the last of them are held back.
@@ -179,6 +230,11 @@ impl PathTable {
     pub(crate) fn on_heard(&mut self, now: Time, index: usize) -> bool {
         self.answers.heard_on = index;
         self.ladder.on_heard(now, self.all[index].carrier)
+    }
+
+    /// The paths of a carrier.
+    pub(crate) fn all_of(&self, carrier: Carrier) -> u16 {
+        self.set_of(|path| path.carrier == carrier)
     }
 
     /// Whether there is more than one path in use.

@@ -5,7 +5,7 @@ use super::refusal::{REFUSAL_BYTES, REFUSAL_BYTES_MAX, Refusal, parse_refusal};
 use super::{field, put};
 use crate::carrier::Carrier;
 use crate::class::Class;
-use crate::limits::{HEADER_BYTES, PATHS_MAX};
+use crate::limits::{HEADER_BYTES, NICS_MAX, PATHS_MAX};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use towpath_base::crc::crc32c;
@@ -29,10 +29,19 @@ const DSCP_MAX: u8 = 0x3f;
 /// Bits of `abilities`.
 const CUTS_EACH_SEND: u16 = 1;
 const OMITS_ICRC: u16 = 1 << 1;
+const HAS_NICS: u16 = 1 << 2;
+
+/// Port and IP of a further NIC.
+const NIC_BYTES: usize = 18;
 
 /// The longest HELLO.
-const HELLO_BYTES_MAX: usize =
-    FIXED_BYTES + PATHS_MAX * PATH_BYTES + 1 + NAME_BYTES_MAX + CRC_BYTES;
+const HELLO_BYTES_MAX: usize = FIXED_BYTES
+    + PATHS_MAX * PATH_BYTES
+    + 1
+    + NAME_BYTES_MAX
+    + 1
+    + (NICS_MAX - 1) * NIC_BYTES
+    + CRC_BYTES;
 
 /// One queue pair as its owner describes it to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +67,8 @@ pub struct Hello {
     pub dscp: u8,
     /// Where the device receives.
     pub addr: SocketAddr,
+    /// And by its further NICs, [`NICS_MAX`] addresses with the first, of one family.
+    pub further_addrs: Vec<SocketAddr>,
     /// The largest path MTU that this side can do.
     pub mtu: Mtu,
     /// Its device sends and takes messages that are cut at smaller sizes than the path MTU:
@@ -168,19 +179,23 @@ impl Welcome {
 
 impl Hello {
     fn parse_body(body: &[u8]) -> Result<Self, HelloError> {
-        let ip = match body[24] {
-            4 => IpAddr::V4(Ipv4Addr::from(field!(body, 28, u32).to_le_bytes())),
-            6 => IpAddr::V6(Ipv6Addr::from(field!(body, 28, u128).to_le_bytes())),
-            _ => return Err(HelloError::Field("address family")),
-        };
+        let family = body[24];
+        let ip = parse_ip(family, &body[28..])?;
         let class = Class::from_code(body[25]).ok_or(HelloError::Field("class"))?;
         let (count, dscp) = (usize::from(body[76]), body[77]);
         let holds = |is_so, field| if is_so { Ok(()) } else { Err(HelloError::Field(field)) };
         holds(dscp <= DSCP_MAX, "dscp")?;
         holds((1..=PATHS_MAX).contains(&count), "paths")?;
-        let app = match body.get(FIXED_BYTES + count * PATH_BYTES..).and_then(<[u8]>::split_first) {
-            Some((&len, name)) if usize::from(len) == name.len() => AppProtocol::from_bytes(name),
-            _ => return Err(HelloError::Field("length")),
+        let abilities = field!(body, 46, u16);
+        holds(abilities & !(CUTS_EACH_SEND | OMITS_ICRC | HAS_NICS) == 0, "abilities")?;
+        let length = HelloError::Field("length");
+        let behind = body.get(FIXED_BYTES + count * PATH_BYTES..).ok_or(length)?;
+        let (name, nics) = split_counted(behind, 1).ok_or(length)?;
+        let app = AppProtocol::from_bytes(name);
+        let further_addrs = match abilities & HAS_NICS {
+            0 if nics.is_empty() => Vec::new(),
+            0 => return Err(length),
+            _ => parse_nics(family, nics)?,
         };
         let chunk_bytes_max = field!(body, 48, u32);
         holds((64..=1 << 24).contains(&chunk_bytes_max), "chunk_bytes_max")?;
@@ -188,14 +203,13 @@ impl Hello {
         holds(charge_bytes <= 1 << 16, "charge_bytes")?;
         let path_chunks = field!(body, 78, u16);
         holds(path_chunks > 0, "path_chunks")?;
-        let abilities = field!(body, 46, u16);
-        holds(abilities & !(CUTS_EACH_SEND | OMITS_ICRC) == 0, "abilities")?;
         let paths = (0..count).map(|i| parse_path(&body[FIXED_BYTES + i * PATH_BYTES..]));
         Ok(Self {
             instance: field!(body, 16, u64),
             class,
             dscp,
             addr: SocketAddr::new(ip, field!(body, 26, u16)),
+            further_addrs,
             mtu: Mtu::from_bytes(field!(body, 44, u16).into()).ok_or(HelloError::Field("mtu"))?,
             cuts_each_send: abilities & CUTS_EACH_SEND != 0,
             omits_icrc: abilities & OMITS_ICRC != 0,
@@ -212,25 +226,26 @@ impl Hello {
     /// The message.
     ///
     /// # Panics
-    /// With no path or more than [`PATHS_MAX`].
+    /// With no path or more than [`PATHS_MAX`], or more NICs than [`NICS_MAX`].
     #[must_use]
     pub fn emit(&self) -> Vec<u8> {
         assert!((1..=PATHS_MAX).contains(&self.paths.len()), "1 to {PATHS_MAX} paths");
+        let further = &self.further_addrs;
+        assert!(further.len() < NICS_MAX, "at most {NICS_MAX} NICs");
         let app = self.app.name().as_bytes();
-        let len = FIXED_BYTES + self.paths.len() * PATH_BYTES + 1 + app.len() + CRC_BYTES;
+        // An end with one NIC says what it has said before there were several.
+        let nics_len = if further.is_empty() { 0 } else { 1 + further.len() * NIC_BYTES };
+        let paths_len = self.paths.len() * PATH_BYTES;
+        let len = FIXED_BYTES + paths_len + 1 + app.len() + nics_len + CRC_BYTES;
         let mut out = prefix(HEADER_BYTES as u16, len);
         out.extend(self.instance.to_le_bytes());
-        let (family, ip) = match self.addr.ip() {
-            IpAddr::V4(ip) => (4u8, u128::from(u32::from_le_bytes(ip.octets()))),
-            IpAddr::V6(ip) => (6, u128::from_le_bytes(ip.octets())),
-        };
-        out.extend([family, self.class.code()]);
-        out.extend(self.addr.port().to_le_bytes());
-        out.extend(ip.to_le_bytes());
+        out.extend([if self.addr.is_ipv4() { 4 } else { 6 }, self.class.code()]);
+        emit_addr(&mut out, self.addr);
         out.extend((self.mtu.bytes() as u16).to_le_bytes());
         let sizes = if self.cuts_each_send { CUTS_EACH_SEND } else { 0 };
         let icrc = if self.omits_icrc { OMITS_ICRC } else { 0 };
-        out.extend((sizes | icrc).to_le_bytes());
+        let nics = if further.is_empty() { 0 } else { HAS_NICS };
+        out.extend((sizes | icrc | nics).to_le_bytes());
         out.extend(self.chunk_bytes_max.to_le_bytes());
         out.extend(self.charge_bytes.to_le_bytes());
         out.extend(self.window_bytes.to_le_bytes());
@@ -240,8 +255,58 @@ impl Hello {
         self.paths.iter().for_each(|path| emit_path(&mut out, path));
         out.push(app.len() as u8);
         out.extend(app);
+        if !further.is_empty() {
+            out.push(further.len() as u8);
+            further.iter().for_each(|&addr| emit_addr(&mut out, addr));
+        }
         seal(out)
     }
+
+    /// Where the device receives by a NIC.
+    #[must_use]
+    pub fn nic_addr(&self, nic: usize) -> Option<SocketAddr> {
+        core::iter::once(&self.addr).chain(&self.further_addrs).nth(nic).copied()
+    }
+
+    /// How many NICs it tells of.
+    #[must_use]
+    pub fn nics(&self) -> usize {
+        1 + self.further_addrs.len()
+    }
+}
+
+/// What a count of entries says lies behind it, and what lies behind that.
+fn split_counted(bytes: &[u8], entry_bytes: usize) -> Option<(&[u8], &[u8])> {
+    let (&count, behind) = bytes.split_first()?;
+    behind.split_at_checked(usize::from(count) * entry_bytes)
+}
+
+fn parse_ip(family: u8, bytes: &[u8]) -> Result<IpAddr, HelloError> {
+    match family {
+        4 => Ok(IpAddr::V4(Ipv4Addr::from(field!(bytes, 0, u32).to_le_bytes()))),
+        6 => Ok(IpAddr::V6(Ipv6Addr::from(field!(bytes, 0, u128).to_le_bytes()))),
+        _ => Err(HelloError::Field("address family")),
+    }
+}
+
+fn parse_nics(family: u8, bytes: &[u8]) -> Result<Vec<SocketAddr>, HelloError> {
+    match split_counted(bytes, NIC_BYTES) {
+        Some((nics, [])) if !nics.is_empty() && nics.len() < NICS_MAX * NIC_BYTES => {
+            let addr =
+                |nic: &[u8]| Ok(SocketAddr::new(parse_ip(family, &nic[2..])?, field!(nic, 0, u16)));
+            nics.chunks_exact(NIC_BYTES).map(addr).collect()
+        }
+        _ => Err(HelloError::Field("NICs")),
+    }
+}
+
+fn emit_addr(out: &mut Vec<u8>, addr: SocketAddr) {
+    let ip = match addr.ip() {
+        IpAddr::V4(ip) => u128::from(u32::from_le_bytes(ip.octets())),
+        IpAddr::V6(ip) => u128::from_le_bytes(ip.octets()),
+    };
+    out.extend(addr.port().to_le_bytes());
+    out.extend(ip.to_le_bytes());
 }
 
 fn parse_path(bytes: &[u8]) -> Result<HelloPath, HelloError> {
@@ -297,6 +362,7 @@ mod tests {
             class: Class::Copper,
             dscp: 0x2a,
             addr: addr.parse().unwrap(),
+            further_addrs: Vec::new(),
             mtu: Mtu::Mtu4096,
             cuts_each_send: true,
             omits_icrc: true,
@@ -337,6 +403,36 @@ mod tests {
         for most in [0, PATHS_MAX as u8 + 1] {
             let wrong = Refusal::Paths { most }.emit();
             assert_eq!(Welcome::parse(&wrong), Err(HelloError::Field("refusal code")));
+        }
+    }
+
+    #[test]
+    fn further_nics_stand_behind_the_name_and_are_as_many_as_it_says() {
+        for (first, further) in [
+            ("10.0.0.1:4791", &["10.1.0.1:4791", "10.2.0.1:9"][..]),
+            ("[fd00::1]:1", &["[fd01::1]:2"]),
+        ] {
+            let further_addrs = further.iter().map(|addr| addr.parse().unwrap()).collect();
+            let hello = Hello { further_addrs, ..sample(first) };
+            let (bytes, one) = (hello.emit(), sample(first).emit());
+            assert_eq!(bytes.len(), one.len() + 1 + 18 * further.len());
+            assert_eq!(bytes[46], one[46] | 4);
+            assert_eq!(Welcome::parse(&bytes), Ok(Welcome::Hello(hello.clone())));
+            assert_eq!(
+                (hello.nics(), hello.nic_addr(1)),
+                (1 + further.len(), further[0].parse().ok())
+            );
+            let nics = one.len() - CRC_BYTES;
+            for count in [0, further.len() as u8 + 1, 4, 255] {
+                let mut wrong = bytes.clone();
+                wrong[nics] = count;
+                wrong.truncate(wrong.len() - CRC_BYTES);
+                assert_eq!(Welcome::parse(&seal(wrong)), Err(HelloError::Field("NICs")));
+            }
+            let mut unsaid = bytes.clone();
+            unsaid[46] &= !4;
+            unsaid.truncate(unsaid.len() - CRC_BYTES);
+            assert_eq!(Welcome::parse(&seal(unsaid)), Err(HelloError::Field("length")));
         }
     }
 

@@ -236,6 +236,10 @@ impl<L: PacketLink> PacketLink for FaultLink<L> {
         self.inner.local_addr()
     }
 
+    fn nic_addr(&self, nic: usize) -> Option<SocketAddr> {
+        self.inner.nic_addr(nic)
+    }
+
     fn now(&self) -> Time {
         self.inner.now()
     }

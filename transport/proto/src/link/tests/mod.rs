@@ -17,6 +17,7 @@ mod piggyback;
 mod ports;
 mod presence;
 mod queues;
+mod rails;
 mod renewals;
 mod runs;
 mod spurious;

@@ -48,6 +48,10 @@ pub(super) struct Wire {
     /// Source ports that swallow what is sent to an end. Acks that leave the control queue pair
     /// take the first path's way.
     pub(super) holes: [u64; 2],
+    /// Paths that swallow everything both ways, as those of a NIC that is down do.
+    pub(super) down: u64,
+    /// Acks of each end that left by its control queue pair.
+    pub(super) control_acks: [u64; 2],
     /// Where the paths of each end leave from, and the control queue pair last.
     pub(super) ports: [[u16; PATHS_MAX + 1]; 2],
     /// Bytes of the longest packet that gets to an end.
@@ -135,6 +139,8 @@ impl Wire {
             faults,
             dropped: [0; 2],
             holes: [0; 2],
+            down: 0,
+            control_acks: [0; 2],
             longest: [usize::MAX; 2],
             narrow: u64::MAX,
             ports: [first_ports(); 2],
@@ -181,7 +187,8 @@ impl Wire {
             Frame::Chunk { path, .. } => usize::from(path.0),
             Frame::Ack(_) => PATHS_MAX,
         };
-        if self.holes[to] & 1 << self.ports[1 - to][way] != 0 {
+        let is_down = self.down & 1 << (way % PATHS_MAX) != 0;
+        if is_down || self.holes[to] & 1 << self.ports[1 - to][way] != 0 {
             return;
         }
         let carrier = self.ends[to].link.paths().nth(way).map(|path| path.carrier);
@@ -261,7 +268,10 @@ impl Wire {
         while let Some(ack) = self.ends[at].link.poll_ack(now, &mut out) {
             let bytes = &out[..ack.len];
             let frame = match ack.path {
-                None => Frame::Ack(bytes.to_vec()),
+                None => {
+                    self.control_acks[at] += 1;
+                    Frame::Ack(bytes.to_vec())
+                }
                 Some(path) => {
                     let (header, body) = bytes.split_first_chunk().unwrap();
                     Frame::Chunk { path, header: *header, payload: body.to_vec() }
