@@ -68,7 +68,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         client: &ClientConfig,
     ) -> Result<Self, SessionError> {
         let endpoint = Endpoint::new(device, config)?;
-        Self::open(Client::driven(endpoint, server, client), pace, server, client)
+        Self::open(driven(endpoint, server, client), pace, server, client)
     }
 
     /// Goes on with a link that was made otherwise.
@@ -82,7 +82,7 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         server: SocketAddr,
         config: &ClientConfig,
     ) -> Result<Self, SessionError> {
-        let (client, mut driver) = Client::driven(endpoint, server, config);
+        let (client, mut driver) = driven(endpoint, server, config);
         driver.join(link);
         Self::open((client, driver), pace, server, config)
     }
@@ -103,6 +103,15 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
             session.step()?;
         }
     }
+}
+
+/// Whoever uses the session keeps to a depth of its own.
+fn driven<D: Device<Memory = Region>>(
+    endpoint: Endpoint<D>,
+    server: SocketAddr,
+    config: &ClientConfig,
+) -> (Client, Driver<D>) {
+    Client::driven(endpoint, server, &config.clone().depth(usize::MAX))
 }
 
 #[cfg(test)]
