@@ -141,7 +141,11 @@ impl Stamps {
         }
         match self.exact.take() {
             Some(exact) => exact,
-            None => Time(now.0.saturating_add_signed(-self.tails.median_ns)),
+            None => {
+                let usual = Time(now.0.saturating_add_signed(-self.tails.median_ns));
+                // Not before its own call, where that is known.
+                self.pending.map_or(usual, |pending| usual.max(pending.began))
+            }
         }
     }
 
