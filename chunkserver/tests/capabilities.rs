@@ -2,19 +2,18 @@
 
 mod common;
 
+use common::{Client, Running, config, pattern, refusal};
 use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
-use towpath_fastpath::StorageRequest;
-use towpath_fastpath::digest::SliceRange;
 
-use common::{Client, Running, config, pattern, refusal};
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::{ChunkId, writer_crcs};
 use towpath_fastpath::cap::{Capability, Denied, Grant, KeyRing, Prover, Rights, Scope};
+use towpath_fastpath::digest::SliceRange;
 use towpath_fastpath::proof::system_ms;
 use towpath_fastpath::wire::{ReadHeader, WriteHeader};
-use towpath_fastpath::{ErrorReply, Method, Output};
+use towpath_fastpath::{ErrorKind, ErrorReply, Method, Output, StorageRequest};
 use towpath_rpc::{Header, Kind, Status};
 use towpath_transport::{Nanos, RoceUdp, SendOptions};
 
@@ -71,11 +70,17 @@ fn showing(addr: std::net::SocketAddr, grant: Grant) -> Client<RoceUdp> {
     Client { endpoint, chunks: chunks.capability(grant) }
 }
 
-fn denied<T: std::fmt::Debug>(result: Result<T, towpath_fastpath::ErrorKind>) -> Denied {
+fn denied<T: std::fmt::Debug>(result: Result<T, ErrorKind>) -> Denied {
     match refusal(result) {
         ErrorReply::Denied { why } => why,
         other => panic!("refused for another reason: {other}"),
     }
+}
+
+/// Asks for something, and waits for the answer.
+fn ask(client: &mut Client<RoceUdp>, request: &StorageRequest) -> Result<Output, ErrorKind> {
+    let op = client.chunks.start_request(&mut client.endpoint, request);
+    client.wait(op)
 }
 
 #[test]
@@ -86,10 +91,8 @@ fn a_server_with_keys_does_what_is_allowed_and_nothing_else() {
     let mut nobody = Client::connect(server.addr);
     assert_eq!(denied(nobody.create(CHUNK, None)), Denied::Missing);
     assert_eq!(denied(nobody.stat(CHUNK)), Denied::Missing);
-    let op = nobody
-        .chunks
-        .start_request(&mut nobody.endpoint, &StorageRequest::List { after: None, count_max: 0 });
-    assert_eq!(denied(nobody.wait(op)), Denied::Missing);
+    let list = StorageRequest::List { after: None, count_max: 0 };
+    assert_eq!(denied(ask(&mut nobody, &list)), Denied::Missing);
     nobody.info().expect("how the server is may be asked by anybody");
 
     let rights = Rights::CREATE | Rights::WRITE | Rights::READ;
@@ -101,46 +104,27 @@ fn a_server_with_keys_does_what_is_allowed_and_nothing_else() {
     writer.stat(CHUNK).expect("it is allowed");
     assert_eq!(denied(writer.delete(CHUNK)), Denied::Rights);
     assert_eq!(denied(writer.create(OTHER, None)), Denied::OutOfRange);
-    let op = writer
-        .chunks
-        .start_request(&mut writer.endpoint, &StorageRequest::List { after: None, count_max: 0 });
-    assert_eq!(denied(writer.wait(op)), Denied::OutOfRange, "a listing is of all chunks");
+    assert_eq!(denied(ask(&mut writer, &list)), Denied::OutOfRange, "a listing is of all chunks");
 
     let part = Capability { offset: 4_096, byte_len: 4_096, ..for_chunk(Rights::READ) };
     let mut reader = showing(server.addr, grant(part));
     assert_eq!(reader.read(CHUNK, 4_096, 4_096).expect("it is allowed"), data[3_996..8_092]);
     assert_eq!(denied(reader.read(CHUNK, 4_095, 2)), Denied::OutOfRange);
     assert_eq!(denied(reader.write(CHUNK, 4_096, &[1])), Denied::Rights);
-    let op = reader.chunks.start_request(
-        &mut reader.endpoint,
-        &StorageRequest::Digest {
-            chunk: CHUNK,
-            range: SliceRange { offset: 4_096, length: 4_096 },
-        },
+    let digest = |length| {
+        let range = SliceRange { offset: 4_096, length };
+        StorageRequest::Digest { chunk: CHUNK, range }
+    };
+    assert!(
+        matches!(ask(&mut reader, &digest(4_096)), Ok(Output::Digest(_))),
+        "it may read as much"
     );
-    assert!(matches!(reader.wait(op), Ok(Output::Digest(_))), "it may read as much");
-    let op = reader.chunks.start_request(
-        &mut reader.endpoint,
-        &StorageRequest::Digest {
-            chunk: CHUNK,
-            range: SliceRange { offset: 4_096, length: 4_097 },
-        },
-    );
-    assert_eq!(denied(reader.wait(op)), Denied::OutOfRange);
-    let op = reader.chunks.start_request(
-        &mut reader.endpoint,
-        &StorageRequest::Sketch {
-            chunk: CHUNK,
-            range: SliceRange { offset: 0, length: 4_096 },
-            seed: 1,
-        },
-    );
-    assert_eq!(denied(reader.wait(op)), Denied::OutOfRange);
-    let op = reader.chunks.start_request(
-        &mut reader.endpoint,
-        &StorageRequest::Chain { chunk: CHUNK, chain: 1, version: None, stamp: 0 },
-    );
-    assert_eq!(denied(reader.wait(op)), Denied::Rights, "who may write may raise it");
+    assert_eq!(denied(ask(&mut reader, &digest(4_097))), Denied::OutOfRange);
+    let range = SliceRange { offset: 0, length: 4_096 };
+    let sketch = StorageRequest::Sketch { chunk: CHUNK, range, seed: 1 };
+    assert_eq!(denied(ask(&mut reader, &sketch)), Denied::OutOfRange);
+    let chain = StorageRequest::Chain { chunk: CHUNK, chain: 1, version: None, stamp: 0 };
+    assert_eq!(denied(ask(&mut reader, &chain)), Denied::Rights, "who may write may raise it");
     let over = Capability { expires_ms: 1, ..for_chunk(Rights::ALL) };
     assert_eq!(denied(showing(server.addr, grant(over)).stat(CHUNK)), Denied::Expired);
     let elsewhere = Capability { layout: 5, ..for_chunk(Rights::ALL) };
