@@ -128,8 +128,8 @@ pub struct NetworkConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Args, Serialize)]
 pub struct DeviceConfig {
     /// RDMA device: roce (in userspace over UDP, needs nothing; with several NICs,
-    /// roce:10.0.0.1,10.1.0.1), or one that ibv_devices lists, as mlx5_0; verbs is the first of them
-    /// (in builds with --features verbs).
+    /// roce:10.0.0.1,10.1.0.1), or one that ibv_devices lists, as mlx5_0; verbs is the first of
+    /// them (in builds with --features verbs).
     #[arg(long, value_name = "DEV", default_value = "roce")]
     #[arg(value_parser = parsed::<DeviceName>("roce, roce:IP,IP, verbs or a name like mlx5_0"))]
     #[serde(serialize_with = "shown")]
