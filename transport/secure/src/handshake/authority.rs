@@ -1,21 +1,20 @@
 //! Peers by certificates of an authority, for many hosts.
 
 use super::certificate::{self, CertificateError};
-use super::host::Verdict;
-use super::keys::{judge, no_tls12};
+use super::verifier::Identify;
 use super::{HandshakeError, PeerIdentity};
 use crate::clock::WallTime;
 use crate::identity::{HostKey, PublicKey};
 use crate::limits::CERTIFICATES_MAX;
 use crate::peers::{PeerName, PeerRefused, Role, Roles};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::sync::Arc;
 
 /// The certificates of an authority, and the chain that it gave this host.
@@ -70,19 +69,18 @@ impl Authority {
         &self.chain
     }
 
-    pub(super) fn verifier(
+    pub(super) fn identify_by(
         &self,
         provider: &Arc<CryptoProvider>,
         role: Role,
         wanted: Option<PeerName>,
-        verdict: &Verdict,
-    ) -> Result<AuthorityVerifier, Error> {
-        let (roots, verdict) = (self.roots.clone(), verdict.clone());
+    ) -> Result<ByAuthority, Error> {
+        let roots = self.roots.clone();
         let clients = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
             .build()
             .map_err(|error| Error::General(error.to_string()))?;
         let algorithms = provider.signature_verification_algorithms;
-        Ok(AuthorityVerifier { roots, clients, algorithms, role, wanted, verdict })
+        Ok(ByAuthority { roots, clients, algorithms, role, wanted })
     }
 }
 
@@ -96,17 +94,18 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, AuthorityErr
 
 /// Checks a chain, for one handshake.
 #[derive(Debug)]
-pub(super) struct AuthorityVerifier {
+pub(super) struct ByAuthority {
     roots: Arc<RootCertStore>,
     clients: Arc<dyn ClientCertVerifier>,
     algorithms: WebPkiSupportedAlgorithms,
     /// What the peer would be.
     role: Role,
     wanted: Option<PeerName>,
-    verdict: Verdict,
 }
 
-impl AuthorityVerifier {
+impl Identify for ByAuthority {
+    const BY_RAW_KEY: bool = false;
+
     fn identify(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -144,31 +143,8 @@ impl AuthorityVerifier {
         let expires: Option<WallTime> = Some(expires);
         Ok(PeerIdentity { key, name, expires, roles })
     }
-}
 
-impl ServerCertVerifier for AuthorityVerifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        judge(&self.verdict, self.identify(end_entity, intermediates, now))?;
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(no_tls12())
-    }
-
-    fn verify_tls13_signature(
+    fn check_signature(
         &self,
         message: &[u8],
         cert: &CertificateDer<'_>,
@@ -177,45 +153,7 @@ impl ServerCertVerifier for AuthorityVerifier {
         verify_tls13_signature(message, cert, dss, &self.algorithms)
     }
 
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-}
-
-impl ClientCertVerifier for AuthorityVerifier {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        judge(&self.verdict, self.identify(end_entity, intermediates, now))?;
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(no_tls12())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+    fn schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
 }

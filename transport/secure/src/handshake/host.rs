@@ -1,7 +1,8 @@
 //! What all handshakes of a host share.
 
 use super::authority::Authority;
-use super::keys::KeyVerifier;
+use super::keys::ByKey;
+use super::verifier::Verifier;
 use super::{HandshakeError, PeerIdentity};
 use crate::clock::WallTime;
 use crate::identity::{HostKey, PublicKey};
@@ -114,13 +115,12 @@ impl Host {
     ) -> Result<Connection, rustls::Error> {
         let verifier: Arc<dyn ServerCertVerifier> = match &self.trust {
             Trust::Keys(peers) => {
-                let wanted = wanted.cloned();
-                let verifier = self.key_verifier(peers, Role::Server, wanted, now, verdict);
-                Arc::new(verifier)
+                let by = self.by_key(peers, Role::Server, wanted.cloned(), now);
+                Arc::new(Verifier::new(by, verdict))
             }
             Trust::Authority(authority) => {
-                let wanted = wanted.cloned();
-                Arc::new(authority.verifier(&self.provider, Role::Server, wanted, verdict)?)
+                let by = authority.identify_by(&self.provider, Role::Server, wanted.cloned())?;
+                Arc::new(Verifier::new(by, verdict))
             }
         };
         let resolver: Arc<dyn ResolvesClientCert> = match &self.trust {
@@ -150,10 +150,11 @@ impl Host {
     ) -> Result<Connection, rustls::Error> {
         let verifier: Arc<dyn ClientCertVerifier> = match &self.trust {
             Trust::Keys(peers) => {
-                Arc::new(self.key_verifier(peers, Role::Client, None, now, verdict))
+                Arc::new(Verifier::new(self.by_key(peers, Role::Client, None, now), verdict))
             }
             Trust::Authority(authority) => {
-                Arc::new(authority.verifier(&self.provider, Role::Client, None, verdict)?)
+                let by = authority.identify_by(&self.provider, Role::Client, None)?;
+                Arc::new(Verifier::new(by, verdict))
             }
         };
         let resolver: Arc<dyn ResolvesServerCert> = match &self.trust {
@@ -172,16 +173,15 @@ impl Host {
         Ok(ServerConnection::new(Arc::new(config))?.into())
     }
 
-    fn key_verifier(
+    fn by_key(
         &self,
         peers: &Arc<Peers>,
         role: Role,
         wanted: Option<PeerName>,
         now: WallTime,
-        verdict: &Verdict,
-    ) -> KeyVerifier {
+    ) -> ByKey {
         let algorithms = self.provider.signature_verification_algorithms;
-        KeyVerifier::new(peers.clone(), role, wanted, now, algorithms, verdict.clone())
+        ByKey { peers: peers.clone(), role, wanted, now, algorithms }
     }
 
     /// Whether TLS agreed on this protocol.

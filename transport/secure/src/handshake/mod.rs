@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `host` | what all handshakes of a host share: its key, whom it trusts, its mode |
 //! | `exchange` | one handshake |
+//! | `verifier` | what TLS asks about a peer |
 //! | `keys` | peers by their raw public keys (RFC 7250) |
 //! | `authority` | peers by certificates of an authority |
 //! | `certificate` | expiry and names of a certificate |
@@ -19,6 +20,7 @@ mod error;
 mod exchange;
 mod host;
 mod keys;
+mod verifier;
 
 pub use authority::{Authority, AuthorityError};
 pub use certificate::CertificateError;
