@@ -23,6 +23,18 @@ impl Answer {
     pub fn latency(&self) -> Nanos {
         self.answered_at.since(self.sent_at)
     }
+
+    /// How many took longer than `span`.
+    #[must_use]
+    pub fn count_above(answers: &[Self], span: Nanos) -> u64 {
+        answers.iter().filter(|answer| answer.latency() > span).count() as u64
+    }
+
+    /// How long the slowest took.
+    #[must_use]
+    pub fn longest(answers: &[Self]) -> Nanos {
+        answers.iter().map(Self::latency).max().unwrap_or_default()
+    }
 }
 
 /// A path of a link that is thought of otherwise than before.

@@ -297,13 +297,13 @@ impl OutageResult {
     /// Those without an answer within `span`, those that were turned away among them.
     #[must_use]
     pub fn above(&self, span: Nanos) -> u64 {
-        self.answers.iter().filter(|answer| answer.latency() > span).count() as u64 + self.refused
+        Answer::count_above(&self.answers, span) + self.refused
     }
 
     /// The longest answer.
     #[must_use]
     pub fn longest(&self) -> Nanos {
-        self.answers.iter().map(Answer::latency).max().unwrap_or_default()
+        Answer::longest(&self.answers)
     }
 
     /// Links with an I/O that took longer than `span`.
