@@ -4,15 +4,11 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
-use towpath_fastpath::StorageRequest;
 
-use common::{Client, Process, Running, command, config, pattern, refusal};
+use common::{Client, Process, Running, config, pattern, refused, served_beside};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
-use towpath_fastpath::control::InfoReply;
-use towpath_fastpath::{ErrorReply, Output};
-use towpath_transport::RoceUdp;
+use towpath_fastpath::{Output, StorageRequest};
 
 const CHUNKS: u128 = 24;
 
@@ -20,18 +16,6 @@ const BYTES: usize = 20_000;
 
 fn two_disks(dir: &Path) -> DaemonConfig {
     config(&dir.join("first")).with(|config| config.store.more_data_dirs = vec![dir.join("second")])
-}
-
-fn state_of(client: &mut Client<RoceUdp>) -> InfoReply {
-    let op = client.chunks.start_request(&mut client.endpoint, &StorageRequest::Info);
-    let Ok(Output::Info(info)) = client.wait(op) else { panic!("the state was due") };
-    info
-}
-
-/// Starts a server that is not to start; its code, and what it said.
-fn refused(config: &DaemonConfig) -> (Option<i32>, String) {
-    let output = command(config).stderr(Stdio::piped()).output().expect("it is there");
-    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 #[test]
@@ -44,7 +28,7 @@ fn chunks_of_two_folders_are_one_server_and_a_folder_that_is_gone_takes_its_own(
         client.create(ChunkId(name), None).expect("a fresh name");
         client.write(ChunkId(name), 0, &pattern(BYTES, name as u64)).expect("there is room");
     }
-    let info = state_of(&mut client);
+    let info = client.info().expect("its state");
     let chunks: Vec<_> = info.disks.iter().map(|disk| disk.chunks).collect();
     assert_eq!((info.chunks, chunks.iter().sum::<u64>()), (CHUNKS as u64, CHUNKS as u64));
     assert!(chunks.iter().all(|chunks| *chunks > 4), "{chunks:?}");
@@ -77,24 +61,11 @@ fn chunks_of_two_folders_are_one_server_and_a_folder_that_is_gone_takes_its_own(
 
     let server = Process::start(&both);
     let mut client = Client::connect(server.addr);
-    let (mut served, mut refusals) = (0, 0);
-    for name in 0..CHUNKS {
-        match client.read(ChunkId(name), 0, BYTES) {
-            Ok(found) => {
-                assert!(found == pattern(BYTES, name as u64));
-                served += 1;
-            }
-            refused => {
-                let expected = ErrorReply::DiskFailed { chunk: ChunkId(name), disk: 1 };
-                assert_eq!(refusal(refused), expected);
-                refusals += 1;
-            }
-        }
-    }
-    assert_eq!((served, refusals), (chunks[0], chunks[1]));
+    let counts = served_beside(&mut client, CHUNKS, BYTES, 1);
+    assert_eq!(counts, (chunks[0], chunks[1]));
     client.create(ChunkId(100), None).expect("the first disk takes it");
     client.write(ChunkId(100), 0, &pattern(BYTES, 100)).expect("there is room");
-    let info = state_of(&mut client);
+    let info = client.info().expect("its state");
     assert_eq!((info.disks[1].state, info.read_only), (2, false));
     assert!(info.disks[1].reason.contains("not a directory"), "{}", info.disks[1].reason);
 }

@@ -4,14 +4,10 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
-use common::{Client, Process, Running, command, config, pattern, refusal};
+use common::{Client, Process, Running, config, pattern, refused, served_beside};
 use towpath_chunkserver::daemon::{DaemonConfig, DriveDisk};
 use towpath_chunkserver::store::ChunkId;
-use towpath_fastpath::control::InfoReply;
-use towpath_fastpath::server::StorageRequest;
-use towpath_fastpath::{ErrorReply, Output};
 use towpath_transport::RoceUdp;
 
 const CHUNKS: u128 = 24;
@@ -20,12 +16,6 @@ const BYTES: usize = 20_000;
 
 fn sharded(dir: &Path, shards: u32) -> DaemonConfig {
     config(dir).with(|config| config.store.shards = shards)
-}
-
-fn info(client: &mut Client<RoceUdp>) -> InfoReply {
-    let op = client.chunks.start_request(&mut client.endpoint, &StorageRequest::Info);
-    let Ok(Output::Info(info)) = client.wait(op) else { panic!("the state was due") };
-    info
 }
 
 /// Writes chunks by several clients in turn: each thread of the server has some of their links.
@@ -55,7 +45,7 @@ fn chunks_of_all_shards_are_served_by_each_network_thread_and_stay_when_fewer_ar
     let mut clients = four_clients(&server);
     fill(&mut clients);
     clients.iter_mut().for_each(read_all);
-    let told = info(&mut clients[0]);
+    let told = clients[0].info().expect("its state");
     let chunks: Vec<_> = told.disks.iter().map(|disk| disk.chunks).collect();
     assert_eq!((chunks.len(), chunks.iter().sum::<u64>()), (3, CHUNKS as u64));
     assert!(chunks.iter().all(|chunks| *chunks > 3), "{chunks:?}");
@@ -71,14 +61,14 @@ fn chunks_of_all_shards_are_served_by_each_network_thread_and_stay_when_fewer_ar
     let server = Running::start(&sharded(dir.path(), 1));
     let mut client = Client::connect(server.addr);
     read_all(&mut client);
-    assert_eq!(info(&mut client).disks.len(), 3);
+    assert_eq!(client.info().expect("its state").disks.len(), 3);
     drop(client);
     server.stop();
 
     let server = Running::start(&sharded(dir.path(), 4));
     let mut client = Client::connect(server.addr);
     read_all(&mut client);
-    assert_eq!(info(&mut client).disks.len(), 4);
+    assert_eq!(client.info().expect("its state").disks.len(), 4);
 }
 
 #[test]
@@ -105,26 +95,13 @@ fn a_shard_that_is_lost_is_not_made_anew_and_takes_its_own_chunks_only() {
     server.stop();
     fs::remove_dir_all(dir.path().join("shard-1")).expect("it is a folder");
     let strict = sharded(dir.path(), 1).with(|config| config.store.require_all_disks = true);
-    let output = command(&strict).stderr(Stdio::piped()).output().expect("it is there");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{said}");
+    let (code, said) = refused(&strict);
+    assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("shard-1") && said.contains("missing"), "{said}");
 
     let server = Running::start(&sharded(dir.path(), 2));
     let mut client = Client::connect(server.addr);
-    let mut served = 0;
-    for name in 0..CHUNKS {
-        match client.read(ChunkId(name), 0, BYTES) {
-            Ok(found) => {
-                assert!(found == pattern(BYTES, name as u64));
-                served += 1;
-            }
-            refused => {
-                let expected = ErrorReply::DiskFailed { chunk: ChunkId(name), disk: 1 };
-                assert_eq!(refusal(refused), expected);
-            }
-        }
-    }
+    let (served, _) = served_beside(&mut client, CHUNKS, BYTES, 1);
     assert!((4..CHUNKS as u64).contains(&served), "{served}");
 }
 
@@ -185,12 +162,12 @@ fn a_network_thread_that_cannot_open_its_disk_keeps_no_other_from_serving() {
     let mut clients = four_clients(&server);
     fill(&mut clients);
     read_all(&mut clients[3]);
-    let told = info(&mut clients[0]);
+    let told = clients[0].info().expect("its state");
     assert_eq!((told.disks[0].state, told.disks[1].state), (0, 2));
     drop(clients);
     assert!(server.stop().drained);
     // And none starts where all are needed: the thread that has opened its own ends.
     let strict = config.with(|config| config.store.require_all_disks = true);
-    let output = command(&strict).stderr(Stdio::piped()).output().expect("it is there");
-    assert_eq!(output.status.code(), Some(4));
+    let (code, said) = refused(&strict);
+    assert_eq!(code, Some(4), "{said}");
 }

@@ -15,8 +15,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use towpath_fastpath::NewChunk;
-use towpath_fastpath::StorageRequest;
 
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::{
@@ -28,7 +26,9 @@ use towpath_chunkserver::store::disks::Disks;
 use towpath_chunkserver::store::{ChunkId, FlushFailed};
 use towpath_fastpath::control::InfoReply;
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ChunkClient, ClientError, ErrorKind, ErrorReply, OpId, Output};
+use towpath_fastpath::{
+    ChunkClient, ClientError, ErrorKind, ErrorReply, NewChunk, OpId, Output, StorageRequest,
+};
 use towpath_rpc::Piece;
 use towpath_transport::{
     Class, ConnectError, Device, Endpoint, EndpointConfig, Event, Nanos, Region, RoceUdp, UdpConfig,
@@ -176,6 +176,36 @@ pub struct Process {
     pub child: Child,
     pub addr: SocketAddr,
     pub device: SocketAddr,
+}
+
+/// Starts a server that is not to start; its code, and what it said.
+pub fn refused(config: &DaemonConfig) -> (Option<i32>, String) {
+    let output = command(config).stderr(Stdio::piped()).output().expect("it is there");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Reads chunks of patterns by their numbers, of which one disk, that does not serve, may have
+/// some: how many are read, and how many are refused with its name.
+pub fn served_beside(
+    client: &mut Client<RoceUdp>,
+    chunks: u128,
+    len: usize,
+    disk: u64,
+) -> (u64, u64) {
+    let (mut served, mut refusals) = (0, 0);
+    for name in 0..chunks {
+        match client.read(ChunkId(name), 0, len) {
+            Ok(found) => {
+                assert!(found == pattern(len, name as u64));
+                served += 1;
+            }
+            refused => {
+                assert_eq!(refusal(refused), ErrorReply::DiskFailed { chunk: ChunkId(name), disk });
+                refusals += 1;
+            }
+        }
+    }
+    (served, refusals)
 }
 
 pub fn command(config: &DaemonConfig) -> Command {
