@@ -83,8 +83,8 @@ pub struct NetworkConfig {
     /// one with the fewest clients, or "auto": by links where there are shards, otherwise by class.
     #[arg(long, value_name = "WORD", default_value = "auto", hide_possible_values = true)]
     pub place_by: PlaceBy,
-    /// Which thread drives a store: "thread", one for each, "inline", the network threads, each as
-    /// many of them, or "auto": the network threads where there is one disk, and several shards, or
+    /// Which thread drives a store: "thread", one of its own; "inline", a network thread, which has
+    /// its share of all stores; or "auto", inline where there is one disk with several shards, or
     /// one worker and no core to spare for another thread.
     #[arg(long, value_name = "WORD", default_value = "auto", hide_possible_values = true)]
     pub drive_disk: DriveDisk,
@@ -362,12 +362,12 @@ pub enum PlaceBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DriveDisk {
-    /// The network threads where there is one disk, and several shards, or one worker and no core
-    /// to spare beyond those of a client, the network and a store; otherwise one for each store.
+    /// As `Inline` where there is one disk with several shards, or one worker and no core to spare
+    /// beyond those of a client, the network and a store; otherwise as `Thread`.
     Auto,
-    /// One for each store.
+    /// One of the store's own.
     Thread,
-    /// The network threads, each as many of the stores.
+    /// A network thread, which has its share of all stores.
     Inline,
 }
 
