@@ -18,13 +18,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use towpath_fastpath::StorageRequest;
 
 use clap::{Parser, ValueEnum};
 use towpath_chunkserver::daemon::{self, DaemonConfig, DriveDisk, StopFlag};
 use towpath_chunkserver::store::core::StoreThread;
 use towpath_chunkserver::store::{ChunkId, NewChunk, Reply, Request, Terms, writer_crcs};
-use towpath_fastpath::ChunkClient;
+use towpath_fastpath::{ChunkClient, StorageRequest};
 use towpath_transport::{Endpoint, RoceUdp};
 
 use link::connect;

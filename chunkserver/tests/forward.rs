@@ -6,7 +6,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use towpath_fastpath::StorageRequest;
 
 use common::{Client, LONG, Process, Running, config, pattern, refusal};
 use tempfile::TempDir;
@@ -17,7 +16,7 @@ use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::cap::{Capability, Denied, Grant, KeyRing, Rights, Scope};
 use towpath_fastpath::{
     ClientConfig, ErrorKind, ErrorReply, Helper, NewChunk, ROUTE_MAX, Rebuild, Rebuilt, Route,
-    RouteKind, SLICE_BYTES, Terms,
+    RouteKind, SLICE_BYTES, StorageRequest, Terms,
 };
 use towpath_rpc::Fate;
 use towpath_transport::{Nanos, RoceUdp};

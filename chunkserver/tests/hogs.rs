@@ -11,16 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use towpath_fastpath::StorageRequest;
-use towpath_fastpath::qos::wire::JoinRequest;
 
 use asks::{ALL, Ask, CHUNK, CHUNK_BYTES, HOGS, HONEST, LONG_BYTES, SHORT, Showing, Shows};
 use common::{Client, LONG, Running, config, loopback_udp, pattern};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
-use towpath_fastpath::Output;
 use towpath_fastpath::cap::KeyRing;
+use towpath_fastpath::qos::wire::JoinRequest;
 use towpath_fastpath::wire::PROTOCOL;
+use towpath_fastpath::{Output, StorageRequest};
 use towpath_transport::{
     ChannelId, Class, Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp, SendOptions,
 };

@@ -3,14 +3,12 @@
 mod common;
 
 use std::collections::HashMap;
-use towpath_fastpath::NewChunk;
-use towpath_fastpath::StorageRequest;
 
 use common::{LONG, Process, config, loopback_udp, pattern};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ChunkClient, Method, Output};
+use towpath_fastpath::{ChunkClient, Method, NewChunk, Output, StorageRequest};
 use towpath_transport::{Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp};
 
 const CLIENTS: usize = 1000;

@@ -7,13 +7,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use towpath_fastpath::StorageRequest;
-use towpath_fastpath::qos::wire::JoinRequest;
 
 use common::{Client, Running, config, pattern, refusal};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
-use towpath_fastpath::ErrorReply;
+use towpath_fastpath::qos::wire::JoinRequest;
+use towpath_fastpath::{ErrorReply, StorageRequest};
 use towpath_transport::Class;
 
 const CHUNK: ChunkId = ChunkId(0xfeed_5eed);

@@ -4,7 +4,6 @@ mod common;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use towpath_fastpath::StorageRequest;
 
 use common::{LONG, Process, Running, config, pattern};
 use tempfile::TempDir;
@@ -12,7 +11,8 @@ use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_ec::{Code, Decoder, Factor, Shape, ShardSet};
 use towpath_fastpath::cap::{Capability, Denied, Grant, KeyRing, Rights, Scope};
 use towpath_fastpath::{
-    ChunkId, Client, ClientConfig, ErrorKind, ErrorReply, Helper, NewChunk, Rebuild, Rebuilt, Terms,
+    ChunkId, Client, ClientConfig, ErrorKind, ErrorReply, Helper, NewChunk, Rebuild, Rebuilt,
+    StorageRequest, Terms,
 };
 use towpath_spread::{
     Layout, PartError, PutOptions, RepairOptions, Repaired, Servers, SpreadError,

@@ -5,15 +5,15 @@ mod common;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use towpath_fastpath::StorageRequest;
-use towpath_fastpath::Terms;
 
 use common::{Client, LONG, Process, Running, config, flip_where, loopback_udp, pattern, refusal};
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::{DaemonConfig, PlaceBy};
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ErrorKind, ErrorReply, Method, NewChunk, Output, ReadData, SLICE_BYTES};
+use towpath_fastpath::{
+    ErrorKind, ErrorReply, Method, NewChunk, Output, ReadData, SLICE_BYTES, StorageRequest, Terms,
+};
 use towpath_transport::{Endpoint, EndpointConfig, RoceUdp};
 
 const CHUNK: ChunkId = ChunkId(21);

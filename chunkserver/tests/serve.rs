@@ -3,13 +3,12 @@
 mod common;
 
 use std::collections::BTreeMap;
-use towpath_fastpath::StorageRequest;
 
 use common::{Client, Running, config, flip_where, inline, pattern, refusal};
 use towpath_base::Prng;
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::wire::Why;
-use towpath_fastpath::{ErrorKind, ErrorReply, Output};
+use towpath_fastpath::{ErrorKind, ErrorReply, Output, StorageRequest};
 
 const CHUNK: ChunkId = ChunkId(0xfeed_0000_0000_0000_0000_0000_0000_0001);
 

@@ -5,12 +5,11 @@ mod common;
 use std::io;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
-use towpath_fastpath::StorageRequest;
 
 use common::gate::{Gated, Position};
 use common::{Client, OUTCOME_GRACE, pattern, refusal};
 use towpath_chunkserver::store::ChunkId;
-use towpath_fastpath::{ErrorKind, ErrorReply, Output};
+use towpath_fastpath::{ErrorKind, ErrorReply, Output, StorageRequest};
 use towpath_rpc::Fate;
 use towpath_transport::{Nanos, RoceUdp};
 

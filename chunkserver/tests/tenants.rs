@@ -3,18 +3,17 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use towpath_fastpath::StorageRequest;
-use towpath_fastpath::qos::wire::JoinRequest;
-use towpath_fastpath::wire::ClearHeader;
-use towpath_fastpath::wire::Sender;
 
 use common::{Client, LONG, Running, config, loopback_udp, pattern, refusal};
 use towpath_chunkserver::daemon::{DaemonConfig, DaemonError, check};
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::qos::Tenancy;
+use towpath_fastpath::qos::wire::JoinRequest;
 use towpath_fastpath::qos::wire::{QosReply, TenantReport};
+use towpath_fastpath::wire::ClearHeader;
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{Clear, ErrorKind, ErrorReply, NewChunk, Output, Terms};
+use towpath_fastpath::wire::Sender;
+use towpath_fastpath::{Clear, ErrorKind, ErrorReply, NewChunk, Output, StorageRequest, Terms};
 use towpath_transport::{
     Class, Endpoint, EndpointConfig, Event, GrantId, Nanos, OpOptions, Place, RoceUdp,
 };

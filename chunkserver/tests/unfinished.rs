@@ -3,13 +3,11 @@
 mod common;
 
 use std::path::Path;
-use towpath_fastpath::StorageRequest;
-use towpath_fastpath::Terms;
 
 use common::{Client, Process, Running, config, pattern, refusal};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
-use towpath_fastpath::{ErrorKind, ErrorReply, Method, NewChunk, Output};
+use towpath_fastpath::{ErrorKind, ErrorReply, Method, NewChunk, Output, StorageRequest, Terms};
 use towpath_transport::RoceUdp;
 
 const CHUNK: ChunkId = ChunkId(13);

@@ -3,12 +3,11 @@
 mod common;
 
 use std::sync::{Mutex, PoisonError};
-use towpath_fastpath::StorageRequest;
 
 use common::{Direct, Server, pattern};
 use towpath_base::passes::{Counts, Pass};
-use towpath_fastpath::ChunkId;
 use towpath_fastpath::wire::PROTOCOL;
+use towpath_fastpath::{ChunkId, StorageRequest};
 use towpath_transport::{CarrierChoice, EndpointConfig, Icrc};
 
 const CHUNK: ChunkId = ChunkId(0x9a55);

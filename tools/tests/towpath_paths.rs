@@ -7,15 +7,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use towpath_fastpath::NewChunk;
-use towpath_fastpath::StorageRequest;
 
 use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, Served, StopFlag};
 use towpath_common::{Daemon, fails, json, pattern, towpath};
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ChunkClient, ChunkId, ClientError, OpId, Output};
+use towpath_fastpath::{ChunkClient, ChunkId, ClientError, NewChunk, OpId, Output, StorageRequest};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan};
 use towpath_transport::{Endpoint, EndpointConfig, Event, LinkStats, Nanos, PATHS_MAX, UdpConfig};
 

@@ -3,7 +3,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
-use towpath_fastpath::NewChunk;
 
 use crate::baseline::{Bytes, apart};
 use towpath_chunkserver::daemon::StopFlag;
@@ -12,7 +11,7 @@ use towpath_fastpath::server::{
     verify_write,
 };
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ChunkClient, Done, ErrorReply, OpId, SLICE_BYTES};
+use towpath_fastpath::{ChunkClient, Done, ErrorReply, NewChunk, OpId, SLICE_BYTES};
 use towpath_rpc::{Incoming, Request, RpcClient, RpcServer, ServerConfig, Status};
 use towpath_transport::{
     Buf, ChannelId, Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp, UdpConfig,

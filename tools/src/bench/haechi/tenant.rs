@@ -3,16 +3,15 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
-use towpath_fastpath::StorageRequest;
-use towpath_fastpath::qos::wire::JoinRequest;
 
 use clap::Args as ClapArgs;
 use serde::{Deserialize, Serialize};
 use towpath_base::Prng;
 use towpath_chunkserver::daemon::StopFlag;
 use towpath_fastpath::qos::Tenancy;
+use towpath_fastpath::qos::wire::JoinRequest;
 use towpath_fastpath::wire::PROTOCOL;
-use towpath_fastpath::{ChunkClient, ChunkId, Done, OpId, Output, SLICE_BYTES};
+use towpath_fastpath::{ChunkClient, ChunkId, Done, OpId, Output, SLICE_BYTES, StorageRequest};
 use towpath_lab::cluster::Samples;
 use towpath_qos::Ticket;
 use towpath_transport::{Endpoint, EndpointConfig, Event, Nanos, RoceUdp, Time, UdpConfig};

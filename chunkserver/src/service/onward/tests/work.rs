@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use towpath_fastpath::NewChunk;
-use towpath_fastpath::StorageRequest;
 
 use towpath_base::{Nanos, Prng, Time};
 use towpath_ec::{Code, Shape};
-use towpath_fastpath::{ErrorKind, Route, RouteKind, SLICE_BYTES, Terms};
+use towpath_fastpath::{ErrorKind, NewChunk, Route, RouteKind, SLICE_BYTES, StorageRequest, Terms};
 use towpath_rpc::Fate;
 
 use super::client::{Client, Ended, Key};
