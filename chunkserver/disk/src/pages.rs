@@ -97,12 +97,6 @@ impl WritePages {
         }
     }
 
-    /// The memory.
-    #[must_use]
-    pub fn into_segment(self) -> Segment {
-        self.segment
-    }
-
     /// The memory, to be changed again.
     ///
     /// # Errors
