@@ -88,7 +88,7 @@ fn hint(nearest: Option<&str>) -> Cow<'static, str> {
     }
 }
 
-/// Reads a config file as the settings that it has, by name, each with the flag that it is like.
+/// Reads the settings of a config file: each one's name, and the flag that says the same.
 pub(super) fn read_file(path: &Path) -> Result<Vec<(String, String)>, ConfigFileError> {
     let failed = |source| ConfigFileError::Read { path: path.into(), source };
     let bytes = std::fs::metadata(path).map_err(failed)?.len();

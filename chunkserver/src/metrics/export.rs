@@ -19,7 +19,7 @@ use crate::store::{ReadOnly, StoreStats};
 /// Stands for all tenants that have no place of their own.
 const OTHER_TENANTS: &str = "other";
 
-/// A family of which each of many has a line: its name, what it says, and the figure.
+/// A family with one line for each of many things: its name, its help, and the figure of a thing.
 type Of<T, V = u64> = (&'static str, &'static str, fn(&T) -> V);
 
 /// All families.

@@ -73,7 +73,7 @@ impl Drive {
     /// Asks nothing more, and seals the stores, as [`StoreDriver::stop_by`]. Gives the one that did
     /// worst, of these and `others`.
     pub(super) fn stop_by(mut self, end: Instant, others: Closed) -> Closed {
-        // All of them together: who still asks one of them may wait for another one first.
+        // All are driven: an asker of one store may wait for the answer of another one first.
         while self.stores.iter().any(|own| own.driver.can_be_asked()) && Instant::now() < end {
             if !self.turn()
                 && let Some(most) = self.begin_wait()

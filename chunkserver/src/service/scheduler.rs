@@ -201,9 +201,9 @@ impl<T> Scheduler<T> {
         self.order.extend(waiting.map(|(index, _)| TenantId::of_index(index)));
     }
 
-    /// Takes the next request of this round out of its queue: of the tenants in their order, of
-    /// each the highest class of which one can go, and of a class the link whose turn it is. Each
-    /// class has room of its own at the store, so none waits for good.
+    /// Takes the next request of this round out of its queue. The first tenant in order goes first,
+    /// with its highest class that has a request which can go, and there with the link whose turn
+    /// it is. Each class has room of its own at the store, so none waits for good.
     pub(super) fn next<B, E>(
         &mut self,
         now: Time,

@@ -46,10 +46,10 @@ fn is_shortage(kind: &ErrorKind) -> bool {
 /// A [`Client`](super::Client) on its caller's own thread: it connects, repeats and hedges as
 /// every client does, and works while it is [turned](Self::turn).
 ///
-/// What the client's own calls ask for, and what is started here, is done alike. What is started
-/// here has a [`Ticket`], and is of a writer who is the only one: it is repeated whatever breaks
-/// ([`Client::sole_writer`](super::Client::sole_writer)). Writes take a [`Buf`] of the endpoint's,
-/// whose bytes are not copied.
+/// It does what the client's own calls ask for, and what is started here. What is started here has
+/// a [`Ticket`], and is repeated whatever breaks, as for a
+/// [sole writer](super::Client::sole_writer). Writes take a [`Buf`] of the endpoint's, whose bytes
+/// are not copied.
 ///
 /// ```no_run
 /// use towpath_fastpath::{ChunkId, Client, ClientConfig, Ended, NewChunk, Output};

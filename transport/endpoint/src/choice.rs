@@ -101,7 +101,7 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// The addresses of a list, before each of which the name of the device may stand again.
+/// The addresses of a list. Each may repeat the name of the device in front.
 fn nics(list: &str) -> Option<Vec<IpAddr>> {
     let mut nics: Vec<IpAddr> = Vec::new();
     for addr in list.split(',') {

@@ -57,8 +57,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         Ok(Rebuilding::new(plan, (onward, *helper), peer, of, leave))
     }
 
-    /// A range that is made anew has begun: the store is asked for this server's own part of it, as
-    /// it is asked for whatever is read.
+    /// A rebuild has begun: asks the store for this server's own part of the range, like any read.
     pub(in crate::service) fn set_out_rebuilding(&mut self, request: RequestKey) {
         let Some((rebuilding, link, deadline)) = self.open.rebuilding(request) else { return };
         let (class, byte_len) = (rebuilding.class, rebuilding.byte_len());

@@ -1,4 +1,4 @@
-//! Requests that begin before their data is here, and those of which all is here at once.
+//! How requests begin: before their data has come, or with all of it.
 
 use towpath_fastpath::cap::Capability;
 use towpath_fastpath::server::{StorageRequest, shown_head};

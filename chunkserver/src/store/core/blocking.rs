@@ -93,8 +93,8 @@ impl<'a> Blocking<'a> {
         Ok(None)
     }
 
-    /// Reads many pages, each of which has a number of the caller's; those that lie together at
-    /// once. `take` is given each with its number, or none where it cannot be read.
+    /// Reads many pages, those that lie together in one operation. The caller numbers them; `take`
+    /// gets each page with its number, or none if it cannot be read.
     ///
     /// # Errors
     /// The system does not speak of the disk any more.

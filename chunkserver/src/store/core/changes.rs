@@ -198,8 +198,8 @@ impl<W> Changes<W> {
         member
     }
 
-    /// Follows the changes of a chunk anew, of which these are all in their order, from what is
-    /// durable on: those that cannot happen any more fail as well.
+    /// Checks again those of `keys` that change a chunk, in order and from its durable state on:
+    /// those that can no longer happen fail as well.
     pub(super) fn reconsider(
         &mut self,
         chunk: ChunkId,

@@ -125,8 +125,8 @@ impl<W: AsRef<[u8]>> StoreCore<W> {
         self.commits.members().chain(self.changes.gathering().iter().copied()).collect()
     }
 
-    /// Flushes a group once all of it is written, where it needs a flush; where a member has
-    /// failed, the records are written again first.
+    /// Flushes a group that is written and needs a flush. If a member has failed, its records are
+    /// written again first.
     fn flush_when_written(&mut self) {
         match self.commits.next() {
             Ok(None) => {}

@@ -224,7 +224,7 @@ impl Commits {
         Ok(())
     }
 
-    /// What is to be done for a group all of which is written, where it needs a flush.
+    /// What is to be done next for a group that is written and needs a flush.
     ///
     /// # Errors
     /// Its records are to be written again, and one copy of the log takes none.

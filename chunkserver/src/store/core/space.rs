@@ -90,7 +90,7 @@ impl Space {
         }
     }
 
-    /// So many bytes were written, of which each may have taken room, until the next look.
+    /// Bytes were written: until the next look at the file system, each counts as new room.
     pub(super) fn took(&mut self, byte_len: u64) {
         self.room_bytes = self.room_bytes.saturating_sub(byte_len);
     }

@@ -290,8 +290,8 @@ impl UdpLink {
         self.send_times()
     }
 
-    /// Sends packets, the last of which asks when it leaves. What it asks for is there when the
-    /// call is over, unless the packet then waits for the interface.
+    /// Sends packets, and asks the kernel when the last one leaves. The stamp is there when the
+    /// call returns, unless the packet still waits for the interface.
     #[cold]
     fn transmit_asking(&mut self, packets: &[TxPacket<'_>]) -> usize {
         let began = self.clock.now();

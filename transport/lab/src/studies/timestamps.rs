@@ -47,8 +47,8 @@ impl Source {
     }
 }
 
-/// What a host that takes no time of its own for jitter takes from a call to the wire, and from the
-/// wire to who looks: a short send and a short receipt through sockets.
+/// How long a host without jitter takes from a call to the wire, and from the wire to the program
+/// that looks: a short send and a short receipt through sockets.
 const CALL_SPAN: Nanos = Nanos::from_micros(2);
 
 /// Of the jitter of a host what lies on the way out, as a part: a call is seldom interrupted, while

@@ -114,7 +114,8 @@ impl PathTable {
         None
     }
 
-    /// Two at random of a set, and the better one of them; of several rails one each, and the best.
+    /// The better of two paths that are drawn from a set. With several rails, one path is drawn for
+    /// each, and the best one is taken.
     pub(super) fn draw(&mut self, set: u16) -> usize {
         let count = u64::from(set.count_ones());
         let first = self.prng.below(count);

@@ -118,8 +118,8 @@ impl Handshake {
         }
     }
 
-    /// Takes what came, and returns how much of it: all, but for what follows the end of the
-    /// handshake.
+    /// Takes bytes that came, and returns how many it took. What follows the end of the handshake
+    /// is left.
     ///
     /// # Errors
     /// [`HandshakeError`].
