@@ -282,8 +282,8 @@ fn serves(client: &mut Client<RoceUdp>, chunk: ChunkId) -> Duration {
     slowest
 }
 
-/// Waits until a server says which peer holds most of its buffers, and to whom it sends no refusals.
-/// Hogs need a while until they hold more than they may.
+/// Waits until a server says which peer holds most of its buffers, and to whom it sends no
+/// refusals. Hogs need a while until they hold more than they may.
 fn names_a_hog(client: &mut Client<RoceUdp>, asks: &[Ask]) {
     let until = Instant::now() + Duration::from(LONG);
     while !says_who_holds_most(client, asks) {
