@@ -205,6 +205,12 @@ pub(super) const TABLE: &[Row] = &[
         what: "files over several servers: copies or erasure coding, read while some are gone",
     },
     Row {
+        name: "cluster",
+        folder: "cluster",
+        may_use: MayUse::Only(&["base"]),
+        what: "the map of a cluster, and what keeps it: a file, others' consensus, virtual time",
+    },
+    Row {
         name: "disk",
         folder: "chunkserver/disk",
         may_use: MayUse::Only(&["base", "wake", "memory"]),

@@ -1,0 +1,9 @@
+//! Who has which object, who is alive, and who makes copies whole again.
+//!
+//! The path of data needs none of it: clients keep layouts, servers keep chunks. What this crate
+//! adds is a map that several servers and clients agree on. The map is kept by somebody else's
+//! consensus: [`meta`] says what such a store can be asked, and has the stores.
+
+#![forbid(unsafe_code)]
+
+pub mod meta;
