@@ -11,6 +11,7 @@ mod arrows;
 mod bench;
 mod ci;
 mod dissect;
+mod etcd;
 mod failure;
 mod finding;
 mod fuzz;
@@ -75,6 +76,8 @@ enum Command {
     Dissect,
     /// Have promtool check the alert rules and what a server tells Prometheus.
     Promtool,
+    /// Keep the map of a cluster in a real etcd, which is installed where it is missing.
+    Etcd,
     /// Have the tools of Redis use our key-value store, and compare it with redis-server.
     Redis(redis::Args),
     /// Run the tests on real libibverbs in a virtual machine with the kernel's rxe.
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Command::Miri => miri::run(),
         Command::Dissect => dissect::run(),
         Command::Promtool => promtool::run(),
+        Command::Etcd => etcd::run(),
         Command::Redis(args) => redis::run(&args),
         Command::VmTest(args) => vm::run(&args),
     };

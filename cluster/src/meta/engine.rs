@@ -11,7 +11,7 @@ use super::rows::{
     numbers_row, state_key,
 };
 use super::{
-    Change, Changed, Entry, Expect, LEASE_MAX, LeaseId, MetaError, Op, Outcome, PAGE_MAX, Revision,
+    Change, Changed, Entry, LEASE_MAX, LeaseId, MetaError, Op, Outcome, PAGE_MAX, Revision,
     Transaction, validate_key,
 };
 
@@ -200,12 +200,7 @@ impl Engine {
         let Transaction { checks, changes } = transaction;
         for check in checks {
             let found = entry(rows, &check.key)?.map(|entry| entry.changed);
-            let holds = match check.expect {
-                Expect::Absent => found.is_none(),
-                Expect::Present => found.is_some(),
-                Expect::ChangedAt(revision) => found == Some(revision),
-            };
-            if !holds {
+            if !check.expect.holds(found) {
                 return Ok(Outcome::Refused { key: check.key, found });
             }
         }

@@ -6,8 +6,8 @@
 //!
 //! # Promises
 //!
-//! - **Revisions.** Each transaction that changes something has a revision of its own, one more
-//!   than that of the change before. An entry says at which revision it was
+//! - **Revisions.** Each transaction that changes something has a revision of its own, higher
+//!   than those of all changes before. An entry says at which revision it was
 //!   [created](Entry::created) and last [changed](Entry::changed).
 //! - **Transactions** are done whole, one after another: all checks hold at one revision, and all
 //!   changes have the next. A transaction that is reported as committed is durable.
@@ -34,9 +34,11 @@
 //! # The stores
 //!
 //! - [`redb`]: a file, for one machine.
+//! - [`etcd`]: others' consensus, for several.
 //! - [`sim`]: in memory and in virtual time, with delays, lost answers and lost leases by a seed.
 
 mod engine;
+pub mod etcd;
 pub mod redb;
 mod rows;
 pub mod sim;
@@ -67,7 +69,7 @@ pub const LEASE_MAX: Nanos = Nanos::from_secs(3_600);
 /// A number that the caller gives to an operation, to know its report.
 pub type Tag = u64;
 
-/// How many transactions had changed something.
+/// When something changed: how many changes there were, those of others included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
@@ -111,6 +113,17 @@ pub enum Expect {
     Present,
     /// There is one, last changed at this revision.
     ChangedAt(Revision),
+}
+
+impl Expect {
+    /// Whether a key is so that was last changed at this revision, or has no entry.
+    pub fn holds(self, changed: Option<Revision>) -> bool {
+        match self {
+            Self::Absent => changed.is_none(),
+            Self::Present => changed.is_some(),
+            Self::ChangedAt(revision) => changed == Some(revision),
+        }
+    }
 }
 
 /// A key that a transaction looks at first.

@@ -1,4 +1,5 @@
-//! What every store promises; it keeps the changes of [`KEPT_MAX`] revisions, and is empty.
+//! What every store promises. It is empty, nobody else changes it, and it keeps the changes of
+//! [`KEPT_MAX`] revisions at least.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,8 +101,8 @@ pub fn a_list_comes_in_pages_and_in_order(store: &mut Asker<impl Meta>) {
 }
 
 pub fn a_watch_is_told_all_that_changes_under_its_prefix(store: &mut Asker<impl Meta>) {
-    store.put("a/0", "before");
-    let (_, after) = (store.put("b/0", "before"), Revision(1));
+    let after = store.put("a/0", "before");
+    store.put("b/0", "before");
     let watch = store.start(Op::Watch { prefix: "a/".into(), after });
     let put =
         |key: &str, value: &str| Change::Put { key: key.into(), value: value.into(), lease: None };
@@ -184,7 +185,6 @@ pub fn a_lease_that_is_kept_does_not_end(store: &mut Asker<impl Meta>) {
 }
 
 /// What a store has, kept in the plainest way.
-#[derive(Default)]
 struct Model {
     revision: u64,
     entries: BTreeMap<String, (Vec<u8>, u64, u64)>,
@@ -194,12 +194,7 @@ impl Model {
     fn commit(&mut self, transaction: &Transaction) -> Outcome {
         for check in transaction.checks() {
             let found = self.entries.get(&check.key).map(|(.., changed)| Revision(*changed));
-            let holds = match check.expect {
-                Expect::Absent => found.is_none(),
-                Expect::Present => found.is_some(),
-                Expect::ChangedAt(revision) => found == Some(revision),
-            };
-            if !holds {
+            if !check.expect.holds(found) {
                 return Outcome::Refused { key: check.key.clone(), found };
             }
         }
@@ -242,7 +237,9 @@ fn drawn_transaction(prng: &mut Prng, revision: u64) -> Transaction {
 }
 
 pub fn histories_agree_with_a_model(store: &mut Asker<impl Meta>) {
-    let (mut prng, mut model) = (Prng::new(7), Model::default());
+    let begun = store.commit(Transaction::new()).expect("it checks nothing");
+    let mut prng = Prng::new(7);
+    let mut model = Model { revision: begun.0, entries: BTreeMap::new() };
     let mut committed = 0;
     for round in 0..400 {
         let transaction = drawn_transaction(&mut prng, model.revision);
