@@ -2,8 +2,10 @@
 //!
 //! The path of data needs none of it: clients keep layouts, servers keep chunks. What this crate
 //! adds is a map that several servers and clients agree on. The map is kept by somebody else's
-//! consensus: [`meta`] says what such a store can be asked, and has the stores.
+//! consensus: [`meta`] says what such a store can be asked, and has the stores. [`placement`]
+//! chooses servers for what is new.
 
 #![forbid(unsafe_code)]
 
 pub mod meta;
+pub mod placement;
