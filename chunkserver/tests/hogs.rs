@@ -33,6 +33,9 @@ const REQUESTS_OF_ONE: usize = 600;
 /// Turns in which nothing could be sent: the server takes no more of these links.
 const TURNS_IN_VAIN: usize = 500;
 
+/// How often each hog asks for one thing more afterwards.
+const ASKS_AGAIN: Duration = Duration::from_millis(10);
+
 /// Operations of an honest client of each kind and size.
 const OPERATIONS: u64 = 20;
 
@@ -76,6 +79,8 @@ struct Hogs {
     /// Never given back, so that it gives no credit either.
     kept: Vec<Event>,
     is_flood: bool,
+    /// Requests of each link.
+    sent: Vec<usize>,
     asked: usize,
     answers: usize,
 }
@@ -98,7 +103,8 @@ impl Hogs {
         }
         let showing = shows.iter().cycle().take(links).map(|shows| Showing::new(*shows)).collect();
         let (ways, kept, is_flood) = (Vec::new(), Vec::new(), shows == [Shows::Sources]);
-        let mut hogs = Self { endpoint, ways, showing, kept, is_flood, asked: 0, answers: 0 };
+        let (sent, asked, answers) = (vec![0; links], 0, 0);
+        let mut hogs = Self { endpoint, ways, showing, kept, is_flood, sent, asked, answers };
         while hogs.ways.len() < links {
             hogs.turn();
         }
@@ -140,21 +146,29 @@ impl Hogs {
     /// Asks until the server takes no more, or for long enough.
     fn ask(&mut self, asks: &[Ask]) {
         let wanted = REQUESTS_OF_ONE.max(REQUESTS_MIN / self.ways.len());
-        let mut sent = vec![0; self.ways.len()];
         let mut in_vain = 0;
-        while in_vain < TURNS_IN_VAIN && sent.iter().any(|&sent| sent < wanted) {
-            in_vain += 1;
-            for (at, sent) in sent.iter_mut().enumerate().filter(|(_, sent)| **sent < wanted) {
-                let bytes = asks[at % asks.len()].bytes(*sent as u64, &mut self.showing[at]);
-                if self.send(at, &bytes) {
-                    *sent += 1;
-                    in_vain = 0;
-                }
-            }
+        while in_vain < TURNS_IN_VAIN && self.sent.iter().any(|&sent| sent < wanted) {
+            in_vain = if self.ask_once(asks, wanted) { 0 } else { in_vain + 1 };
             self.turn();
         }
         // What is queued here gets there, as far as the server takes it.
         (0..TURNS_IN_VAIN).for_each(|_| self.turn());
+    }
+
+    /// Asks for one thing more on each link that has asked for fewer than are wanted; whether any
+    /// could.
+    fn ask_once(&mut self, asks: &[Ask], wanted: usize) -> bool {
+        let mut could = false;
+        for at in 0..self.ways.len() {
+            let sent = self.sent[at];
+            if sent < wanted {
+                let bytes = asks[at % asks.len()].bytes(sent as u64, &mut self.showing[at]);
+                let is_sent = self.send(at, &bytes);
+                self.sent[at] += usize::from(is_sent);
+                could |= is_sent;
+            }
+        }
+        could
     }
 
     /// Asks for one byte under another source with each request, some at a time on each link.
@@ -215,6 +229,7 @@ fn attack(
         false => hogs.ask(asks),
     }
     tell.send(()).expect("the test waits");
+    let mut asked_at = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
         if hogs.is_flood {
             hogs.flood();
@@ -222,6 +237,12 @@ fn attack(
             // As a process that is stopped: it does not even acknowledge.
             thread::sleep(Duration::from_millis(10));
         } else {
+            // Where the machine is busy, the server had not taken all that was asked when the hogs
+            // believed that it takes no more.
+            if asked_at.elapsed() > ASKS_AGAIN {
+                asked_at = Instant::now();
+                hogs.ask_once(asks, usize::MAX);
+            }
             hogs.turn();
         }
     }
