@@ -53,6 +53,7 @@ pub const ALL: &[&Study] = &[
     &policies::SINGLE,
     &policies::COPIES,
     &policies::MORE_COPIES,
+    &policies::REAL,
     &policies::STRIPES,
     &policies::DEGRADED,
 ];
