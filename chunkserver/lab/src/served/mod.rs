@@ -33,6 +33,9 @@ pub enum Way {
     Flat,
     /// The client sends it to the first, and servers pass it on.
     Along(RouteKind),
+    /// Each of so many servers gets a unit of a stripe from the client, and passes on what the
+    /// others' parity is made of (TriEC).
+    Stripe(u8),
 }
 
 /// Writes to some servers, one after the other.
@@ -42,9 +45,9 @@ pub struct Served {
     pub seed: u64,
     /// How they come to their servers.
     pub way: Way,
-    /// Servers that have a copy.
+    /// Servers that have a copy, or a unit.
     pub copies: usize,
-    /// Bytes of a write: whole slices.
+    /// Bytes of a write, of a stripe those of a unit: whole slices.
     pub bytes: usize,
     /// Writes that are measured, after one that makes links and windows.
     pub writes: usize,

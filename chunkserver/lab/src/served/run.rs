@@ -49,8 +49,8 @@ impl Served {
             scene.troubles.push("servers cannot be reached".to_owned());
         }
         let data: Vec<u8> = (0..self.bytes).map(|at| (at % 251) as u8).collect();
-        let first = self.write(&mut scene, &data)?;
-        let times = (0..self.writes).map(|_| self.write(&mut scene, &data));
+        let first = self.write(&mut scene, &data, 1)?;
+        let times = (0..self.writes).map(|number| self.write(&mut scene, &data, 2 + number as u64));
         let times = times.collect::<Result<Vec<_>, _>>()?;
         let troubles = [scene.troubles, scene.client.troubles].concat();
         let traces = vec![("", scene.world.trace_hash())];
@@ -82,8 +82,9 @@ impl Served {
         Ok(Scene { world, fabric, servers, places, client, due, troubles })
     }
 
-    /// One write, from its posting to the answer that all copies are durable.
-    fn write(&self, scene: &mut Scene, data: &[u8]) -> Result<Nanos, Failed> {
+    /// One write, from its posting to the answer that all copies are durable. Stamps tell writes of
+    /// a stripe apart.
+    fn write(&self, scene: &mut Scene, data: &[u8], stamp: u64) -> Result<Nanos, Failed> {
         let begin = scene.world.now();
         match self.way {
             Way::Flat => {
@@ -99,6 +100,15 @@ impl Served {
                     let terms = (&route, Terms::default());
                     chunks.start_forward_copy(endpoint, terms, (CHUNK, 0), data)
                 });
+            }
+            Way::Stripe(units) => {
+                for unit in 0..units {
+                    let route = Route::stripe(unit, units, &scene.places)?;
+                    scene.client.ask(usize::from(unit), |chunks, endpoint| {
+                        let terms = Terms { stamp, ..Terms::default() };
+                        chunks.start_forward_copy(endpoint, (&route, terms), (CHUNK, 0), data)
+                    });
+                }
             }
         }
         if !scene.run_until(Client::is_idle) {

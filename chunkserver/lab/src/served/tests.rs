@@ -35,3 +35,12 @@ fn a_seed_gives_the_same_packets_again_and_servers_find_each_other_once() {
     assert_eq!((&seen.times, &seen.end), (&again.times, &again.end));
     assert!(seen.times.iter().all(|time| *time < seen.first), "{seen:?}");
 }
+
+/// 3+2 units of 256 KiB: the client sends five, or three of which servers make the others.
+#[test]
+fn servers_make_parity_in_less_time_than_a_client_sends_it() {
+    let sent = served(Way::Flat, 5, 256 << 10).median_us();
+    let made = served(Way::Stripe(3), 5, 256 << 10).median_us();
+    println!("{sent} {made} us");
+    assert!((63.0..sent).contains(&made), "{made} of {sent} us");
+}

@@ -55,6 +55,7 @@ pub const ALL: &[&Study] = &[
     &policies::MORE_COPIES,
     &policies::REAL,
     &policies::STRIPES,
+    &policies::REAL_STRIPES,
     &policies::DEGRADED,
 ];
 

@@ -21,7 +21,7 @@ const COPIES: Param = Param {
     defaults: ["3", "2,3,4", "1,2,3,4,7"],
 };
 
-const WRITES: Param = Param {
+pub(super) const WRITES: Param = Param {
     name: "writes",
     what: "Writes that are measured, one after the other; the one before makes links",
     unit: "",
@@ -123,7 +123,7 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     Ok(report)
 }
 
-fn served(params: &Params, way: Way, copies: usize, bytes: u64) -> Served {
+pub(super) fn served(params: &Params, way: Way, copies: usize, bytes: u64) -> Served {
     Served {
         seed: params.seed,
         way,

@@ -9,7 +9,7 @@ use towpath_lab::studies::{
     Study, StudyError, Table, show_bytes,
 };
 
-const SHAPES: Param = Param {
+pub(super) const SHAPES: Param = Param {
     name: "shapes",
     what: "Shapes of stripes: 3+2, 6+3",
     unit: "",
@@ -55,7 +55,7 @@ pub(in super::super) const STUDY: Study = Study {
 };
 
 /// Only shapes of which the paper has handlers' durations.
-fn shape(word: &str) -> Result<(usize, usize), &'static str> {
+pub(super) fn shape(word: &str) -> Result<(usize, usize), &'static str> {
     match word {
         "3+2" => Ok((3, 2)),
         "6+3" => Ok((6, 3)),
