@@ -18,6 +18,7 @@
 //! | [`studies`] | repeatable studies, for example goodput against loss |
 //! | [`failure`] | why a run failed, and its state at that moment |
 //! | [`wr_device`] | a device that does not split messages into packets |
+//! | [`nic`] | a model of network cards with reliability and congestion control of their own |
 //! | [`limits`] | bounds and their reasons |
 
 #![forbid(unsafe_code)]
@@ -28,6 +29,8 @@ pub mod content;
 pub mod device;
 pub mod failure;
 pub mod limits;
+#[cfg(feature = "studies")]
+pub mod nic;
 pub mod one_sided;
 pub mod oracle;
 pub mod pair;

@@ -251,6 +251,7 @@ pub(super) const TABLE: &[Row] = &[
             "rpc",
             "qos",
             "fastpath",
+            "disk",
             "chunkserver",
         ]),
         what: "storage on the simulated fabric, a model of packets and handlers; studies of both",

@@ -8,6 +8,7 @@
 //! | `profile` | what one client does (1a), and more and more of them (1b) |
 //! | `patterns` | demands and patterns without tokens (1c) |
 //! | `reservations` | enough demand (2a), too little (2b), more and more reserved (2c) |
+//! | `readings` | the published protocol as its text can be read (figure 9) |
 //! | `spike` | three large reservations, and latency (3) |
 //! | `estimate` | capacity over-estimated and under-estimated (4) |
 //! | `interference` | Copper's writes beside reads of Gold and Silver (`interference copper`) |
@@ -24,6 +25,7 @@ mod interference;
 mod patterns;
 mod policies;
 mod profile;
+mod readings;
 mod reservations;
 mod scale;
 mod setting;
@@ -40,6 +42,7 @@ pub const ALL: &[&Study] = &[
     &profile::TOGETHER,
     &patterns::STUDY,
     &reservations::ENOUGH,
+    &readings::STUDY,
     &reservations::TOO_LITTLE,
     &reservations::MORE,
     &spike::STUDY,
@@ -50,7 +53,9 @@ pub const ALL: &[&Study] = &[
     &policies::SINGLE,
     &policies::COPIES,
     &policies::MORE_COPIES,
+    &policies::REAL,
     &policies::STRIPES,
+    &policies::REAL_STRIPES,
     &policies::DEGRADED,
 ];
 

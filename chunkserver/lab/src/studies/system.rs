@@ -86,7 +86,8 @@ impl Case {
         if wanted > reserved { reserved } else { wanted.saturating_sub(depth) }
     }
 
-    fn plan(&self, params: &Params, system: System) -> Plan {
+    /// On a system.
+    pub(super) fn plan(&self, params: &Params, system: System) -> Plan {
         let client = |(&reserved, &wanted): (&u32, &u32)| {
             ClientPlan::new(wanted, self.pattern).reserved(reserved)
         };

@@ -6,6 +6,7 @@ use super::plan::{Manner, RECORD_BYTES, Sides};
 use super::store::{self, RECORDS};
 use super::tenant::Tenant;
 use super::work::Work;
+use std::collections::VecDeque;
 use towpath_base::{Prng, Time};
 use towpath_qos::Ticket;
 use towpath_transport::{
@@ -38,6 +39,8 @@ pub(super) struct Client {
     manner: Manner,
     sides: Sides,
     prng: Prng,
+    /// Tokens of I/Os that wait, where they take them before they go.
+    tickets: VecDeque<Ticket>,
     /// By the token of the operation.
     ios: Vec<Option<Io>>,
     free: Vec<usize>,
@@ -65,6 +68,7 @@ impl Client {
             manner,
             sides,
             prng: Prng::new(seed),
+            tickets: VecDeque::new(),
             ios: vec![None; depth as usize],
             free: (0..depth as usize).collect(),
             processor_free: Time::ZERO,
@@ -84,6 +88,9 @@ impl Client {
         let looked = self.work.look(now, books.start);
         if let Some(tenant) = &mut self.tenant {
             tenant.on_work(now, looked);
+        }
+        if self.work.takes_tokens_early() {
+            self.take_tokens(now, looked.0 > 0);
         }
         while self.work.may_go() && self.go(now, books) {}
         if let Some(tenant) = &mut self.tenant
@@ -195,16 +202,35 @@ impl Client {
         }
     }
 
+    /// Takes tokens for I/Os that wait; those of the last period are void.
+    fn take_tokens(&mut self, now: Time, is_new_period: bool) {
+        if is_new_period {
+            self.tickets.clear();
+        }
+        let Some(tenant) = &mut self.tenant else { return };
+        while self.tickets.len() < self.work.waiting() {
+            let Ok(Some(ticket)) = tenant.admit(now) else { return };
+            self.tickets.push_back(ticket);
+        }
+    }
+
     /// Lets one I/O go, if it may.
     fn go(&mut self, now: Time, books: &mut Books) -> bool {
         let (Some(grant), Some(channel)) = (self.records, self.channel) else { return false };
         if self.processor_free > now {
             return false;
         }
-        let ticket = match self.tenant.as_mut().map(|tenant| tenant.admit(now)) {
+        let takes_early = self.work.takes_tokens_early();
+        let ticket = match self.tenant.as_mut() {
             None => None,
-            Some(Ok(ticket)) => ticket,
-            Some(Err(_)) => return false,
+            Some(_) if takes_early => match self.tickets.pop_front() {
+                None => return false,
+                ticket => ticket,
+            },
+            Some(tenant) => match tenant.admit(now) {
+                Ok(ticket) => ticket,
+                Err(_) => return false,
+            },
         };
         let (Some(place), Some(asked_at)) = (self.free.pop(), self.work.go()) else {
             return false;

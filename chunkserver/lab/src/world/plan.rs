@@ -17,6 +17,9 @@ pub enum Pattern {
     Burst,
     /// Evenly over the period.
     Constant,
+    /// All of it at the start of the period, where each I/O takes its token at once, not when it
+    /// goes. Those that have one and have not gone when the period ends are dropped with it.
+    AtOnce,
 }
 
 /// One client.

@@ -4,7 +4,7 @@ use super::books::{Account, Books};
 use super::client::Client;
 use super::host::{Host, NUMBER_BYTES, Nic};
 use super::latency::Latency;
-use super::plan::{Plan, RECORD_BYTES, Rates};
+use super::plan::{Pattern, Plan, RECORD_BYTES, Rates};
 use super::server::Server;
 use super::steward::Steward;
 use super::store;
@@ -22,6 +22,9 @@ use towpath_transport::{Endpoint, EndpointConfig, EndpointError, Side};
 
 /// How long links, channels and grants may take: some round trips.
 const READY_MAX: Nanos = Nanos::from_millis(100);
+
+/// I/Os that may have tokens and not be done: more than any run has.
+const TOKENS_EARLY_MAX: u32 = 1 << 30;
 
 /// What is waited for is looked at so often.
 const READY_EACH: Nanos = Nanos::from_micros(100);
@@ -171,7 +174,10 @@ impl Plan {
             let work = Work::new(plan, self.depth, self.period, prng.unit());
             let seed = prng.next_u64();
             let rules = self.rules.filter(|_| plan.share.is_some());
-            let with = (link, self.depth, self.tick);
+            // Who takes tokens for all that waits may have as many I/Os with tokens as it wants.
+            let takes_early = plan.pattern == Pattern::AtOnce;
+            let depth = if takes_early { TOKENS_EARLY_MAX } else { self.depth };
+            let with = (link, depth, self.tick);
             let tenant = rules.map(|rules| Tenant::new(&plan, rules, with));
             let client = Client::new(
                 number,

@@ -62,7 +62,7 @@ impl Work {
         let new = self.due(now, began);
         for _ in 0..new {
             let at = match self.plan.pattern {
-                Pattern::Burst => now,
+                Pattern::Burst | Pattern::AtOnce => now,
                 Pattern::Constant => self.at(began, self.asked),
             };
             self.waiting.push_back(at);
@@ -91,6 +91,7 @@ impl Work {
                 let busy = self.under_way + self.waiting.len() as u32;
                 left.min(self.depth.saturating_sub(busy))
             }
+            Pattern::AtOnce => left,
             Pattern::Constant => {
                 let passed = now.since(began + self.offset);
                 let passed = u128::from(passed.0) * u128::from(self.plan.demand);
@@ -98,6 +99,16 @@ impl Work {
                 by_now.min(self.plan.demand).saturating_sub(self.asked)
             }
         }
+    }
+
+    /// Whether I/Os take their tokens as soon as they are asked for.
+    pub(super) fn takes_tokens_early(&self) -> bool {
+        self.plan.pattern == Pattern::AtOnce
+    }
+
+    /// I/Os that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Whether an I/O waits that may go.
@@ -123,7 +134,7 @@ impl Work {
             && (self.plan.pattern == Pattern::Constant || self.asked == 0)
             && end.since(start) > self.plan.active.0;
         let at = match self.plan.pattern {
-            Pattern::Burst => began + self.offset,
+            Pattern::Burst | Pattern::AtOnce => began + self.offset,
             Pattern::Constant => self.at(began, self.asked),
         };
         let at = if asks { at.max(start + self.plan.active.0) } else { end };

@@ -16,10 +16,12 @@
 //! | `rebuild` | ranges of lost parts that are made anew on their way, event by event |
 //! | `rebuilding` | one of them: what this server adds, and how far it has gone |
 //! | `peers` | links to the servers that writes are passed on to |
+//! | `by_hand` | the same links, where the owner of a server makes them |
 
 mod adding;
 mod allowed;
 mod along;
+mod by_hand;
 mod hop;
 mod peers;
 mod rebuild;

@@ -61,7 +61,6 @@ pub(super) struct Peers {
     gone: Vec<PeerId>,
     prng: Prng,
     /// Its owner makes the links: in virtual time there is no TCP.
-    #[cfg(test)]
     by_hand: bool,
 }
 
@@ -74,7 +73,6 @@ impl Peers {
             by_link,
             gone: Vec::new(),
             prng: Prng::new(seed),
-            #[cfg(test)]
             by_hand: false,
         }
     }
@@ -245,7 +243,6 @@ impl Peers {
                         peer.leg.refuse(endpoint);
                     }
                 }
-                #[cfg(test)]
                 None if self.by_hand => {}
                 None if peer.holders > 0 => {
                     if let Some(Change::Failed(error)) = peer.leg.begin(endpoint, &mut self.prng) {
@@ -260,13 +257,11 @@ impl Peers {
     }
 
     /// Has its owner make the links.
-    #[cfg(test)]
     pub(super) fn join_by_hand(&mut self) {
         self.by_hand = true;
     }
 
     /// The servers that links are to be made to now.
-    #[cfg(test)]
     pub(super) fn wanted(&self, now: Time) -> Vec<(PeerId, Of)> {
         let is_due = |peer: &&Peer| peer.rpc.is_none() && peer.leg.next_due() <= now;
         let wanted = self.peers.iter().filter(|(_, peer)| is_due(peer) && peer.holders > 0);
@@ -274,7 +269,6 @@ impl Peers {
     }
 
     /// A link was made to one of them, or could not be.
-    #[cfg(test)]
     pub(super) fn join<D: Device<Memory = Region>>(
         &mut self,
         endpoint: &mut Endpoint<D>,

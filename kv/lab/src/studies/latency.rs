@@ -3,7 +3,7 @@
 use super::setting::{
     CLIENTS, PROGRAM, TRANSPORTS, WAITING, params, plan, points, program, transports,
 };
-use super::shown::{claim, line, notes, outcomes, over_clients, plain, us};
+use super::shown::{claim, fitted_points, line, notes, outcomes, over_clients, plain, us};
 use super::thesis::{self, Figure};
 use crate::model::{Outcome, Program, Transport, Waiting};
 use towpath_lab::studies::{
@@ -70,7 +70,8 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     for (waiting, figures) in figures {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.waiting == waiting).collect();
         if !rows.is_empty() {
-            report.plots.extend(plots(&rows, waiting, figures, &transports(params)));
+            let of_thesis = program == Program::Thesis;
+            report.plots.extend(plots(&rows, (waiting, of_thesis), figures, &transports(params)));
         }
     }
     report.claims = claims(&rows, program);
@@ -125,7 +126,7 @@ fn table(rows: &[Row], program: Program) -> Table {
 /// Means over the number of clients, and CDF and boxes of three of them.
 fn plots(
     rows: &[&Row],
-    waiting: Waiting,
+    (waiting, of_thesis): (Waiting, bool),
     [means, curves, boxes]: [&str; 3],
     transports: &[Transport],
 ) -> Vec<Plot> {
@@ -152,11 +153,13 @@ fn plots(
             });
             line(row.transport.word(), points)
         };
+        let fitted = shown.iter().filter(|row| of_thesis && row.is_fitted());
+        let fitted = fitted.map(|row| (row.outcome.quantile_us(0.95), 0.95)).collect();
         plots.push(Plot {
             title: format!("{word}, {clients} clients, figure {curves}"),
             x: Axis::linear("latency", "us").range(0.0, most * 1.1),
             y: Axis::linear("share of operations", "").range(0.0, 1.0),
-            series: shown.iter().map(curve).collect(),
+            series: shown.iter().map(curve).chain(fitted_points(fitted)).collect(),
         });
         plots.push(boxes_of(&shown, format!("{word}, {clients} clients, figure {boxes}")));
     }

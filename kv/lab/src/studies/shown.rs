@@ -61,6 +61,13 @@ pub(super) fn line(label: &str, points: impl Iterator<Item = (f64, f64)>) -> Ser
     Series { label: label.to_owned(), style: Style::Line, points: points.collect() }
 }
 
+/// Points that the model was fitted to, to be drawn over those of lines; `None` where there are
+/// none.
+pub(super) fn fitted_points(points: Vec<(f64, f64)>) -> Option<Series> {
+    let label = "fitted to the thesis".to_owned();
+    (!points.is_empty()).then_some(Series { label, style: Style::Points, points })
+}
+
 /// Over the number of clients.
 pub(super) fn over_clients(
     title: String,
@@ -74,8 +81,9 @@ pub(super) fn over_clients(
 /// What a reader should know of all of them.
 pub(super) fn notes() -> Vec<String> {
     vec![
-        "a model of hardware, no code of ours runs in it; what is fitted to the thesis, and what \
-         follows, stands in docs/studies.md"
+        "a model of hardware, no code of ours runs in it; rows and points that say `fitted` are \
+         those that its parameters were chosen for (docs/studies.md): no target is made of them, \
+         nor of what follows from one of those parameters alone"
             .to_owned(),
     ]
 }

@@ -44,6 +44,7 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     ];
     let mut rows = Vec::new();
     let mut lines: Vec<Line> = Vec::new();
+    let mut fitted: Vec<(f64, f64)> = Vec::new();
     for (&(transport, waiting, clients), outcome) in points.iter().zip(&seen) {
         let done = outcome.latencies.len().max(1) as f64;
         let of = |side| (outcome.switches(side) as f64 * THESIS_OPERATIONS as f64 / done) as u64;
@@ -51,6 +52,9 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         let is_uc = transport == Transport::Uc;
         let thesis = thesis::switches(waiting, clients).filter(|_| is_uc);
         let is_fitted = thesis::is_fitted(Figure::Switches(clients), transport, waiting);
+        if is_fitted {
+            fitted.push((f64::from(clients), server as f64));
+        }
         for (whose, count) in [("server", server), ("benchmark", benchmark)] {
             let at = (f64::from(clients), count as f64);
             let is_of = |line: &&mut Line| (line.0, line.1, line.2) == (waiting, whose, transport);
@@ -78,7 +82,7 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     }
     let title = "Context switches, for ten million operations".to_owned();
     report.tables = vec![Table { name: "switches", title, columns, rows }];
-    report.plots = drawn(&lines);
+    report.plots = drawn(&lines, &fitted);
     report.notes = notes();
     Ok(report)
 }
@@ -86,15 +90,19 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
 /// Switches of the server or the benchmark, over the number of clients.
 type Line = (Waiting, &'static str, Transport, Vec<(f64, f64)>);
 
-fn drawn(lines: &[Line]) -> Vec<Plot> {
+/// The model is fitted to switches of the server alone, with clients that poll.
+fn drawn(lines: &[Line], fitted: &[(f64, f64)]) -> Vec<Plot> {
     let mut plots = Vec::new();
     for waiting in [Waiting::Polling, Waiting::Blocking] {
         for whose in ["server", "benchmark"] {
             let of = lines.iter().filter(|line| (line.0, line.1) == (waiting, whose));
             let series = of.map(|line| shown::line(line.2.word(), line.3.iter().copied()));
+            let is_fit = waiting == Waiting::Polling && whose == "server";
+            let fitted = if is_fit { fitted.to_vec() } else { Vec::new() };
+            let series = series.chain(shown::fitted_points(fitted)).collect();
             let title = format!("{}, {whose}", waiting.word());
             let y = "switches for ten million operations";
-            plots.push(shown::over_clients(title, y, "", series.collect()));
+            plots.push(shown::over_clients(title, y, "", series));
         }
     }
     plots

@@ -1,5 +1,7 @@
 //! Throughput against the number of threads that share a link, beside a mutex around it (Avatar,
-//! figures 1 and 5b).
+//! figures 1 and 5b), and beside threads with a queue pair each and no Towpath.
+
+mod raw;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -19,11 +21,13 @@ use super::connections::DEPTH;
 use super::rig::{Counted, OwnLoop, Rig, config, throughput};
 use super::rounds::in_turn;
 use super::{BYTES, ROUNDS, SPAN};
+use raw::RawThreads;
 
 /// The study.
 pub const STUDY: Study = Study {
     name: "threads",
-    what: "throughput against the number of threads that share a link, beside a mutex",
+    what: "throughput against the number of threads that share a link, beside a mutex, and beside \
+           a queue pair of RC for each",
     mirrors: "Avatar (APNet 2018), figures 1 and 5b: threads that share a queue pair, 4 KB",
     clock: Clock::Machine,
     params: &[THREADS, BYTES, DEPTH, SPAN, ROUNDS],
@@ -50,9 +54,11 @@ enum Way {
     Queues,
     /// Whoever has the lock posts a message, and sees to the link.
     Mutex,
+    /// Each has a queue pair of RC of its own, without Towpath.
+    QueuePairs,
 }
 
-const WAYS: [Way; 2] = [Way::Queues, Way::Mutex];
+const WAYS: [Way; 3] = [Way::Queues, Way::Mutex, Way::QueuePairs];
 
 fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let threads = params.counts("threads");
@@ -66,6 +72,7 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
         let bits_per_s = match way {
             Way::Queues => throughput(&Rig::new(threads, &config)?, threads, bytes, depth, span)?,
             Way::Mutex => Locked::new(threads, &config)?.throughput(bytes, depth, span)?,
+            Way::QueuePairs => RawThreads::new(threads, bytes, depth)?.throughput(bytes, span)?,
         };
         Ok(bits_per_s / 1e9)
     })?;
@@ -74,10 +81,11 @@ fn run(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     let of = |way: Way| -> Vec<&Samples> {
         samples.iter().zip(&points).filter(|(_, point)| point.0 == way).map(|(s, _)| s).collect()
     };
-    Ok(report(params, threads, &of(Way::Queues), &of(Way::Mutex)))
+    Ok(report(params, threads, WAYS.map(of)))
 }
 
-fn report(params: &Params, threads: &[u64], queues: &[&Samples], mutex: &[&Samples]) -> Report {
+fn report(params: &Params, threads: &[u64], ways: [Vec<&Samples>; 3]) -> Report {
+    let [queues, mutex, raw] = ways.each_ref().map(Vec::as_slice);
     let mut report = Report::new(STUDY.name, params);
     let paper = |count: u64| PAPER.iter().find(|&&(of, _)| of == count).map(|&(_, left)| left);
     report.tables.push(Table {
@@ -92,6 +100,9 @@ fn report(params: &Params, threads: &[u64], queues: &[&Samples], mutex: &[&Sampl
             Column::new("mutex_spread_gbps", "spread", "Gb/s", Format::Decimals(2)),
             Column::new("mutex_of_first", "of the first", "%", Format::Percent(1)),
             Column::new("paper_mutex_of_first", "paper's lock", "%", Format::Percent(0)),
+            Column::new("raw_gbps", "a queue pair each", "Gb/s", Format::Decimals(2)),
+            Column::new("raw_spread_gbps", "spread", "Gb/s", Format::Decimals(2)),
+            Column::new("queues_of_raw", "queues of that", "%", Format::Percent(1)),
         ],
         rows: threads
             .iter()
@@ -106,6 +117,9 @@ fn report(params: &Params, threads: &[u64], queues: &[&Samples], mutex: &[&Sampl
                     mutex[place].spread().into(),
                     of_first(mutex, place).into(),
                     paper(count).into(),
+                    raw[place].median().into(),
+                    raw[place].spread().into(),
+                    (queues[place].median() / raw[place].median()).into(),
                 ]
             })
             .collect(),
@@ -121,9 +135,16 @@ fn report(params: &Params, threads: &[u64], queues: &[&Samples], mutex: &[&Sampl
         });
     }
     report.plots.push(drawing(threads, queues, mutex));
+    report.plots.push(rates(threads, [("queues", queues), ("mutex", mutex), ("RC each", raw)]));
     report.notes.push(
         "With queues one thread is two: it and the worker, so that on few cores the second one \
          is what more threads compete with."
+            .to_owned(),
+    );
+    report.notes.push(
+        "With a queue pair each, a thread has a NIC of its own too and drives it itself; nothing \
+         is ordered, checked end to end or controlled by round trips there, and threads of one \
+         host share nothing."
             .to_owned(),
     );
     report
@@ -157,6 +178,21 @@ fn drawing(threads: &[u64], queues: &[&Samples], mutex: &[&Samples]) -> Plot {
                 PAPER.iter().map(|&(n, left)| (n as f64, left * 100.0)).collect(),
             ),
         ],
+    }
+}
+
+/// What each way has, not of the first.
+fn rates(threads: &[u64], ways: [(&str, &[&Samples]); 3]) -> Plot {
+    let line = |(label, samples): (&str, &[&Samples])| {
+        let points = threads.iter().zip(samples);
+        let points = points.map(|(&count, samples)| (count as f64, samples.median()));
+        Series::new(label, Style::Line, points)
+    };
+    Plot {
+        title: "Goodput of threads".to_owned(),
+        x: Axis::linear("threads", ""),
+        y: Axis::linear("goodput", "Gb/s"),
+        series: ways.into_iter().map(line).collect(),
     }
 }
 

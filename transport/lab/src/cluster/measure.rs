@@ -49,13 +49,13 @@ impl<D: Device<Memory = Region>> Cluster<D> {
 }
 
 impl Moment {
-    pub(super) fn new(at: Time, flows: Vec<FlowCount>, links: LinkStats) -> Self {
+    pub(crate) fn new(at: Time, flows: Vec<FlowCount>, links: LinkStats) -> Self {
         Self { at, flows, links }
     }
 }
 
 impl Window {
-    pub(super) fn between(begin: &Moment, end: &Moment) -> Self {
+    pub(crate) fn between(begin: &Moment, end: &Moment) -> Self {
         // Flows that were added since began with nothing.
         let earlier = begin.flows.iter().copied().chain(core::iter::repeat(FlowCount::default()));
         Self {

@@ -3,20 +3,23 @@
 //! Reliability is the device's: Go-Back-N, no congestion control but what the queues of the
 //! network give. A flow is a queue pair that keeps some SENDs under way, each from and to the
 //! same piece of memory; it counts what the device says is done. WRITEs would carry addresses of
-//! this process, and a seed would not give the same packets twice.
+//! this process, and a seed would not give the same packets twice. Queue pairs of other classes
+//! than the default one have the DSCP of theirs.
 
 use super::flow::{FlowCount, FlowPlan, Load};
 use super::measure::{Moment, Window};
+use super::record::Answer;
 use super::run::{Machine, MachineLoop};
 use crate::failure::Cause;
+use std::collections::VecDeque;
 use towpath_base::serial::Psn;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_memory::Region;
-use towpath_proto::LinkStats;
+use towpath_proto::{Class, LinkStats};
 use towpath_sim::World;
 use towpath_verbs::{
     Access, Connect, CqNum, Device, MrKeys, Mtu, PdNum, QpInit, QpNum, QpType, RcAttr, RecvWr,
-    SendOp, SendWr, SgList, Sge, VerbError, Wc, WcStatus,
+    SendOp, SendWr, SgList, Sge, VerbError, Wc, WcStatus, tclass_of,
 };
 
 /// Completions taken at a time.
@@ -36,9 +39,25 @@ struct RcFlow {
     reader_qp: QpNum,
     /// The queue pair has given up.
     is_broken: bool,
+    /// When the messages that are under way were sent.
+    sent_at: VecDeque<Time>,
+    /// Its messages that were answered, where somebody wants to know.
+    answers: Option<Vec<Answer>>,
 }
 
 impl RcFlow {
+    fn on_done(&mut self, number: usize, now: Time) {
+        self.count.delivered += 1;
+        self.count.read += 1;
+        self.count.bytes += u64::from(self.plan.message_bytes);
+        // Work requests of a queue pair complete in order.
+        if let Some(sent_at) = self.sent_at.pop_front()
+            && let Some(answers) = &mut self.answers
+        {
+            answers.push(Answer { flow: number, sent_at, answered_at: now });
+        }
+    }
+
     fn is_due(&self, now: Time) -> bool {
         let Load::Closed { depth } = self.plan.load else { return false };
         let under_way = self.count.sent - self.count.delivered;
@@ -78,6 +97,7 @@ impl<D: Device<Memory = Region>> RcHost<D> {
     }
 
     fn take_completions(&mut self, flows: &mut [RcFlow]) -> usize {
+        let now = self.device.now();
         let count = self.device.poll_cq(self.cq, &mut self.wcs);
         for wc in &self.wcs[..count] {
             let number = (wc.wr_id & !RECEIVE) as usize;
@@ -86,9 +106,7 @@ impl<D: Device<Memory = Region>> RcHost<D> {
                 let again = self.recv_wr(number, &flow.plan);
                 flow.is_broken |= self.device.post_recv(flow.reader_qp, &[again]).is_err();
             } else if wc.status == WcStatus::Success {
-                flow.count.delivered += 1;
-                flow.count.read += 1;
-                flow.count.bytes += u64::from(flow.plan.message_bytes);
+                flow.on_done(number, now);
             } else {
                 flow.is_broken = true;
             }
@@ -108,6 +126,7 @@ impl<D: Device<Memory = Region>> RcHost<D> {
                     break;
                 }
                 flow.count.sent += 1;
+                flow.sent_at.push_back(now);
             }
         }
     }
@@ -165,6 +184,8 @@ impl<D: Device<Memory = Region>> RcCluster<D> {
         let (far, far_addr) = (reader.qp(1, depth)?, reader.device.local_addr());
         let [near_psn, far_psn] = [(); 2].map(|()| Psn::new(self.prng.next_u32()));
         let source_port = self.prng.next_u32() as u16;
+        let is_default = plan.class == Class::default();
+        let tclass = if is_default { 0 } else { tclass_of(plan.class.dscp_default()) };
         let connect = |dest, dest_qp_num, rq_psn, sq_psn| Connect {
             dest,
             dest_qp_num,
@@ -172,7 +193,7 @@ impl<D: Device<Memory = Region>> RcCluster<D> {
             sq_psn,
             path_mtu: mtu,
             source_port,
-            tclass: 0,
+            tclass,
             rc,
         };
         let to_far = connect(far_addr, far, far_psn, near_psn);
@@ -184,9 +205,27 @@ impl<D: Device<Memory = Region>> RcCluster<D> {
         for _ in 0..depth {
             reader.device.post_recv(far, &[receive]).map_err(|refused| refused.error)?;
         }
-        let count = FlowCount::default();
-        self.runner.shared.push(RcFlow { plan, count, qp: near, reader_qp: far, is_broken: false });
+        self.runner.shared.push(RcFlow {
+            plan,
+            count: FlowCount::default(),
+            qp: near,
+            reader_qp: far,
+            is_broken: false,
+            sent_at: VecDeque::with_capacity(depth as usize),
+            answers: None,
+        });
         Ok(number)
+    }
+
+    /// Writes down every answer of a flow from now on.
+    pub fn record(&mut self, flow: usize) {
+        self.runner.shared[flow].answers.get_or_insert_default();
+    }
+
+    /// What was written down of a flow.
+    #[must_use]
+    pub fn answers(&self, flow: usize) -> &[Answer] {
+        self.runner.shared[flow].answers.as_deref().unwrap_or_default()
     }
 
     /// The world.

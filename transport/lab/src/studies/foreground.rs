@@ -1,7 +1,7 @@
-//! A short message beside long ones on one link: on a channel of its own, and in one queue with
-//! them.
+//! A short message beside long ones between two hosts: on a channel of its own, in one queue with
+//! them, on a link of another class, and over queue pairs of RC without Towpath.
 //!
-//! The link is kept busy by messages of one length, some of which are under way all the time. The
+//! The wire is kept busy by messages of one length, some of which are under way all the time. The
 //! short ones go one at a time: the next is sent when the word comes that the one before is
 //! delivered.
 
@@ -9,21 +9,28 @@ mod report;
 
 pub use report::{Point, STUDY, depth, fill};
 
-use crate::cluster::{Cluster, FlowPlan, Samples};
+use crate::cluster::{Answer, Cluster, FlowPlan, RcCluster, Samples};
 use crate::failure::Cause;
 use crate::studies::RunEnd;
 use crate::studies::wire::devices;
 use towpath_base::{Nanos, Prng, Time};
 use towpath_cc::ControllerConfig;
 use towpath_device_roce::RoceDevice;
-use towpath_sim::world::{HostConfig, SwitchConfig, VirtualLink};
+use towpath_proto::Class;
+use towpath_sim::limits::CLASSES;
+use towpath_sim::world::{HostConfig, QueueConfig, SwitchConfig, Turn, VirtualLink};
 use towpath_sim::{Star, World};
 use towpath_transport::EndpointConfig;
+use towpath_verbs::{Mtu, RcAttr};
 
 /// What the network card takes out of its send queues before the wire is free. It cannot be
 /// overtaken either, and comes on top of what a link has posted; hardware reads a few packets
 /// ahead.
 const NIC_QUEUE_BYTES: u64 = 32 << 10;
+
+/// What each queue of the network card holds where classes have queues of their own: one that is
+/// full would make the device stop sending of every class.
+const CLASS_QUEUE_BYTES: u64 = 16 << 20;
 
 /// The first short message is sent at random within this span behind the warm-up: with the same
 /// start for all, all seeds would give one run.
@@ -35,13 +42,33 @@ const SAMPLES_MIN: usize = 2;
 /// What is under way at the end may take so long beyond the time that the wire takes for it.
 const SETTLE_MAX: Nanos = Nanos::from_millis(200);
 
-/// Where the short messages go.
+/// Where the short messages go, on one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// To a channel of their own: in turn with the background's chunks.
     Own,
     /// To the background's channel: first come, first served.
     Shared,
+}
+
+/// How the short messages travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Over the link of the background.
+    Link(Lane),
+    /// Over a link of another class, whose queues take turns with the background's at every port
+    /// (enhanced transmission selection, IEEE 802.1Qaz).
+    Class,
+    /// Over RC without Towpath, a queue pair for each.
+    Raw,
+    /// The same, each queue pair in a class with queues of its own as above.
+    RawClass,
+}
+
+impl Way {
+    fn has_classes(self) -> bool {
+        matches!(self, Self::Class | Self::RawClass)
+    }
 }
 
 /// Two hosts, and a link from one to the other.
@@ -53,8 +80,11 @@ pub struct Foreground {
     pub controller: ControllerConfig,
     /// What the link may have posted and not sent.
     pub ahead_bytes: u64,
-    /// Where the short messages go.
-    pub lane: Lane,
+    /// How the short messages travel.
+    pub way: Way,
+    /// What the short messages' class may send for each byte of the background's, where classes
+    /// have queues of their own.
+    pub weight: u16,
     /// Bytes of a short message.
     pub bytes: u32,
     /// Bytes of a message of the background.
@@ -107,28 +137,32 @@ impl Foreground {
     /// # Errors
     /// [`Cause`] when the hosts cannot be made or joined.
     pub fn run(&self) -> Result<ForegroundResult, Cause> {
+        match self.way {
+            Way::Raw | Way::RawClass => self.run_raw(),
+            Way::Link(_) | Way::Class => self.run_towpath(),
+        }
+    }
+
+    fn run_towpath(&self) -> Result<ForegroundResult, Cause> {
         let world = World::new(self.seed);
-        let start = Time::ZERO + self.warm_up + self.start_offset(world.next_seed());
+        let start = self.start(&world);
         let devices = self.lay(&world);
         let bytes_max = self.bytes.max(self.background_bytes);
         let mut cluster =
             Cluster::new(world, devices, bytes_max, |_| self.endpoint())?.with_record();
-        let plan = FlowPlan::closed(0, 1, self.background_bytes).depth(self.depth);
-        let background = cluster.add_flow(plan)?;
-        let plan = FlowPlan::closed(0, 1, self.bytes).between(start, Time::NEVER);
-        match self.lane {
-            Lane::Own => cluster.add_flow(plan)?,
-            Lane::Shared => cluster.add_flow_beside(background, plan),
+        let background = cluster.add_flow(self.background())?;
+        let plan = self.foreground(start);
+        match self.way {
+            Way::Link(Lane::Shared) => cluster.add_flow_beside(background, plan),
+            _ => cluster.add_flow(plan)?,
         };
         cluster.run_until(start);
         let begin = cluster.moment();
         let times = |cluster: &Cluster<_>| -> Samples {
             let answers = cluster.record().answers.iter();
-            let answers = answers.filter(|answer| answer.flow != background);
-            answers.map(|answer| answer.latency().0 as f64 / 1e3).collect()
+            answers.filter(|answer| answer.flow != background).map(us).collect()
         };
-        let patience = self.under_way().saturating_mul(2 * SAMPLES_MIN as u64);
-        let end = start + self.span + patience;
+        let end = start + self.patience();
         cluster.run_for(self.span);
         while times(&cluster).len() < SAMPLES_MIN && cluster.now() < end {
             cluster.run_for(self.span);
@@ -138,6 +172,53 @@ impl Foreground {
         cluster.settle(SETTLE_MAX + self.under_way().saturating_mul(2));
         let seen = Seen { times_us, background_gbps: goodput / 1e9 };
         Ok(ForegroundResult { seen, end: cluster.end() })
+    }
+
+    fn run_raw(&self) -> Result<ForegroundResult, Cause> {
+        let world = World::new(self.seed);
+        let start = self.start(&world);
+        let devices = self.lay(&world);
+        let bytes_max = self.bytes.max(self.background_bytes);
+        let mut cluster = RcCluster::new(world, devices, bytes_max)?;
+        let background = cluster.add_flow(self.background(), Mtu::Mtu4096, RcAttr::default())?;
+        let plan = self.foreground(start);
+        let foreground = cluster.add_flow(plan, Mtu::Mtu4096, RcAttr::default())?;
+        cluster.record(foreground);
+        cluster.run_for(start.since(cluster.now()));
+        let begin = cluster.moment();
+        let end = start + self.patience();
+        cluster.run_for(self.span);
+        while cluster.answers(foreground).len() < SAMPLES_MIN && cluster.now() < end {
+            cluster.run_for(self.span);
+        }
+        let times_us = cluster.answers(foreground).iter().map(us).collect();
+        let goodput = cluster.since(&begin).goodputs().nth(background).unwrap_or_default();
+        let broken = (cluster.broken() > 0).then(|| "a queue pair of RC has given up".to_owned());
+        let end = RunEnd {
+            traces: vec![("", cluster.world().trace_hash())],
+            troubles: broken.into_iter().collect(),
+        };
+        Ok(ForegroundResult { seen: Seen { times_us, background_gbps: goodput / 1e9 }, end })
+    }
+
+    /// When the first short message is sent.
+    fn start(&self, world: &World) -> Time {
+        Time::ZERO + self.warm_up + self.start_offset(world.next_seed())
+    }
+
+    fn background(&self) -> FlowPlan {
+        let plan = FlowPlan::closed(0, 1, self.background_bytes).depth(self.depth);
+        if self.way.has_classes() { plan.class(Class::Copper) } else { plan }
+    }
+
+    fn foreground(&self, start: Time) -> FlowPlan {
+        let plan = FlowPlan::closed(0, 1, self.bytes).between(start, Time::NEVER);
+        if self.way.has_classes() { plan.class(Class::Gold) } else { plan }
+    }
+
+    /// How long it waits for the fewest messages.
+    fn patience(&self) -> Nanos {
+        self.span + self.under_way().saturating_mul(2 * SAMPLES_MIN as u64)
     }
 
     fn start_offset(&self, seed: u64) -> Nanos {
@@ -151,13 +232,27 @@ impl Foreground {
     }
 
     fn lay(&self, world: &World) -> Vec<RoceDevice<VirtualLink>> {
+        let mut queues = [QueueConfig::default(); CLASSES];
+        if self.way.has_classes() {
+            queues[Class::Gold.index()].turn = Turn::Weight(self.weight);
+            queues[Class::Copper.index()].turn = Turn::Weight(1);
+            for class in Class::ALL {
+                world.set_class(class.dscp_default(), class.index() as u8);
+            }
+        }
         let host = HostConfig {
             rate_bits_per_s: self.rate_bits_per_s,
             delay: Nanos(self.base_rtt.0 / 4),
-            nic_queue_bytes: NIC_QUEUE_BYTES,
+            nic_queue_bytes: if self.way.has_classes() {
+                CLASS_QUEUE_BYTES
+            } else {
+                NIC_QUEUE_BYTES
+            },
+            nic_queues: queues,
             ..HostConfig::default()
         };
-        let hosts = Star { hosts: 2, host, switch: SwitchConfig::default() }.build(world).hosts;
+        let switch = SwitchConfig { queues, ..SwitchConfig::default() };
+        let hosts = Star { hosts: 2, host, switch }.build(world).hosts;
         devices(world, &hosts)
     }
 
@@ -166,23 +261,29 @@ impl Foreground {
         EndpointConfig::new()
             .quota_chunks(128)
             .credit_total(512)
-            .links_max(2)
+            .links_max(if self.way.has_classes() { 4 } else { 2 })
             .controller(self.controller)
             .ahead_bytes(self.ahead_bytes)
             .send_pools(&[(bytes, 2), (background, self.depth as usize + 1)])
     }
 }
 
+/// How long a message took, in microseconds.
+fn us(answer: &Answer) -> f64 {
+    answer.latency().0 as f64 / 1e3
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn mean_us(lane: Lane, ahead_bytes: u64, controller: &str) -> f64 {
+    fn mean_us(way: Way, ahead_bytes: u64, controller: &str) -> f64 {
         let foreground = Foreground {
             seed: 7,
             controller: controller.parse().expect("a controller"),
             ahead_bytes,
-            lane,
+            way,
+            weight: 1,
             bytes: 16 << 10,
             background_bytes: 128 << 10,
             depth: 16,
@@ -192,9 +293,9 @@ mod tests {
             span: Nanos::from_millis(4),
         };
         let result = foreground.run().expect("it runs");
-        assert_eq!(result.end.troubles, [""; 0], "{lane:?}");
+        assert_eq!(result.end.troubles, [""; 0], "{way:?}");
         let Seen { times_us, background_gbps } = result.seen;
-        assert!(times_us.len() > 10 && background_gbps > 80.0, "{lane:?}: {background_gbps} Gb/s");
+        assert!(times_us.len() > 10 && background_gbps > 80.0, "{way:?}: {background_gbps} Gb/s");
         times_us.mean()
     }
 
@@ -202,8 +303,8 @@ mod tests {
     #[test]
     fn a_message_waits_for_all_that_is_in_its_queue_and_on_its_own_channel_for_what_is_ahead() {
         for controller in ["swift", "fixed:4MiB"] {
-            let shared = mean_us(Lane::Shared, 256 << 10, controller);
-            let own = mean_us(Lane::Own, 256 << 10, controller);
+            let shared = mean_us(Way::Link(Lane::Shared), 256 << 10, controller);
+            let own = mean_us(Way::Link(Lane::Own), 256 << 10, controller);
             assert!((170.0..190.0).contains(&shared), "{controller}: {shared} us");
             assert!((20.0..40.0).contains(&own), "{controller}: {own} us");
         }
@@ -212,15 +313,26 @@ mod tests {
     /// Of more than the background has under way nothing is left for the channels to share.
     #[test]
     fn what_is_posted_cannot_be_overtaken() {
-        let shared = mean_us(Lane::Shared, 4 << 20, "fixed:4MiB");
-        let own = mean_us(Lane::Own, 4 << 20, "fixed:4MiB");
+        let shared = mean_us(Way::Link(Lane::Shared), 4 << 20, "fixed:4MiB");
+        let own = mean_us(Way::Link(Lane::Own), 4 << 20, "fixed:4MiB");
         assert!((own / shared - 1.0).abs() < 0.01, "{own} and {shared} us");
+    }
+
+    /// In hardware nobody has to wait for what is posted before: the card takes packets of queue
+    /// pairs in turn, and ports those of classes.
+    #[test]
+    fn a_queue_pair_of_its_own_waits_for_its_turn_alone() {
+        let [raw, raw_class, class] =
+            [Way::Raw, Way::RawClass, Way::Class].map(|way| mean_us(way, 256 << 10, "swift"));
+        for time in [raw, raw_class, class] {
+            assert!((11.0..20.0).contains(&time), "{raw} {raw_class} {class} us");
+        }
     }
 
     /// The window of the link bounds what is posted, too.
     #[test]
     fn congestion_control_keeps_what_is_posted_short_by_itself() {
-        let own = mean_us(Lane::Own, 4 << 20, "swift");
+        let own = mean_us(Way::Link(Lane::Own), 4 << 20, "swift");
         assert!((20.0..45.0).contains(&own), "{own} us");
     }
 }

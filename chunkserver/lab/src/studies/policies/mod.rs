@@ -1,6 +1,7 @@
 //! The experiments of "Building Blocks for Network-Accelerated Distributed File Systems"
 //! (S. Di Girolamo et al., SC 2022) on a model of hardware ([`crate::flow`]): figures 6, 9, 10
-//! and 15.
+//! and 15; and copies and stripes by the chunk servers that ship
+//! ([`crate::served`]).
 //!
 //! | file | contents |
 //! |---|---|
@@ -8,6 +9,7 @@
 //! | `systems` | the ways to write that are compared, as plans |
 //! | `single` | figure 6: one copy, and what it costs to check a capability |
 //! | `copies` | figures 9 and 10: several copies |
+//! | `real`, `real_stripes` | figures 9, 10 and 15 by the production code in virtual time |
 //! | `stripes` | figure 15: erasure coding |
 //! | `degraded` | reads of stripes of which parts are lost: no figure of the paper |
 //! | `readers` | what a client does with a stripe that it reads |
@@ -15,6 +17,8 @@
 mod copies;
 mod degraded;
 mod readers;
+mod real;
+mod real_stripes;
 mod setting;
 mod single;
 mod stripes;
@@ -24,6 +28,8 @@ mod tests;
 
 pub(super) use copies::{MORE as MORE_COPIES, STUDY as COPIES};
 pub(super) use degraded::STUDY as DEGRADED;
+pub(super) use real::STUDY as REAL;
+pub(super) use real_stripes::STUDY as REAL_STRIPES;
 pub(super) use single::STUDY as SINGLE;
 pub(super) use stripes::STUDY as STRIPES;
 

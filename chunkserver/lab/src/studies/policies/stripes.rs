@@ -9,7 +9,7 @@ use towpath_lab::studies::{
     Study, StudyError, Table, show_bytes,
 };
 
-const SHAPES: Param = Param {
+pub(super) const SHAPES: Param = Param {
     name: "shapes",
     what: "Shapes of stripes: 3+2, 6+3",
     unit: "",
@@ -55,7 +55,7 @@ pub(in super::super) const STUDY: Study = Study {
 };
 
 /// Only shapes of which the paper has handlers' durations.
-fn shape(word: &str) -> Result<(usize, usize), &'static str> {
+pub(super) fn shape(word: &str) -> Result<(usize, usize), &'static str> {
     match word {
         "3+2" => Ok((3, 2)),
         "6+3" => Ok((6, 3)),
@@ -150,7 +150,8 @@ impl Row {
     }
 }
 
-const WAYS: [&str; 3] = ["streaming", "chunks, ideal engine", "chunks, as the paper implies"];
+const WAYS: [&str; 3] =
+    ["streaming", "chunks, ideal engine", "chunks, as the paper implies (fitted)"];
 
 fn row(params: &Params, point: &Point) -> Result<Row, StudyError> {
     let setting = Setting::of(params, point.mtu);
@@ -197,8 +198,8 @@ fn ask(params: &Params, runner: &Runner<'_>) -> Result<Report, StudyError> {
     report.notes.push(format!(
         "the paper says no figure of INEC's engine: `implied` is {} ns for each chunk and {:.2} ns \
          for each byte with three shards of parity, from the paper's ratios (29 and 3.3) and its \
-         handlers' durations. So targets for 6+3 hold ours against the paper's handlers, not an \
-         engine that somebody measured here; `ideal` has an engine at the line's rate",
+         handlers' durations. It is fitted, and no target is made of it; `ideal` has an engine at \
+         the line's rate, and is what ours is held against",
         cost.fixed / 1_000,
         cost.per_kib as f64 / 1_024.0 / 1_000.0,
     ));
@@ -227,6 +228,7 @@ fn table(rows: &[Row]) -> Table {
         gbps("implied_gbps", "implied"),
         times("bandwidth_ideal", "ours / ideal"),
         times("bandwidth_implied", "ours / implied"),
+        Column::new("fitted", "fitted", "", Format::Plain),
     ];
     let row = |row: &Row| -> Vec<Cell> {
         let Point { mtu, word, bytes, .. } = &row.point;
@@ -235,6 +237,7 @@ fn table(rows: &[Row]) -> Table {
         cells.push(row.times(Engine::Implied).0.into());
         cells.extend(row.gbps.map(Cell::from));
         cells.extend([row.times(Engine::Ideal).1.into(), row.times(Engine::Implied).1.into()]);
+        cells.push("implied".into());
         cells
     };
     let title = "Latency of a write, and encode bandwidth of one data node".to_owned();
@@ -266,16 +269,13 @@ fn plots(params: &Params, rows: &[Row]) -> Vec<Plot> {
     plots
 }
 
+/// Against the engine at the line's rate: the other one is fitted to the ratios that the paper has.
 fn claims(rows: &[Row]) -> Vec<Claim> {
-    let least = |bytes: u64, target: f64, name: &str| {
-        let rows = rows.iter().filter(|row| row.point.bytes == bytes && row.point.shape == (6, 3));
-        let measured = rows.map(|row| row.times(Engine::Implied).1).reduce(f64::min)?;
-        let what = format!(
-            "6+3, {}: streaming's bandwidth, of chunks as the paper implies",
-            show_bytes(bytes)
-        );
-        Some(claim(name, what, Demand::AtLeast(target), (measured, "", 2)))
+    let of_shape = rows.iter().filter(|row| row.point.shape == (6, 3));
+    let most = of_shape.map(|row| row.times(Engine::Ideal).0).reduce(f64::max);
+    let claim = |most| {
+        let what = "6+3: latency of whole chunks with an ideal engine, of streaming, most";
+        claim("latency_ideal", what.to_owned(), Demand::AtLeast(2.0), (most, "", 2))
     };
-    let each = [least(1 << 10, 29.0, "bandwidth_1k"), least(512 << 10, 3.3, "bandwidth_512k")];
-    each.into_iter().flatten().collect()
+    most.map(claim).into_iter().collect()
 }
