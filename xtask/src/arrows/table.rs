@@ -260,6 +260,7 @@ pub(super) const TABLE: &[Row] = &[
             "clock",
             "memory",
             "device-roce",
+            "secure",
             "transport",
             "handle",
             "status",
