@@ -20,7 +20,7 @@ mod text;
 
 pub(crate) use collect::{Collector, NamedDisk, Worker};
 pub(crate) use histogram::Counts;
-pub(crate) use http::serve;
+pub(crate) use http::{HANDSHAKES_MAX, serve};
 pub(crate) use meter::{Meter, method_name};
 
 /// Stands for the tenant where none is kept apart.

@@ -219,6 +219,7 @@ pub(super) const TABLE: &[Row] = &[
             "ec",
             "wake",
             "memory",
+            "secure",
             "transport",
             "status",
             "rpc",
