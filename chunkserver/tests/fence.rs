@@ -69,8 +69,10 @@ fn an_old_write_never_lands_after_it_was_repeated_over_a_new_link_of_the_session
     let mut new = Client::connect(server.addr);
     let entry = enter(&mut new, &session);
     // The network thread answers this without the store: then it has the entry too.
-    let health =
-        new.chunks.start_request(&mut new.endpoint, &StorageRequest::Health).expect("room");
+    let health = new
+        .chunks
+        .start_request(&mut new.endpoint, &StorageRequest::Health { times: false })
+        .expect("room");
     loop {
         match new.turn() {
             Some((op, Ok(Output::Health(_)))) if op == health => break,

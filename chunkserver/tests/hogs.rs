@@ -314,7 +314,8 @@ fn names_a_hog(client: &mut Client<RoceUdp>, asks: &[Ask]) {
 }
 
 fn says_who_holds_most(client: &mut Client<RoceUdp>, asks: &[Ask]) -> bool {
-    let op = client.chunks.start_request(&mut client.endpoint, &StorageRequest::Health);
+    let op =
+        client.chunks.start_request(&mut client.endpoint, &StorageRequest::Health { times: false });
     let Ok(Output::Health(health)) = client.wait(op) else { panic!("no answer") };
     let send = health.pools.iter().filter(|pool| pool.name.starts_with("send"));
     let most = send.max_by_key(|pool| pool.most_held).expect("there are some");

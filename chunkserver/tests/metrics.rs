@@ -7,8 +7,13 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use common::{Client, Running, config, pattern, refusal};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::qos::wire::JoinRequest;
@@ -199,6 +204,84 @@ fn promtool_finds_nothing_wrong_with_what_is_told() {
     let (out, err) = (said(&output.stdout), said(&output.stderr));
     assert!(output.status.success() && out.is_empty() && err.is_empty(), "{out}{err}");
     server.stop();
+}
+
+const CERTIFICATE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../transport/secure/tests/front/server.pem");
+const KEY: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../transport/secure/tests/front/server.key");
+const OTHER_KEY: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../transport/secure/tests/front/other.key");
+
+/// The answer to a GET over TLS.
+fn get_over_tls(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(CERTIFICATE).expect("PEM")).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("a version that there is")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let tls = ClientConnection::new(Arc::new(config), name).expect("a client");
+    let stream = TcpStream::connect(address).expect("somebody listens");
+    let mut stream = StreamOwned::new(tls, stream);
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\n\r\n")?;
+    let mut found = String::new();
+    stream.read_to_string(&mut found)?;
+    Ok(found)
+}
+
+#[test]
+fn metrics_are_told_over_tls_alone_and_beside_clients_that_only_begin() {
+    let dir = tempfile::tempdir().expect("room for a folder");
+    let config = with_metrics(dir.path()).with(|config| {
+        config.telemetry.metrics_tls_cert = Some(CERTIFICATE.into());
+        config.telemetry.metrics_tls_key = Some(KEY.into());
+    });
+    let server = Running::start(&config);
+    let at = server.ready.metrics.expect("it is set");
+    // More of them than one address may have half through.
+    let silent: Vec<_> =
+        (0..6).map(|_| TcpStream::connect(at).expect("somebody listens")).collect();
+    // This one comes from the same address: its turn comes when those have had their time.
+    let began = Instant::now();
+    let told = loop {
+        match get_over_tls(at, "/metrics") {
+            Ok(told) => break told,
+            Err(error) => assert!(began.elapsed() < Duration::from_secs(100), "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    assert!(told.starts_with("HTTP/1.1 200 OK\r\n") && told.contains("towpath_links "), "{told}");
+    let found = get_over_tls(at, "/").expect("an answer, and an end in order");
+    assert!(found.starts_with("HTTP/1.1 404 "), "{found}");
+    drop(silent);
+    let mut plain = TcpStream::connect(at).expect("somebody listens");
+    plain.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it is taken");
+    let mut heard = Vec::new();
+    let _ = plain.read_to_end(&mut heard);
+    assert!(!heard.starts_with(b"HTTP/"), "nothing is told without TLS");
+    server.stop();
+}
+
+#[test]
+fn a_certificate_that_does_not_serve_is_found_before_the_server_starts() {
+    let dir = tempfile::tempdir().expect("room for a folder");
+    let said = |chain: Option<&str>, key: Option<&str>| {
+        let config = with_metrics(dir.path()).with(|config| {
+            config.telemetry.metrics_tls_cert = chain.map(Into::into);
+            config.telemetry.metrics_tls_key = key.map(Into::into);
+        });
+        let error = towpath_chunkserver::daemon::check(&config).expect_err("it cannot serve");
+        assert_eq!(error.exit_code(), 2);
+        error.to_string()
+    };
+    assert!(said(Some(CERTIFICATE), Some(OTHER_KEY)).contains("other.key: the key is not that"));
+    assert!(said(Some("/gone.pem"), Some(KEY)).contains("/gone.pem: it cannot be read"));
+    assert!(said(Some(CERTIFICATE), None).contains("go together"));
+    assert!(said(None, Some(KEY)).contains("go together"));
 }
 
 /// What stands in a text like the name of a metric of ours.

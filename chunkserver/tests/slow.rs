@@ -216,7 +216,7 @@ fn requests_that_a_stuck_store_does_not_answer_are_told_as_slow_and_their_link_a
     let health = |client: &mut Client<RoceUdp>| {
         let op = client
             .chunks
-            .start_request(&mut client.endpoint, &StorageRequest::Health)
+            .start_request(&mut client.endpoint, &StorageRequest::Health { times: false })
             .expect("room");
         loop {
             match client.turn() {

@@ -16,8 +16,8 @@ use towpath_chunkserver::daemon::DaemonConfig;
 use towpath_ec::ShardSet;
 use towpath_fastpath::{ChunkId, Clear, Client, ClientConfig, Pending};
 use towpath_spread::{
-    Layout, LayoutError, Node, NodeState, PartError, Policy, PutOptions, RepairOptions, Scrubbed,
-    Servers, SpreadError,
+    Layout, LayoutError, Node, NodeState, Notice, PartError, Policy, PutOptions, RepairOptions,
+    Scrubbed, Servers, SpreadError,
 };
 use towpath_transport::Nanos;
 
@@ -127,6 +127,32 @@ fn files_of_all_lengths_come_back_under_each_policy() {
             assert!(states.iter().all(|state| *state == NodeState::Missing), "{states:?}");
         }
     }
+}
+
+/// What each has under way is more than the credit of a link, and all go through all servers.
+#[test]
+fn rings_through_the_servers_of_each_other_do_not_wait_in_a_circle() {
+    let fleet = Fleet::new(3);
+    let options = PutOptions::new("ring:3".parse().expect("a policy"));
+    std::thread::scope(|scope| {
+        for first in [0, 1, 2, 0, 1, 2] {
+            let mut places = fleet.places.clone();
+            places.rotate_left(first);
+            scope.spawn(move || {
+                let servers = Servers::new(ClientConfig::new().timeout(LONG))
+                    .late_after(Duration::from_secs(5))
+                    .on_notice(|notice| {
+                        // A busy machine may be quiet for long, and that alone is nothing.
+                        let is_direct = matches!(notice, Notice::Direct { .. });
+                        assert!(!is_direct, "{notice}");
+                    });
+                let bytes = pattern(3 << 20, first as u64);
+                let layout = servers.put(&places, &options, &mut &bytes[..], |_| {});
+                let layout = layout.expect("it is stored");
+                assert!(get(&servers, &layout).expect("it is whole") == bytes);
+            });
+        }
+    });
 }
 
 #[test]

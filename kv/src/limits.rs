@@ -92,6 +92,14 @@ pub const STALL_DEFAULT: Nanos = Nanos::from_secs(60);
 /// A client that is not stalled moves this many bytes a second: a modem does.
 pub const SLOW_BYTES_PER_SEC: u64 = 4 << 10;
 
+/// Bytes that a connection over TLS counts for beside its requests and replies: keys, and room for
+/// one record that is not whole.
+pub const TLS_BYTES: usize = 20 << 10;
+
+/// TLS handshakes that are under way at a time; one address has an eighth of these at most. Beside
+/// a client that says nothing for five seconds others come through fifty a second.
+pub const HANDSHAKES_MAX: usize = 256;
+
 /// How often slow clients are looked for: the longest sleep of a thread that serves connections.
 pub const SLOW_CHECK_EVERY: Nanos = Nanos::from_secs(1);
 

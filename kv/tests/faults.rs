@@ -122,7 +122,8 @@ impl Way {
                 let addr = listener.local_addr().expect("bound");
                 let make =
                     move || Box::new(RequestDialogue::new(service.clone())) as Box<dyn Dialogue>;
-                let front = Front { listener, dialogue: Box::new(make), turned_away: b"" };
+                let front =
+                    Front { listener, dialogue: Box::new(make), turned_away: b"", tls: None };
                 let config = ServerConfig { worker_per_client: true, ..ServerConfig::default() };
                 let server = Server::start(vec![front], config, counters, &clock);
                 (Box::new(server.expect("it starts")), addr)

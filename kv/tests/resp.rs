@@ -367,7 +367,7 @@ fn each_request_is_carried_out_at_a_time_after_it_was_read() {
         let (clock, gate, times) = (of_dialogue.clone(), Arc::clone(&gate), times.clone());
         Box::new(Timed { clock, gate, times }) as Box<dyn Dialogue>
     });
-    let front = Front { listener, dialogue, turned_away: TOO_MANY_CONNECTIONS };
+    let front = Front { listener, dialogue, turned_away: TOO_MANY_CONNECTIONS, tls: None };
     let (config, counters) = (ServerConfig::default(), Arc::new(Counters::new(100)));
     let _server = Server::start(vec![front], config, counters, &clock).expect("it starts");
     let mut streams: Vec<_> = (0..9).map(|_| connect(address)).collect();
@@ -407,7 +407,7 @@ fn nobody_waits_for_a_thread_that_has_ended() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let address = listener.local_addr().expect("bound");
     let dialogue = Box::new(|| Box::new(Fatal) as Box<dyn Dialogue>);
-    let front = Front { listener, dialogue, turned_away: TOO_MANY_CONNECTIONS };
+    let front = Front { listener, dialogue, turned_away: TOO_MANY_CONNECTIONS, tls: None };
     let config = ServerConfig { workers: 2, ..ServerConfig::default() };
     let counters = Arc::new(Counters::new(100));
     let server = Server::start(vec![front], config, counters, &Clock::start()).expect("it starts");

@@ -89,7 +89,7 @@ pub fn demand(request: &StorageRequest, tenant: u32) -> Option<Demand> {
     let about_all =
         |rights| Demand { rights, all_chunks: true, tenant: Some(tenant), ..Demand::default() };
     Some(match request {
-        StorageRequest::Health | StorageRequest::Info | StorageRequest::Qos => return None,
+        StorageRequest::Health { .. } | StorageRequest::Info | StorageRequest::Qos => return None,
         // Any capability, of whichever tenant: a link enters its session before it joins.
         StorageRequest::Session { .. } => Demand::default(),
         // Which tenant a capability is for is compared with the one that is joined.

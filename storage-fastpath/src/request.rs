@@ -72,7 +72,10 @@ pub enum StorageRequest {
         range: SliceRange,
     },
     /// How the links of the server are.
-    Health,
+    Health {
+        /// And what the phases of requests took.
+        times: bool,
+    },
     /// What the server is and how it is.
     Info,
     /// Write the request's data, as long as the header says, once the servers that it is passed on
@@ -174,7 +177,7 @@ impl StorageRequest {
             Self::Clear(header) => header.clear.method(),
             Self::Delete { .. } => Method::Delete,
             Self::Digest { .. } => Method::Digest,
-            Self::Health => Method::Health,
+            Self::Health { .. } => Method::Health,
             Self::Info => Method::Info,
             Self::Forward { .. } => Method::Forward,
             Self::Locate { .. } => Method::Locate,
@@ -209,7 +212,7 @@ impl StorageRequest {
             Self::Rebuild { ref plan, .. } => Some(plan.target().chunk),
             Self::Join(_)
             | Self::Qos
-            | Self::Health
+            | Self::Health { .. }
             | Self::Info
             | Self::List { .. }
             | Self::Revoke { .. }
@@ -241,7 +244,8 @@ impl StorageRequest {
         match *self {
             Self::Join(ref join) => join.encode_to_vec(),
             // Their messages have no fields.
-            Self::Qos | Self::Health | Self::Info => Vec::new(),
+            Self::Qos | Self::Info => Vec::new(),
+            Self::Health { times } => HealthRequest { times }.encode_to_vec(),
             Self::Create { chunk, limit_bytes, kind, stamp } => {
                 let (chunk, NewChunk { unfinished, resident, chain }) = (chunk.into(), kind);
                 CreateRequest { chunk, limit_bytes, unfinished, resident, stamp, chain }
@@ -327,7 +331,10 @@ pub(crate) fn parse(
             StorageRequest::Scrub { budget_slices }
         }
         Method::Info => decode::<InfoRequest>(body).map(|_| StorageRequest::Info)?,
-        Method::Health => decode::<HealthRequest>(body).map(|_| StorageRequest::Health)?,
+        Method::Health => {
+            let HealthRequest { times } = decode(body)?;
+            StorageRequest::Health { times }
+        }
         Method::Finish => finish(body)?,
         Method::Locate => {
             let LocateRequest { chunk, first_slice } = decode(body)?;

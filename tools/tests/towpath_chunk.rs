@@ -272,6 +272,55 @@ fn loss_on_the_way_changes_nothing() {
 }
 
 #[test]
+fn the_breakdown_says_where_the_time_goes_and_leaves_nothing_behind() {
+    let mut bench = Bench::new();
+    let daemon = patient_daemon(bench.store());
+    bench.server = daemon.addr.to_string();
+    bench.file("in", &pattern(100_000, 1));
+    succeeds(&mut bench.run(&["put", "in", "--chunk", NAME]));
+    let args = ["health", "--breakdown", "--seconds", "1", "--block", "8K", "--json"];
+    let report = json(&mut bench.run(&args));
+    let number = |value: &Value, field: &str| {
+        value[field].as_f64().unwrap_or_else(|| panic!("{field} of {value}"))
+    };
+    let (probe, near) = (&report["probe"], |a: f64, b: f64| (a - b).abs() < 0.01 * b.max(1.0));
+    assert_eq!((&probe["block_bytes"], &probe["seconds"]), (&8192.into(), &1.into()));
+    for kind in ["read", "write"] {
+        let found = &probe["kinds"][kind];
+        // Nobody else asks, so each request is one of the server's.
+        assert!(number(found, "count") >= 1.0, "{found}");
+        assert_eq!(found["count"], found["server"]["count"], "{found}");
+        let (whole, client) = (&found["whole"], &found["client"]);
+        assert!(
+            near(
+                number(client, "mean_us") + number(&found["waiting"], "mean_us"),
+                number(whole, "mean_us")
+            ),
+            "{found}"
+        );
+        assert!(number(found, "network_mean_us") > 0.0, "the server has not all of it: {found}");
+        let parts = found["server"]["parts"].as_object().expect("an object");
+        let sum: f64 = parts.values().map(|part| number(part, "mean_us")).sum();
+        assert!(near(sum, number(&found["server"], "mean_us")), "{found}");
+        for spread in parts.values().chain([whole, client]) {
+            let of = ["p50_us", "p90_us", "p99_us", "p99_9_us"].map(|name| number(spread, name));
+            assert!(of.is_sorted(), "{spread}");
+        }
+        let flush = number(&parts["flush"], "mean_us");
+        assert_eq!(flush > 0.0, kind == "write", "{found}");
+        let all = &report["server"];
+        assert!(all.get(kind).is_none_or(|all| number(all, "count") >= 1.0), "{all}");
+    }
+    let text = succeeds(&mut bench.run(&["health", "--breakdown", "--seconds", "0"]));
+    assert!(text.starts_with("All requests at the server since it started"), "{text}");
+    assert!(text.contains("write, ") && text.contains("server: queue"), "{text}");
+    let listed = json(&mut bench.run(&["ls", "--json"]));
+    assert_eq!(listed["chunks"].as_array().map(Vec::len), Some(1), "{listed}");
+    fails(&mut bench.run(&["health", "--seconds", "0"]), 2, &["--breakdown"]);
+    daemon.stop();
+}
+
+#[test]
 fn listings_and_health_are_shown_for_people_and_for_programs() {
     let mut bench = Bench::new();
     let daemon = Daemon::start(&bench.store());

@@ -7,20 +7,24 @@ use std::sync::Arc;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use towpath_rpc::Piece;
+use towpath_secure::front::Front;
 use towpath_wake::Bell;
 
-use super::config::DaemonConfig;
+use super::config::{DaemonConfig, TelemetryConfig};
 use super::error::DaemonError;
 use super::scrub::{SETTLE, Scrubber};
 use super::shards::StoreDir;
 use super::stop::StopFlag;
-use crate::metrics::{Collector, NamedDisk, Worker, serve};
+use crate::metrics::{Collector, HANDSHAKES_MAX, NamedDisk, Worker, serve};
 use crate::service::ScrubBoard;
 use crate::store::disks::Disks;
 
+/// Where metrics are told, and the certificate that clients are shown, where it is over TLS.
+type Told = (TcpListener, Option<Front>);
+
 /// What the settings want of them.
 pub(super) struct Asked {
-    listener: Option<(TcpListener, SocketAddr)>,
+    listener: Option<(Told, SocketAddr)>,
     scrubs: bool,
     /// Of each disk.
     boards: Arc<[ScrubBoard]>,
@@ -29,7 +33,7 @@ pub(super) struct Asked {
 /// All that is there of them.
 pub(super) struct Beside {
     /// Where metrics are told, and the disks that they are of.
-    metrics: Option<(TcpListener, Vec<NamedDisk>)>,
+    metrics: Option<(Told, Vec<NamedDisk>)>,
     /// One for each disk that was opened.
     scrubbers: Vec<Scrubber>,
     boards: Arc<[ScrubBoard]>,
@@ -41,7 +45,9 @@ impl Asked {
         let rate = config.service.scrub_bytes_per_s;
         let part = |dir: &StoreDir| ScrubBoard::new(rate.div_ceil(dir.shards.into()));
         let boards = dirs.iter().map(part).collect();
-        let listener = config.telemetry.metrics.map(bind).transpose()?;
+        let tls = metrics_tls(&config.telemetry)?;
+        let bound = config.telemetry.metrics.map(|address| bind(address, tls.is_some()));
+        let listener = bound.transpose()?.map(|(listener, at)| ((listener, tls), at));
         Ok(Self { listener, scrubs: rate > 0, boards })
     }
 
@@ -84,11 +90,11 @@ impl Beside {
         let Self { metrics, scrubbers, boards } = self;
         let named = |name: &str| Builder::new().name(name.into());
         let mut threads = Vec::new();
-        if let Some((listener, disks)) = metrics {
+        if let Some((told, disks)) = metrics {
             let collector = Collector::new(workers, disks, boards);
             threads.push(named("metrics").spawn_scoped(scope, move || {
                 // The server goes on without it.
-                if let Err(error) = tell_metrics(&listener, collector, stop) {
+                if let Err(error) = tell_metrics(&told, collector, stop) {
                     tracing::error!(%error, "metrics are told no more");
                 }
             }));
@@ -100,14 +106,24 @@ impl Beside {
     }
 }
 
+/// The certificate that metrics are told with, where they are told over TLS.
+pub(super) fn metrics_tls(config: &TelemetryConfig) -> Result<Option<Front>, DaemonError> {
+    match (&config.metrics_tls_cert, &config.metrics_tls_key) {
+        (None, None) => Ok(None),
+        (Some(chain), Some(key)) => Ok(Some(Front::from_files(chain, key, HANDSHAKES_MAX)?)),
+        _ => Err(DaemonError::HalfTls),
+    }
+}
+
 /// Binds the address for metrics, and gives it with its port.
-fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), DaemonError> {
+fn bind(address: SocketAddr, is_tls: bool) -> Result<(TcpListener, SocketAddr), DaemonError> {
     let failed = |source| DaemonError::Metrics { address, source };
     let listener = TcpListener::bind(address).map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     if !bound.ip().is_loopback() {
         tracing::warn!(
             %bound,
+            is_tls,
             "everyone who can reach this address may read the figures of this server"
         );
     }
@@ -115,8 +131,8 @@ fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), DaemonError> {
 }
 
 /// Answers who collects metrics, until the wish to stop.
-fn tell_metrics(listener: &TcpListener, mut all: Collector, stop: &StopFlag) -> io::Result<()> {
+fn tell_metrics((listener, tls): &Told, mut all: Collector, stop: &StopFlag) -> io::Result<()> {
     let bell = Bell::new()?;
     stop.wakes(bell.waker());
-    serve(listener, (bell.as_fd(), || stop.is_stopped()), || all.page())
+    serve((listener, tls.as_ref()), (bell.as_fd(), || stop.is_stopped()), || all.page())
 }

@@ -317,6 +317,13 @@ pub struct TelemetryConfig {
     #[arg(long, value_name = "HOST:PORT", default_value = "none")]
     #[arg(value_parser = or("none", listen_address))]
     pub metrics: Choice<SocketAddr>,
+    /// Certificates in PEM with which /metrics is told over TLS 1.3 alone: the server's own first,
+    /// then those between it and its authority; "none" is without TLS.
+    #[arg(long, value_name = "FILE", default_value = "none", value_parser = path_or_none)]
+    pub metrics_tls_cert: Choice<PathBuf>,
+    /// The private key of the first of them, in PEM, without a passphrase.
+    #[arg(long, value_name = "FILE", default_value = "none", value_parser = path_or_none)]
+    pub metrics_tls_key: Choice<PathBuf>,
     /// True to count what the handlers of writes take (towpath_handler_seconds_total).
     #[arg(long, value_name = "BOOL", default_value_t = false)]
     #[arg(action = ArgAction::Set, value_parser = yes_or_no)]

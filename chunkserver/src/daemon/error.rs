@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use towpath_qos::AdmissionError;
+use towpath_secure::front::FrontError;
 use towpath_status::SocketError;
 use towpath_transport::{EndpointError, ListenError, MemoryError};
 
@@ -35,6 +36,17 @@ pub enum DaemonError {
         #[source]
         source: io::Error,
     },
+    /// The certificate or the key for metrics does not serve.
+    #[error(
+        "metrics cannot be told over TLS: {0}; set another `metrics_tls_cert` or `metrics_tls_key`"
+    )]
+    MetricsTls(#[from] FrontError),
+    /// A certificate without a key, or a key without a certificate.
+    #[error(
+        "`metrics_tls_cert` and `metrics_tls_key` go together: set both, or none of them for \
+         metrics without TLS"
+    )]
+    HalfTls,
     /// A part of the log filter is not a level.
     #[error(
         "`log` (--log) has `{part}`, which is not a level: use off, error, warn, info, debug or \
@@ -259,6 +271,8 @@ impl DaemonError {
             Self::Flags(_)
             | Self::ConfigFile(_)
             | Self::LogLevel { .. }
+            | Self::MetricsTls(_)
+            | Self::HalfTls
             | Self::Sizes(_)
             | Self::SameDisk(_)
             | Self::TooManyShards(_)

@@ -15,7 +15,7 @@ use towpath_transport::{
     Region, RoceUdp, UdpConfig, VerbsDevice, Workers, roce_udp_group,
 };
 
-use super::beside::Asked;
+use super::beside::{Asked, metrics_tls};
 use super::config::{DaemonConfig, PlaceBy, StatusPlace};
 use super::crew::{Crew, Post};
 use super::descriptors;
@@ -267,6 +267,7 @@ pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     check_sizes(&config.store)?;
     store_dirs(&config.store)?;
     tenants::start(&config.qos, 1)?;
+    metrics_tls(&config.telemetry)?;
     let ours = |setting: &'static str, ip: IpAddr| {
         let bound = TcpListener::bind((ip, 0)).map(drop);
         bound.map_err(|source| DaemonError::NotOurs { setting, ip, source })

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use towpath_fastpath::cap::Denied;
+use towpath_fastpath::health::Phase;
 use towpath_fastpath::qos::wire::{QosReply, TenantReport};
 use towpath_transport::Class;
 
@@ -10,7 +11,7 @@ use super::ALL_TENANTS;
 use super::collect::{Collected, Disk};
 use super::control::interference;
 use super::histogram::{BOUNDS, Counts, bound_seconds};
-use super::meter::{METHODS, Phase, TENANTS_SHOWN};
+use super::meter::{METHODS, TENANTS_SHOWN};
 use super::text::Text;
 use crate::service::{Handler, ScrubProgress, ServerStats, StopReason, WorkerFigures};
 use crate::store::core::DiskState;
@@ -105,7 +106,7 @@ fn phases(text: &mut Text, all: &Collected<'_>) {
         let class = class.to_string();
         let labels = [("phase", phase.name()), ("class", &class), ("tenant", tenant)].into_iter();
         let (bucket, mut total) = (format!("{name}_bucket"), 0);
-        for (at, count) in counts.buckets.iter().enumerate() {
+        for (at, count) in counts.coarse().into_iter().enumerate() {
             total += count;
             let bound = (at < BOUNDS).then(|| bound_seconds(at).to_string());
             let bound = ("le", bound.as_deref().unwrap_or("+Inf"));

@@ -2,26 +2,43 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bounds of the buckets: 1, 2, 4 ... microseconds, up to 16.8 s. One more bucket has what is
-/// longer.
-pub(crate) const BOUNDS: usize = 25;
+use towpath_fastpath::health::{TIME_BUCKETS, time_bucket};
 
-/// Times in nanoseconds, by powers of two of a microsecond.
+/// Bounds that are told to Prometheus: 1, 2, 4 ... microseconds, up to 16.8 s. What is longer
+/// comes after the last.
+pub(crate) const BOUNDS: usize = (TIME_BUCKETS - 1) / STEPS;
+
+/// Buckets between two of those bounds.
+const STEPS: usize = 4;
+
+/// Times in nanoseconds, four buckets for each power of two of a microsecond.
 ///
 /// One thread records; a record is three loads and three stores, and no other instruction of the
 /// memory system. A reader sees each number as it was at some instant, not all of them at one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Histogram {
-    buckets: [AtomicU64; BOUNDS + 1],
+    buckets: [AtomicU64; TIME_BUCKETS],
     sum_ns: AtomicU64,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: [const { AtomicU64::new(0) }; TIME_BUCKETS], sum_ns: AtomicU64::new(0) }
+    }
+}
+
 /// What a histogram held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// How many times fell into each bucket.
-    pub(crate) buckets: [u64; BOUNDS + 1],
+    pub(crate) buckets: [u64; TIME_BUCKETS],
     pub(crate) sum_ns: u64,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { buckets: [0; TIME_BUCKETS], sum_ns: 0 }
+    }
 }
 
 /// Adds to a number that no other thread writes.
@@ -29,16 +46,14 @@ pub(crate) fn add(to: &AtomicU64, count: u64) {
     to.store(to.load(Relaxed).wrapping_add(count), Relaxed);
 }
 
-/// The upper bound of a bucket, seconds.
-pub(crate) fn bound_seconds(bucket: usize) -> f64 {
-    (1u64 << bucket) as f64 / 1e6
+/// A bound, seconds.
+pub(crate) fn bound_seconds(bound: usize) -> f64 {
+    (1u64 << bound) as f64 / 1e6
 }
 
 impl Histogram {
     pub(crate) fn record(&self, ns: u64) {
-        let above = ns.div_ceil(1000).saturating_sub(1);
-        let bucket = (u64::BITS - above.leading_zeros()) as usize;
-        add(&self.buckets[bucket.min(BOUNDS)], 1);
+        add(&self.buckets[time_bucket(ns)], 1);
         add(&self.sum_ns, ns);
     }
 
@@ -57,6 +72,16 @@ impl Counts {
             *sum += count;
         }
         self.sum_ns += other.sum_ns;
+    }
+
+    /// How many times lie between each bound and the one before; those beyond the last one are
+    /// the last.
+    pub(crate) fn coarse(&self) -> [u64; BOUNDS + 1] {
+        let mut coarse = [0; BOUNDS + 1];
+        for (sum, counts) in coarse.iter_mut().zip(self.buckets.chunks(STEPS)) {
+            *sum = counts.iter().sum();
+        }
+        coarse
     }
 
     pub(crate) fn total(&self) -> u64 {
@@ -86,7 +111,7 @@ mod tests {
             histogram.record(ns);
             let mut counts = Counts::default();
             histogram.add_to(&mut counts);
-            let found = counts.buckets.iter().position(|count| *count == 1);
+            let found = counts.coarse().iter().position(|count| *count == 1);
             assert_eq!((found, counts.total(), counts.sum_ns), (Some(bucket), 1, ns));
             assert!(bucket == BOUNDS || ns as f64 / 1e9 <= bound_seconds(bucket), "{ns}");
             assert!(bucket == 0 || ns as f64 / 1e9 > bound_seconds(bucket - 1), "{ns}");

@@ -1,11 +1,13 @@
-//! Answers GET requests of HTTP/1.1, a few connections at a time, and nothing else.
+//! Answers GET requests of HTTP/1.1, over TLS or without, a few connections at a time, and nothing
+//! else.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use towpath_secure::front::{Front, FrontSession, Place};
 
 use super::text::CONTENT_TYPE;
 
@@ -14,6 +16,10 @@ const HEAD_BYTES_MAX: usize = 4096;
 
 /// Connections at a time: more than scrapers that a server has; others wait in the backlog.
 const CONNECTIONS_MAX: usize = 8;
+
+/// TLS handshakes at a time, of which one address may have an eighth: half of the connections, so
+/// that others come through beside one that only begins them.
+pub(crate) const HANDSHAKES_MAX: usize = 4 * CONNECTIONS_MAX;
 
 /// Time of a connection from its beginning to its end; a scraper waits 10 s as a rule.
 const CONNECTION_MAX: Duration = Duration::from_secs(5);
@@ -33,10 +39,26 @@ fn answer(status: &str, content_type: &str, body: &str, is_head: bool) -> Vec<u8
 /// One client.
 struct Connection {
     stream: TcpStream,
+    tls: Option<Tls>,
     until: Instant,
     head: Vec<u8>,
     /// What is to be sent, and how much of it was.
     reply: Option<(Vec<u8>, usize)>,
+}
+
+/// What a client over TLS has more.
+struct Tls {
+    session: FrontSession,
+    /// Of its handshake, as long as that is under way.
+    place: Option<Place>,
+}
+
+impl Tls {
+    /// None where as many handshakes are under way as may be, in all or from there.
+    fn begin(front: &Front, from: SocketAddr) -> Option<Self> {
+        let place = front.place(from.ip())?;
+        Some(Self { session: front.accept().ok()?, place: Some(place) })
+    }
 }
 
 /// Serves until `is_over`, which is asked when `bell` is readable, too. `page` makes what
@@ -45,7 +67,7 @@ struct Connection {
 /// # Errors
 /// The system does not give a wait for files.
 pub(crate) fn serve(
-    listener: &TcpListener,
+    (listener, tls): (&TcpListener, Option<&Front>),
     (bell, is_over): (BorrowedFd<'_>, impl Fn() -> bool),
     mut page: impl FnMut() -> String,
 ) -> io::Result<()> {
@@ -55,11 +77,14 @@ pub(crate) fn serve(
         wait(listener, bell, &connections)?;
         let now = Instant::now();
         while connections.len() < CONNECTIONS_MAX
-            && let Ok((stream, _)) = listener.accept()
+            && let Ok((stream, from)) = listener.accept()
         {
-            if stream.set_nonblocking(true).is_ok() {
+            let tls = tls.map(|front| Tls::begin(front, from));
+            if let Some(tls) = tls.map_or(Some(None), |tls| tls.map(Some))
+                && stream.set_nonblocking(true).is_ok()
+            {
                 let until = now + CONNECTION_MAX;
-                connections.push(Connection { stream, until, head: Vec::new(), reply: None });
+                connections.push(Connection { stream, tls, until, head: Vec::new(), reply: None });
             }
         }
         connections.retain_mut(|client| now < client.until && client.go_on(&mut page));
@@ -79,7 +104,9 @@ fn wait(
         files.push(PollFd::new(listener, PollFlags::IN));
     }
     files.extend(connections.iter().map(|client| {
-        let for_what = if client.reply.is_some() { PollFlags::OUT } else { PollFlags::IN };
+        let has_records = client.tls.as_ref().is_some_and(|tls| tls.session.wants_write());
+        let writes = client.reply.is_some() || has_records;
+        let for_what = if writes { PollFlags::OUT } else { PollFlags::IN };
         PollFd::new(&client.stream, for_what)
     }));
     let until = connections.iter().map(|client| client.until).min();
@@ -96,12 +123,31 @@ impl Connection {
     fn go_on(&mut self, page: &mut impl FnMut() -> String) -> bool {
         if self.reply.is_none() {
             match self.read() {
-                Ok(false) => return true,
+                Ok(false) => return self.send_records().is_ok(),
                 Ok(true) => self.reply = Some((reply_to(&self.head, page), 0)),
-                Err(_) => return false,
+                Err(_) => {
+                    // Of what is no TLS the client is told that, where it still listens.
+                    let _ = self.send_records();
+                    return false;
+                }
             }
         }
         self.write().unwrap_or(false)
+    }
+
+    /// Sends what TLS has to say by itself.
+    fn send_records(&mut self) -> io::Result<()> {
+        let tls = self.tls.as_mut();
+        tls.map_or(Ok(()), |tls| tls.session.flush(&mut &self.stream))
+    }
+
+    fn read_some(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return self.stream.read(bytes) };
+        let came = tls.session.read(&mut &self.stream, bytes);
+        if !tls.session.is_handshaking() {
+            tls.place = None;
+        }
+        came
     }
 
     /// True when the head is whole, or too long.
@@ -111,7 +157,7 @@ impl Connection {
             if is_whole(&self.head) || self.head.len() > HEAD_BYTES_MAX {
                 return Ok(true);
             }
-            match self.stream.read(&mut bytes) {
+            match self.read_some(&mut bytes) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.head.extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -125,7 +171,16 @@ impl Connection {
     fn write(&mut self) -> io::Result<bool> {
         let Some((bytes, sent)) = &mut self.reply else { return Ok(true) };
         while *sent < bytes.len() {
-            match self.stream.write(&bytes[*sent..]) {
+            let rest = &bytes[*sent..];
+            let written = match &mut self.tls {
+                Some(tls) => match tls.session.write(&mut &self.stream, rest) {
+                    // It has no room until the socket takes more.
+                    Ok(0) => return Ok(true),
+                    written => written,
+                },
+                None => self.stream.write(rest),
+            };
+            match written {
                 Ok(0) => return Ok(false),
                 Ok(count) => *sent += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
@@ -133,7 +188,10 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        Ok(false)
+        let Some(Tls { session, .. }) = &mut self.tls else { return Ok(false) };
+        session.close();
+        session.flush(&mut &self.stream)?;
+        Ok(session.wants_write())
     }
 }
 
@@ -169,7 +227,6 @@ fn asked(head: &[u8]) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
     use std::os::fd::AsFd as _;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -221,7 +278,7 @@ mod tests {
             let is_over = &is_over;
             scope.spawn(move || {
                 let end = (bell.as_fd(), || is_over.load(Ordering::SeqCst));
-                serve(&listener, end, || "x".repeat((1 << 20) + 1)).expect("it serves");
+                serve((&listener, None), end, || "x".repeat((1 << 20) + 1)).expect("it serves");
             });
             let silent: Vec<_> = (0..CONNECTIONS_MAX - 1)
                 .map(|_| TcpStream::connect(address).expect("there is room"))

@@ -2,45 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use towpath_fastpath::health::{OpKind, Phase};
 use towpath_fastpath::proof::PROVED;
 use towpath_transport::Class;
 
 use super::histogram::{Counts, Histogram, add};
 use crate::qos::TenantId;
-
-/// What a request goes through, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// From the poll that brought its first piece until all of it is there and its turn comes.
-    Receive,
-    /// It is parsed, and the data of a write compared with its checksums: all of it, or what is
-    /// left to compare of data that came in parts.
-    Check,
-    /// It waits for the store, and for the tokens of its tenant.
-    Queue,
-    /// The store has it, less the flush.
-    Disk,
-    /// The flush of its group; nothing for what changes nothing.
-    Flush,
-    /// From the store's answer to its being sent.
-    Answer,
-}
-
-impl Phase {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Receive, Self::Check, Self::Queue, Self::Disk, Self::Flush, Self::Answer];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Receive => "receive",
-            Self::Check => "check",
-            Self::Queue => "queue",
-            Self::Disk => "disk",
-            Self::Flush => "flush",
-            Self::Answer => "answer",
-        }
-    }
-}
 
 /// Tenants with figures of their own on each worker: those that asked first, so that what is told
 /// of one never falls. All later ones are counted together; 11 tenants by 3 classes and 6 phases
@@ -68,7 +35,7 @@ const NOBODY: u64 = u64::MAX;
 pub(crate) struct Meter {
     /// Which tenant has each place.
     tenants: [AtomicU64; TENANTS_SHOWN],
-    /// By tenant, class and phase; the last place is that of all other tenants.
+    /// By tenant, class, kind and phase; the last place is that of all other tenants.
     phases: Box<[Histogram]>,
     /// Requests by method, those that got what they asked for and the others.
     requests: [[AtomicU64; 2]; METHODS.len()],
@@ -77,7 +44,7 @@ pub(crate) struct Meter {
 
 impl Default for Meter {
     fn default() -> Self {
-        let count = (TENANTS_SHOWN + 1) * Class::COUNT * Phase::ALL.len();
+        let count = (TENANTS_SHOWN + 1) * Class::COUNT * OpKind::ALL.len() * Phase::ALL.len();
         Self {
             tenants: std::array::from_fn(|_| AtomicU64::new(NOBODY)),
             phases: (0..count).map(|_| Histogram::default()).collect(),
@@ -87,8 +54,10 @@ impl Default for Meter {
     }
 }
 
-fn place(tenant: usize, class: Class, phase: Phase) -> usize {
-    (tenant * Class::COUNT + class as usize) * Phase::ALL.len() + phase as usize
+/// Where the phases of requests begin.
+fn place(tenant: usize, class: Class, kind: OpKind) -> usize {
+    let place = (tenant * Class::COUNT + class as usize) * OpKind::ALL.len() + kind as usize;
+    place * Phase::ALL.len()
 }
 
 impl Meter {
@@ -109,11 +78,28 @@ impl Meter {
     }
 
     /// Takes in how long each phase of a request took, nanoseconds.
-    pub(crate) fn record(&self, tenant: TenantId, class: Class, spans: [u64; Phase::ALL.len()]) {
-        let tenant = self.place_of(tenant);
-        for (phase, ns) in Phase::ALL.into_iter().zip(spans) {
-            self.phases[place(tenant, class, phase)].record(ns);
+    pub(crate) fn record(
+        &self,
+        tenant: TenantId,
+        class: Class,
+        kind: OpKind,
+        spans: [u64; Phase::ALL.len()],
+    ) {
+        let first = place(self.place_of(tenant), class, kind);
+        for (histogram, ns) in self.phases[first..].iter().zip(spans) {
+            histogram.record(ns);
         }
+    }
+
+    /// What a phase of the requests of one kind took, those of all tenants and classes.
+    pub(crate) fn of_kind(&self, kind: OpKind, phase: Phase) -> Counts {
+        let mut counts = Counts::default();
+        for tenant in 0..=TENANTS_SHOWN {
+            for class in Class::ALL {
+                self.phases[place(tenant, class, kind) + phase as usize].add_to(&mut counts);
+            }
+        }
+        counts
     }
 
     pub(crate) fn count(&self, method: u16, is_good: bool) {
@@ -145,7 +131,10 @@ impl Meter {
             for class in Class::ALL {
                 for phase in Phase::ALL {
                     let mut counts = Counts::default();
-                    self.phases[place(tenant, class, phase)].add_to(&mut counts);
+                    for kind in OpKind::ALL {
+                        self.phases[place(tenant, class, kind) + phase as usize]
+                            .add_to(&mut counts);
+                    }
                     if counts.total() > 0 {
                         take(id, class, phase, counts);
                     }
@@ -173,8 +162,9 @@ mod tests {
     fn each_phase_is_told_by_class_and_tenant_and_nothing_of_what_was_never_asked() {
         let meter = Meter::default();
         assert!(found(&meter).is_empty());
-        meter.record(TenantId::of_index(4), Class::Gold, [1, 2, 3, 4, 5, 6]);
-        meter.record(TenantId::of_index(4), Class::Gold, [1, 2, 3, 4, 5, 6]);
+        let spans = [1, 2, 3, 4, 5, 6];
+        meter.record(TenantId::of_index(4), Class::Gold, OpKind::Read, spans);
+        meter.record(TenantId::of_index(4), Class::Gold, OpKind::Write, spans);
         let all = found(&meter);
         assert_eq!(all.len(), 6);
         for (index, (tenant, class, phase, total, sum)) in all.into_iter().enumerate() {
@@ -187,13 +177,25 @@ mod tests {
     fn tenants_without_a_place_of_their_own_are_counted_together_and_none_loses_its_place() {
         let meter = Meter::default();
         for index in 0..TENANTS_SHOWN + 5 {
-            meter.record(TenantId::of_index(index), Class::Copper, [1; 6]);
+            meter.record(TenantId::of_index(index), Class::Copper, OpKind::Other, [1; 6]);
         }
-        meter.record(TenantId::of_index(0), Class::Copper, [1; 6]);
+        meter.record(TenantId::of_index(0), Class::Copper, OpKind::Other, [1; 6]);
         let all = found(&meter);
         let of = |tenant| all.iter().find(|found| found.0 == tenant).map(|found| found.3);
         assert_eq!(all.len(), (TENANTS_SHOWN + 1) * 6);
         assert_eq!((of(Some(0)), of(Some(9)), of(None)), (Some(2), Some(1), Some(5)));
+    }
+
+    #[test]
+    fn what_a_kind_took_is_that_of_all_tenants_and_classes() {
+        let meter = Meter::default();
+        for (index, class) in [(0, Class::Gold), (3, Class::Silver), (70, Class::Silver)] {
+            meter.record(TenantId::of_index(index), class, OpKind::Write, [1, 2, 3, 4, 5, 6]);
+        }
+        meter.record(TenantId::of_index(0), Class::Gold, OpKind::Read, [100; 6]);
+        let disk = meter.of_kind(OpKind::Write, Phase::Disk);
+        assert_eq!((disk.total(), disk.sum_ns), (3, 12));
+        assert_eq!(meter.of_kind(OpKind::Other, Phase::Disk).total(), 0);
     }
 
     #[test]

@@ -19,8 +19,9 @@ mod meter;
 mod text;
 
 pub(crate) use collect::{Collector, NamedDisk, Worker};
-pub(crate) use http::serve;
-pub(crate) use meter::{Meter, Phase, method_name};
+pub(crate) use histogram::Counts;
+pub(crate) use http::{HANDSHAKES_MAX, serve};
+pub(crate) use meter::{Meter, method_name};
 
 /// Stands for the tenant where none is kept apart.
 pub(crate) const ALL_TENANTS: &str = "all";

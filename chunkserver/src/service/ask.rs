@@ -198,7 +198,7 @@ impl Ask {
             StorageRequest::List { .. } => Target::All,
             StorageRequest::Scrub { .. } => Target::Any,
             StorageRequest::Forward { .. }
-            | StorageRequest::Health
+            | StorageRequest::Health { .. }
             | StorageRequest::Join(_)
             | StorageRequest::Qos
             | StorageRequest::Rebuild { .. }

@@ -1,6 +1,8 @@
 //! How the links of a server are: looked at now and then, logged, and told to who asks.
 
-use towpath_fastpath::health::{HealthReply, LinkHealthReply, PoolReply};
+use towpath_fastpath::health::{
+    HealthReply, LinkHealthReply, OpKind, Phase, PhaseTimesReply, PoolReply,
+};
 use towpath_fastpath::limits::HEALTH_LINKS_MAX;
 use towpath_fastpath::{HealthEvent, HealthMonitor, HealthState, LinkHealth};
 use towpath_status::ProcessStatus;
@@ -8,6 +10,7 @@ use towpath_transport::{Device, LinkId, PoolReport, Region};
 
 use super::ask::Asked;
 use super::server::ChunkServer;
+use crate::metrics::Counts;
 
 impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// How the links are, and what has become of them: its events are there to be taken.
@@ -78,7 +81,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         self.endpoint.peer(link).map_or_else(String::new, |peer| peer.device_addr.to_string())
     }
 
-    pub(super) fn health_reply(&self) -> HealthReply {
+    pub(super) fn health_reply(&self, with_times: bool) -> HealthReply {
         let mut links: Vec<_> = self.watch.health().links().collect();
         let rank = |state| match state {
             HealthState::Good => 0,
@@ -100,7 +103,22 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             notes_dropped: self.rpc.stats().notes_dropped,
             most_dropped_peer: most.map_or_else(String::new, |(link, _)| self.peer(link)),
             most_dropped: most.map_or(0, |(_, count)| count),
+            times: if with_times { self.times() } else { Vec::new() },
         }
+    }
+
+    /// What each phase of the requests of each kind took.
+    fn times(&self) -> Vec<PhaseTimesReply> {
+        let meter = self.watch.meter();
+        let each = OpKind::ALL.into_iter().flat_map(|kind| {
+            let of_kind = Phase::ALL.map(|phase| (kind, phase, meter.of_kind(kind, phase)));
+            of_kind.into_iter().filter(|(.., counts)| counts.total() > 0)
+        });
+        each.map(|(kind, phase, Counts { buckets, sum_ns })| {
+            let (kind, phase) = (kind as u32, phase as u32);
+            PhaseTimesReply { kind, phase, buckets: buckets.to_vec(), sum_ns }
+        })
+        .collect()
     }
 }
 

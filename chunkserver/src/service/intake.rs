@@ -143,7 +143,9 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     /// What the store is asked for a request without data, or the answer where it is not.
     pub(super) fn accept(&mut self, parsed: StorageRequest) -> Result<Ask, Answer> {
         let fits = match &parsed {
-            StorageRequest::Health => return Err(Answer::Health(Box::new(self.health_reply()))),
+            StorageRequest::Health { times } => {
+                return Err(Answer::Health(Box::new(self.health_reply(*times))));
+            }
             StorageRequest::Qos => return Err(Answer::Qos(Box::new(self.qos_reply()))),
             StorageRequest::Read(header) => self.gate.check_room(header.length),
             StorageRequest::Sketch { range, .. } => self.gate.check_sketch(range.length),

@@ -33,9 +33,9 @@ pub(super) const ENTRY_LOOK: Nanos = Nanos::from_millis(1);
 /// How long a worker sleeps while a write waits for what interference control gives back.
 pub(super) const CONTROL_LOOK: Nanos = Nanos::from_millis(1);
 
-/// Servers that one worker has links to, to pass writes on: as many as the layouts of some hundred
-/// files name. A client chooses them, so there are not more.
-pub(super) const PEERS_MAX: usize = 64;
+/// Links that one worker has to servers, to pass writes on: one for each rank that a server has, as
+/// many as the layouts of some hundred files name. A client chooses them, so there are not more.
+pub(super) const PEERS_MAX: usize = 128;
 
 /// How long the link to a server is kept that nothing goes to.
 pub(super) const PEER_IDLE: Nanos = Nanos::from_secs(60);

@@ -1,12 +1,12 @@
 //! What becomes of a request, phase by phase: for histograms, and for the log of slow ones.
 
+use towpath_fastpath::health::{OpKind, Phase};
 use towpath_fastpath::proof::PROVED;
 use towpath_rpc::Responder;
 use towpath_transport::{Class, Device, LinkId, Nanos, Region, Time};
 
 use super::ask::Place;
 use super::server::ChunkServer;
-use crate::metrics::Phase;
 use crate::qos::TenantId;
 
 /// When a request got where, and what it is.
@@ -95,7 +95,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     ) {
         let Some((trace, tenant)) = trace else { return };
         let spans = trace.spans(sent);
-        self.watch.meter().record(tenant, trace.class, spans);
+        let kind = OpKind::of_method(responder.method() & !PROVED);
+        self.watch.meter().record(tenant, trace.class, kind, spans);
         let total = sent.since(trace.came.began);
         if let Some(left_out) = self.watch.is_told_slow(sent, sent.since(trace.slow_from)) {
             self.say_slow(&trace, tenant, responder, total, spans, left_out);

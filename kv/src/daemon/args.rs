@@ -10,6 +10,7 @@ use crate::raw::{RawConfig, RawKind};
 use crate::store::Evict;
 use clap::{Parser, ValueEnum};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 use towpath_transport::{CarrierChoice, DeviceName, Fallback, resolve};
 
@@ -96,7 +97,7 @@ may read and change them. The server stops on SIGTERM and SIGINT.
 
 Exit codes:
   0  it was told to stop
-  2  wrong flag
+  2  wrong flag, or a certificate or key that does not serve
   3  the address is not of this host, or the port is taken
   6  memory, threads or descriptors failed";
 
@@ -112,6 +113,16 @@ pub struct Args {
     /// Address and port for clients that speak RESP2 or RESP3
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7500", value_parser = parse_addr)]
     pub resp: SocketAddr,
+    /// Clients over RESP come over TLS 1.3 alone, and are shown a certificate; the other fronts
+    /// stay as they are
+    #[arg(long, requires_all = ["tls_cert", "tls_key"])]
+    pub tls: bool,
+    /// Certificates in PEM: the server's own first, then those between it and its authority
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of the first of them, in PEM, without a passphrase
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    pub tls_key: Option<PathBuf>,
     /// Address and port for clients that speak the store's own form over TCP, beside the others
     #[arg(long, value_name = "ADDR", value_parser = parse_addr)]
     pub requests: Option<SocketAddr>,

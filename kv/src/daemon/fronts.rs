@@ -14,6 +14,7 @@ use std::sync::Arc;
 use towpath_clock::Clock;
 use towpath_device_roce::udp::UdpLink;
 use towpath_device_roce::{RoceConfig, RoceDevice};
+use towpath_secure::front::Front as Tls;
 use towpath_transport::{
     Device, DeviceChoice, Endpoint, EngineOptions, Fallback, Placing, Region, SharedDevice,
     UdpConfig, VerbsDevice, Workers, roce_udp_group,
@@ -36,6 +37,7 @@ fn listen(flag: &'static str, address: SocketAddr) -> Result<(TcpListener, Strin
 /// For clients that speak RESP2 or RESP3.
 pub(super) fn resp(
     address: SocketAddr,
+    tls: Option<Tls>,
     store: &Arc<dyn Store>,
     counters: &Arc<Counters>,
 ) -> Placed<Front> {
@@ -45,7 +47,9 @@ pub(super) fn resp(
         Box::new(RespDialogue::new(Arc::clone(&store), Arc::clone(&counters))) as Box<dyn Dialogue>
     };
     let dialogue = Box::new(dialogue);
-    Ok((Front { listener, dialogue, turned_away: TOO_MANY_CONNECTIONS }, at))
+    // It would be no TLS.
+    let turned_away = if tls.is_some() { b"" } else { TOO_MANY_CONNECTIONS };
+    Ok((Front { listener, dialogue, turned_away, tls }, at))
 }
 
 /// For clients that speak the store's own form over TCP.
@@ -53,7 +57,8 @@ pub(super) fn requests(address: SocketAddr, service: &Service) -> Placed<Front> 
     let (listener, at) = listen("requests", address)?;
     let service = service.clone();
     let dialogue = move || Box::new(RequestDialogue::new(service.clone())) as Box<dyn Dialogue>;
-    Ok((Front { listener, dialogue: Box::new(dialogue), turned_away: b"" }, at))
+    let dialogue = Box::new(dialogue);
+    Ok((Front { listener, dialogue, turned_away: b"", tls: None }, at))
 }
 
 /// For clients over Towpath links.

@@ -3,6 +3,7 @@
 use super::args::{Args, StoreChoice};
 use super::fronts;
 use crate::execute::Service;
+use crate::limits::HANDSHAKES_MAX;
 use crate::published::{PublishError, Published};
 use crate::raw::{RawError, RawServer};
 use crate::serve::{Counters, LinkServer, Server, ServerConfig, ServerError};
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use towpath_base::Nanos;
 use towpath_clock::Clock;
+use towpath_secure::front::{Front as Tls, FrontError};
 use towpath_status::{Stderr, say};
 use towpath_transport::EndpointError;
 
@@ -44,6 +46,9 @@ pub enum DaemonError {
         /// What the system said.
         why: String,
     },
+    /// The certificate or the key does not serve.
+    #[error("no TLS: {0}; set another --tls-cert or --tls-key")]
+    Tls(#[from] FrontError),
     /// No endpoint can be had.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
@@ -64,6 +69,7 @@ pub enum DaemonError {
 impl DaemonError {
     fn exit_code(&self) -> u8 {
         match self {
+            Self::Tls(_) => 2,
             Self::Listen { .. } => 3,
             Self::Publish(_)
             | Self::Server(_)
@@ -116,8 +122,11 @@ pub fn serve(args: &Args) -> Result<(), DaemonError> {
         stall: Nanos::from_secs(args.stall_s),
     };
     let clock = Clock::start();
-    let (resp, resp_at) = fronts::resp(args.resp, &store, &counters)?;
-    let mut ready = json!({ "event": "ready", "workers": config.workers, "resp": resp_at });
+    let tls = tls(args)?;
+    let is_tls = tls.is_some();
+    let (resp, resp_at) = fronts::resp(args.resp, tls, &store, &counters)?;
+    let mut ready =
+        json!({ "event": "ready", "workers": config.workers, "resp": resp_at, "tls": is_tls });
     let mut listeners = vec![resp];
     if let Some(address) = args.requests {
         let (front, at) = fronts::requests(address, &service)?;
@@ -147,6 +156,12 @@ pub fn serve(args: &Args) -> Result<(), DaemonError> {
     links.map_or(Ok(()), LinkServer::stop)?;
     raw.map_or(Ok(()), RawServer::stop)?;
     Ok(server.stop()?)
+}
+
+/// The certificate of the RESP front, where it has one.
+fn tls(args: &Args) -> Result<Option<Tls>, FrontError> {
+    let files = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).filter(|_| args.tls);
+    files.map(|(chain, key)| Tls::from_files(chain, key, HANDSHAKES_MAX)).transpose()
 }
 
 fn store(args: &Args) -> Result<Arc<dyn Store>, DaemonError> {
@@ -187,7 +202,8 @@ fn say_ready(args: &Args, ready: &serde_json::Value) -> io::Result<()> {
         writeln!(stdout, "{ready}")?;
     } else {
         let fields = ["requests", "links", "raw"].map(|field| (field, field));
-        for (field, what) in [("resp", "RESP2")].into_iter().chain(fields) {
+        let resp = if ready["tls"] == true { "RESP2 over TLS" } else { "RESP2" };
+        for (field, what) in [("resp", resp)].into_iter().chain(fields) {
             if let Some(at) = ready[field].as_str() {
                 writeln!(stdout, "{what} on {at}")?;
             }
@@ -215,6 +231,7 @@ fn say_end(
         "turned_away": counted.turned_away,
         "malformed": counted.malformed,
         "slow": counted.slow,
+        "tls_failed": counted.tls_failed,
         "crowded": counted.crowded,
         "keys": figures.keys,
         "bytes": figures.bytes,

@@ -162,6 +162,7 @@ pub(super) fn text(figures: &Figures, counted: &Counted) -> String {
             ("refused_writes", figures.refused),
             ("malformed_requests", counted.malformed),
             ("slow_clients_closed", counted.slow),
+            ("tls_handshakes_failed", counted.tls_failed),
             ("crowded_clients_closed", counted.crowded),
         ],
     );

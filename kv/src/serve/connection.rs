@@ -1,16 +1,21 @@
 //! One connection: what came in part, and what is yet to be sent.
 
 use super::{Dialogue, Next};
-use crate::limits::{EVENTS_MAX, LINGER_BYTES_MAX, LINGER_TIME, READ_BYTES, SLOW_BYTES_PER_SEC};
+use crate::limits::{
+    EVENTS_MAX, LINGER_BYTES_MAX, LINGER_TIME, READ_BYTES, SLOW_BYTES_PER_SEC, TLS_BYTES,
+};
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use towpath_base::{Nanos, Time};
 use towpath_clock::Clock;
+use towpath_secure::front::{FrontSession, Place};
+use towpath_secure::limits::HANDSHAKE_NS;
 
 /// A connection and its dialogue.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
+    tls: Option<Box<Tls>>,
     dialogue: Box<dyn Dialogue>,
     /// Of requests that are not whole, or wait for replies to be sent. Empty for most: then it has
     /// no memory.
@@ -37,6 +42,14 @@ pub(super) struct Connection {
     pub(super) counted_bytes: u64,
     /// Since when the client is waited for, and the bytes that it has moved since.
     waits: Option<(Time, u64)>,
+}
+
+/// What a connection over TLS has more.
+#[derive(Debug)]
+struct Tls {
+    session: FrontSession,
+    /// Of its handshake, as long as that is under way, and since when it is.
+    handshake: Option<(Place, Time)>,
 }
 
 /// Why a connection ends.
@@ -69,6 +82,7 @@ impl Connection {
     pub(super) fn new(stream: TcpStream, dialogue: Box<dyn Dialogue>) -> Self {
         Self {
             stream,
+            tls: None,
             dialogue,
             input: Vec::new(),
             needed: 1,
@@ -93,6 +107,17 @@ impl Connection {
         Self { output, end, has_unread: true, is_counted: false, ..made }
     }
 
+    /// The same over TLS, whose handshake begins now.
+    pub(super) fn over_tls(mut self, session: FrontSession, place: Place, now: Time) -> Self {
+        self.tls = Some(Box::new(Tls { session, handshake: Some((place, now)) }));
+        self
+    }
+
+    /// Whether its handshake is not over: where it ends so, that has failed.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.handshake.is_some())
+    }
+
     /// Whether it has ended, and only waits until the client has read that.
     pub(super) fn lingers(&self) -> bool {
         self.lingers.is_some()
@@ -100,7 +125,8 @@ impl Connection {
 
     /// Whether it waits to send, and reads nothing until it has.
     pub(super) fn is_sending(&self) -> bool {
-        self.sent < self.output.len()
+        let has_records = self.tls.as_ref().is_some_and(|tls| tls.session.wants_write());
+        self.sent < self.output.len() || has_records
     }
 
     /// Bytes of replies that are not sent.
@@ -111,13 +137,18 @@ impl Connection {
     /// Bytes of memory that it holds.
     pub(super) fn held_bytes(&self) -> u64 {
         let buffers = self.input.capacity() + self.output.capacity();
-        (buffers + self.dialogue.held_bytes()) as u64
+        let tls = if self.tls.is_some() { TLS_BYTES } else { 0 };
+        (buffers + tls + self.dialogue.held_bytes()) as u64
     }
 
     /// Whether its client takes longer than it may.
     pub(super) fn is_slow(&self, now: Time, stall: Nanos) -> bool {
         if let Some((since, _)) = self.lingers {
             return now.since(since) > LINGER_TIME;
+        }
+        let handshake = self.tls.as_ref().and_then(|tls| tls.handshake.as_ref());
+        if let Some((_, since)) = handshake {
+            return now.since(*since) > HANDSHAKE_NS;
         }
         self.waits.is_some_and(|(since, moved)| {
             let for_bytes = Nanos(moved.saturating_mul(1_000_000_000 / SLOW_BYTES_PER_SEC));
@@ -132,7 +163,7 @@ impl Connection {
 
     /// Reads what has come and carries it out; [`flush`](Self::flush) sends the replies.
     pub(super) fn receive(&mut self, scratch: &mut Scratch, clock: &Clock) -> Result<(), End> {
-        let count = match self.stream.read(&mut scratch.input) {
+        let count = match self.read(&mut scratch.input) {
             Ok(0) => return Err(End::Closed),
             Ok(count) => count,
             Err(error) if is_passing(&error) => return Ok(()),
@@ -161,11 +192,39 @@ impl Connection {
         Ok(())
     }
 
+    fn read(&mut self, input: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return self.stream.read(input) };
+        let came = tls.session.read(&mut &self.stream, input);
+        if !tls.session.is_handshaking() {
+            tls.handshake = None;
+        }
+        if came.as_ref().is_err_and(|error| !is_passing(error)) {
+            // The client is told why, where it still listens.
+            let _ = tls.session.flush(&mut &self.stream);
+        }
+        came
+    }
+
+    /// Writes what the system takes of the replies; how much that was.
+    fn write(&mut self) -> Result<usize, End> {
+        let Some(tls) = &mut self.tls else {
+            return write(&self.stream, &self.output[self.sent..]);
+        };
+        let (mut rest, mut total) = (&self.output[self.sent..], 0);
+        loop {
+            let count = tls.session.write(&mut &self.stream, rest).map_err(|_| End::Closed)?;
+            (rest, total) = (&rest[count..], total + count);
+            if rest.is_empty() || count == 0 || tls.session.wants_write() {
+                return Ok(total);
+            }
+        }
+    }
+
     /// Sends replies, and carries out what waited for that.
     pub(super) fn flush(&mut self, scratch: &mut Scratch, clock: &Clock) -> Result<(), End> {
         while self.is_sending() {
             let is_begun = self.sent > 0;
-            let count = write(&self.stream, &self.output[self.sent..])?;
+            let count = self.write()?;
             self.sent += count;
             match self.is_sending() {
                 true if is_begun => {
@@ -199,6 +258,11 @@ impl Connection {
 
     /// Ends it, when the client has what it is told.
     fn end(&mut self, end: End, now: Time) -> Result<(), End> {
+        if let Some(tls) = &mut self.tls {
+            tls.session.close();
+            // Whoever does not take that in has ended as well.
+            let _ = tls.session.flush(&mut &self.stream);
+        }
         if end == End::Closed && !self.has_unread {
             return Err(end);
         }

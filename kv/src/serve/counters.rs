@@ -11,6 +11,7 @@ pub struct Counters {
     pub(super) requests: AtomicU64,
     pub(super) malformed: AtomicU64,
     pub(super) slow: AtomicU64,
+    pub(super) tls_failed: AtomicU64,
     pub(super) crowded: AtomicU64,
     /// Bytes that connections hold beyond the share of each.
     pub(super) buffers: AtomicU64,
@@ -28,7 +29,7 @@ pub struct Counted {
     pub connected_max: u64,
     /// Connections that were accepted.
     pub accepted: u64,
-    /// Connections that were not, because there were as many as may be.
+    /// Connections that were not, because there were as many as may be, or as many handshakes.
     pub turned_away: u64,
     /// Requests that were answered.
     pub requests: u64,
@@ -36,6 +37,8 @@ pub struct Counted {
     pub malformed: u64,
     /// Connections that were closed because the client was too slow.
     pub slow: u64,
+    /// Connections that ended before their TLS handshake was over.
+    pub tls_failed: u64,
     /// Connections that were closed because all together held too many bytes.
     pub crowded: u64,
 }
@@ -92,6 +95,7 @@ impl Counters {
             requests: of(&self.requests),
             malformed: of(&self.malformed),
             slow: of(&self.slow),
+            tls_failed: of(&self.tls_failed),
             crowded: of(&self.crowded),
         }
     }

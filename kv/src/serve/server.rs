@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use towpath_base::Nanos;
 use towpath_clock::Clock;
+use towpath_secure::front::Front as Tls;
 
 /// A listener, and what is said on its connections.
 pub struct Front {
@@ -19,8 +20,10 @@ pub struct Front {
     pub listener: TcpListener,
     /// Makes the dialogue of a connection.
     pub dialogue: Box<dyn Fn() -> Box<dyn Dialogue> + Send>,
-    /// What a client is told for which there is no room.
+    /// What a client is told for which there is no room; nothing over TLS.
     pub turned_away: &'static [u8],
+    /// The certificate that its clients are shown, where it is over TLS.
+    pub tls: Option<Tls>,
 }
 
 impl fmt::Debug for Front {

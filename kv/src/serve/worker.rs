@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use towpath_base::{Nanos, Time};
 use towpath_clock::Clock;
+use towpath_secure::front::Place;
 use towpath_wake::Bell;
 
 /// Token of the bell; connections have their place, and listeners count down from before it.
@@ -303,6 +304,9 @@ impl Worker {
     fn close(&mut self, place: usize) {
         let connection = self.connections.remove(place);
         self.answered += connection.answered;
+        if connection.is_handshaking() {
+            add(&self.shared.counters.tls_failed, 1);
+        }
         self.shared.hold(connection.counted_bytes, 0);
         if connection.is_counted {
             self.shared.counters.disconnect();
@@ -336,8 +340,8 @@ impl Worker {
         let Some(accepts) = &mut self.accepts else { return };
         let Some(front) = accepts.fronts.get(number) else { return };
         for _ in 0..ACCEPTS_MAX {
-            let stream = match front.listener.accept() {
-                Ok((stream, _)) => stream,
+            let (stream, from) = match front.listener.accept() {
+                Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // The client is gone already.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
@@ -355,9 +359,15 @@ impl Worker {
                     return;
                 }
             };
+            // As many handshakes are under way as may be, in all or from there.
+            let place = front.tls.as_ref().map(|tls| tls.place(from.ip()));
+            let Some(place) = place.map_or(Some(None), |place| place.map(Some)) else {
+                add(&self.shared.counters.turned_away, 1);
+                continue;
+            };
             if !self.shared.counters.connect() {
                 let _ = stream.set_nonblocking(true);
-                if self.turned_away < TURNED_AWAY_MAX {
+                if self.turned_away < TURNED_AWAY_MAX && !front.turned_away.is_empty() {
                     self.turned_away += 1;
                     let (dialogue, text) = ((front.dialogue)(), front.turned_away);
                     // It is this worker's own, which has not ended.
@@ -371,7 +381,10 @@ impl Worker {
                 self.shared.counters.disconnect();
                 continue;
             }
-            let connection = Connection::new(stream, (front.dialogue)());
+            let Some(connection) = begin(front, stream, place, self.clock.now()) else {
+                self.shared.counters.disconnect();
+                continue;
+            };
             if self.shared.config.worker_per_client {
                 match Self::alone(Arc::clone(&self.shared), self.clock.clone(), connection) {
                     Ok(worker) => {
@@ -400,6 +413,15 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+/// The connection of a client, whose handshake begins where that is over TLS; none where the system
+/// has no random bytes for it.
+fn begin(front: &Front, stream: TcpStream, place: Option<Place>, now: Time) -> Option<Connection> {
+    let connection = Connection::new(stream, (front.dialogue)());
+    let Some((tls, place)) = front.tls.as_ref().zip(place) else { return Some(connection) };
+    let session = tls.accept().inspect_err(|error| tracing::warn!(%error, "a client gets no TLS"));
+    Some(connection.over_tls(session.ok()?, place, now))
 }
 
 fn say_and_close(mut stream: &TcpStream, text: &[u8]) {

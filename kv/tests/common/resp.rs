@@ -28,7 +28,8 @@ pub fn serve(config: ServerConfig, connections_max: usize, bytes_max: u64) -> (S
         let dialogue = RespDialogue::new(Arc::clone(&store), Arc::clone(&of_dialogue));
         Box::new(dialogue) as Box<dyn Dialogue>
     };
-    let front = Front { listener, dialogue: Box::new(make), turned_away: TOO_MANY_CONNECTIONS };
+    let front =
+        Front { listener, dialogue: Box::new(make), turned_away: TOO_MANY_CONNECTIONS, tls: None };
     let server = Server::start(vec![front], config, counters, &Clock::start()).expect("it starts");
     (server, address)
 }

@@ -35,7 +35,7 @@ pub fn serve_tcp_by(
     let addr = listener.local_addr().expect("bound");
     let service = service.clone();
     let make = move || Box::new(RequestDialogue::new(service.clone())) as Box<dyn Dialogue>;
-    let front = Front { listener, dialogue: Box::new(make), turned_away: b"" };
+    let front = Front { listener, dialogue: Box::new(make), turned_away: b"", tls: None };
     let counters = Arc::new(Counters::new(1_000));
     (Server::start(vec![front], config, counters, &Clock::start()).expect("it starts"), addr)
 }

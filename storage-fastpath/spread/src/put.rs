@@ -12,9 +12,13 @@ use crate::servers::Servers;
 use crate::stripes::Stripe;
 use crate::writer::Writer;
 
-/// Bytes of a unit unless set: long enough that a server's work for it is mostly that for its
-/// bytes.
+/// Bytes of a unit of a coded file unless set: long enough that a server's work for it is mostly
+/// that for its bytes.
 const UNIT_DEFAULT: u32 = 64 << 10;
+
+/// Bytes of a unit of copies unless set: as long as one operation of a client of one server, and
+/// long enough that servers store and pass it on while it comes.
+const UNIT_OF_COPIES: u32 = 128 << 10;
 
 /// How a file is stored.
 #[derive(Clone, Copy, Debug)]
@@ -25,13 +29,14 @@ pub struct PutOptions {
 }
 
 impl PutOptions {
-    /// By this policy, in units of 64 KiB, durable on all servers that are there, and on as many
-    /// [at least](Self::least) as the policy needs to be read: K of `rs:K+M`, one of copies, and A
-    /// of those that `ack:A` names.
+    /// By this policy, in units of 64 KiB, copies in units of 128 KiB, durable on all servers that
+    /// are there, and on as many [at least](Self::least) as the policy needs to be read: K of
+    /// `rs:K+M`, one of copies, and A of those that `ack:A` names.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         let least = if policy.acked() < policy.parts() { policy.acked() } else { policy.enough() };
-        Self { policy, unit_bytes: UNIT_DEFAULT, least }
+        let unit_bytes = if policy.data() == 1 { UNIT_OF_COPIES } else { UNIT_DEFAULT };
+        Self { policy, unit_bytes, least }
     }
 
     /// Bytes of a unit: a multiple of 4 KiB, at most what each server takes in one operation

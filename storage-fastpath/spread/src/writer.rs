@@ -22,9 +22,14 @@ use crate::wait::QUIET_TOLD;
 /// Stripes that are written at a time.
 const AHEAD: usize = 4;
 
-/// Units that are under way at a time where servers pass them on: enough that a ring of seven
-/// always has one for each server.
+/// Units that are under way at a time where servers pass them on, at least: enough that a ring of
+/// seven always has one for each server.
 const AHEAD_ALONG: usize = 8;
+
+/// Bytes of copies that are under way at a time where servers pass them on: as many as one client
+/// has under way to one server. Each server of a ring flushes after those behind it, so a unit
+/// takes one flush for each of them, and only what is under way together shares one.
+const AHEAD_ALONG_BYTES: usize = 2 << 20;
 
 /// How long copies that no write waited for may take to be whole, when all else is: what a server
 /// does not have by then it was not given, or it takes seconds for one unit.
@@ -173,12 +178,14 @@ impl<'a> Writer<'a> {
         stripe: Stripe,
         data: Vec<u8>,
     ) -> Result<(), SpreadError> {
+        let unit = stripe.unit.max(1);
         match self.routes.is_empty() {
             true => self.send_stripe(stripe, &data)?,
             false => self.pass_on(stripe, data),
         }
         let most = match self.routes.len() {
             0 => (AHEAD - 1) * self.whole(),
+            1 => (AHEAD_ALONG_BYTES / unit).max(AHEAD_ALONG) - 1,
             routes => (AHEAD_ALONG - 1) * routes,
         };
         self.settle(most)

@@ -9,12 +9,15 @@
 //! |---|---|
 //! | `link` | what is seen of a link, how it is, and the events of that |
 //! | `monitor` | [`HealthMonitor`]: links judged window by window |
+//! | `times` | what parts of operations take, as histograms |
 //! | `wire` | the same over the wire: replies to a question for the health |
 
 mod link;
 mod monitor;
+mod times;
 mod wire;
 
 pub use link::{Cause, HealthEvent, HealthState, LinkHealth, LinkView};
 pub use monitor::{HealthConfig, HealthMonitor};
+pub use times::{OpKind, Phase, PhaseTimesReply, TIME_BUCKETS, Times, time_bound, time_bucket};
 pub use wire::{HealthReply, HealthRequest, LinkHealthReply, PoolReply};

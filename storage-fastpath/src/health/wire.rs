@@ -1,11 +1,16 @@
 //! The health of a server's links as protobuf (docs/storage-protocol.md section 5).
 
 use super::link::{Cause, HealthState, LinkHealth};
+use super::times::PhaseTimesReply;
 use towpath_transport::Class;
 
 /// Asks how the links of a server are.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct HealthRequest {}
+pub struct HealthRequest {
+    /// It wants to know what the phases of requests took.
+    #[prost(bool, tag = "1")]
+    pub times: bool,
+}
 
 /// How the links of a server are.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -42,6 +47,10 @@ pub struct HealthReply {
     /// How many were not sent to that one.
     #[prost(uint64, tag = "10")]
     pub most_dropped: u64,
+    /// What each phase of the requests of each kind took since the server started, where that is
+    /// wanted, and there were any.
+    #[prost(message, repeated, tag = "11")]
+    pub times: Vec<PhaseTimesReply>,
 }
 
 /// Buffers that the links of a server share.

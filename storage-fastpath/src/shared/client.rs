@@ -311,7 +311,16 @@ impl Client {
 
     /// How the server's links are, as it sees them.
     pub fn health(&self) -> Pending<HealthReply> {
-        self.ask(StorageRequest::Health, false, |given| match given {
+        self.ask_health(false)
+    }
+
+    /// The same, and what the phases of requests took at the server since it started.
+    pub fn health_with_times(&self) -> Pending<HealthReply> {
+        self.ask_health(true)
+    }
+
+    fn ask_health(&self, times: bool) -> Pending<HealthReply> {
+        self.ask(StorageRequest::Health { times }, false, |given| match given {
             Given::Output(Output::Health(health)) => Some(health),
             _ => None,
         })

@@ -293,7 +293,7 @@ impl Service {
                     ScrubReply { slices: budget_slices, pass_done: true, ..<_>::default() };
                 Answer::Reply(scrub_reply(endpoint, &report))
             }
-            StorageRequest::Health => {
+            StorageRequest::Health { .. } => {
                 let health = HealthReply { slow: 3, ..HealthReply::default() };
                 Answer::Reply(health_reply(endpoint, &health))
             }

@@ -106,7 +106,7 @@ pub(crate) enum Command {
     /// Show the state of a server: version, space, chunks, reads and writes
     Info(ServerArgs),
     /// Show the network between a server and each of its clients, and slow requests
-    Health(ServerArgs),
+    Health(HealthArgs),
     /// Show who has reserved what of a server, and who gets it
     Qos(QosArgs),
     /// Make keys and capabilities, which say who may do what with which chunks; show and revoke
@@ -222,6 +222,26 @@ pub(crate) struct ServerArgs {
     pub(super) server: Option<String>,
     #[command(flatten)]
     pub(super) link: LinkArgs,
+}
+
+/// Flags of `towpath health`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct HealthArgs {
+    /// Show where the time of operations goes instead: client, network, and each part of the
+    /// server. For that it writes and reads a chunk of its own, which it removes
+    #[arg(long)]
+    pub(super) breakdown: bool,
+    /// How long it writes and reads for the breakdown, 0 to 60; with 0 it shows what the server
+    /// knows of all requests, and writes nothing
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, requires = "breakdown",
+          value_parser = clap::value_parser!(u32).range(0..=60))]
+    pub(super) seconds: u32,
+    /// Bytes of each read and write of the breakdown, 4K to 1M, a multiple of 4,096
+    #[arg(long, value_name = "BYTES", default_value = "4K", requires = "breakdown",
+          value_parser = parse_op)]
+    pub(super) block: u64,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
 }
 
 /// Which process is asked, on this machine.

@@ -61,6 +61,7 @@
 //! | `identity` | the key pair of a host, public keys, their files |
 //! | `peers` | `authorized_peers`: who is trusted, as what, until when |
 //! | `handshake` | TLS 1.3 between two hosts, by raw public keys or by certificates |
+//! | [`front`] | TLS for listeners that anybody may connect to, by a certificate |
 //! | `schedule` | which key comes from which |
 //! | `secrets` | the secrets that a host has, by their ids |
 //! | `packet` | what a sealed packet says in clear |
@@ -74,6 +75,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+pub mod front;
 mod handshake;
 mod identity;
 pub mod limits;

@@ -52,3 +52,11 @@ const _: () = assert!(CHUNK_WINDOW.is_multiple_of(64) && ACK_WINDOW.is_multiple_
 pub const HEADER_BYTES: usize = 64;
 /// Bytes of the tag that ends a sealed packet.
 pub const TAG_BYTES: usize = 16;
+
+/// Bytes of a file with certificates or a key of a front: chains and RSA keys fit many times.
+pub const FRONT_FILE_BYTES_MAX: usize = 256 << 10;
+/// One address has a part in so many of the handshakes of a front that are under way at a time:
+/// whoever opens connections and says nothing leaves room for others.
+pub const FRONT_SHARES: usize = 8;
+/// Bytes that a front's connection takes to be sent before its socket has taken them: four records.
+pub const FRONT_BUFFER_BYTES: usize = 64 << 10;

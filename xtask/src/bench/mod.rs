@@ -5,6 +5,7 @@
 //! figure that is missed is a figure.
 
 mod alone;
+mod application;
 mod figure;
 mod four_k;
 mod one_sided;
@@ -38,6 +39,8 @@ use stolen::Ticks;
              asked for
   store      `towpath bench store` on a chunk server beside fio on its disk, and in memory; with
              --against whole puts beside another build; only if asked for. Needs fio
+  application  the same block requests by a chunk server over UC, RC and TCP, over plain kernel
+             TCP without Towpath, and by fio on nbdkit, in turn; only if asked for
   wire       64 MiB files and streams over networks that lose, delay, reorder and queue, with kernel
              TCP over the same; only if asked for. Needs root; some 20 minutes for a round
 
@@ -50,14 +53,15 @@ host took of the processors meanwhile: where that is a tenth, the figures are th
   cargo xtask bench --only sizes --seed 1
   cargo xtask bench --only sizes --rounds 9 --svg sizes.svg --against DIR
   cargo xtask bench --only store --case read-4k --case durable
+  cargo xtask bench --only application --case mixed-4k
   cargo xtask bench --only wire --case jitter-20us --case tbf-100-30k-1500")]
 pub(crate) struct Args {
     /// Rounds that count; one more goes before them, except over wires and of the store [default:
-    /// 11; sizes, store: 5; wire: 1].
+    /// 11; application, sizes, store: 5; wire: 1].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Seconds of each run; latency takes eight times as long, for both together, a stream over a
-    /// wire six times [default: 1; store: 5].
+    /// wire six times [default: 1; application: 2; store: 5].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: Option<u32>,
     /// Measure only this; may be given again.
@@ -74,8 +78,8 @@ pub(crate) struct Args {
     /// Print one JSON object in place of the table.
     #[arg(long)]
     json: bool,
-    /// Wire, store: run only cases whose name begins so; may be given again. An unknown one lists
-    /// all.
+    /// Application, wire, store: run only cases whose name begins so; may be given again. An
+    /// unknown one lists all.
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
     /// Sizes, store: where the drawing goes [default: target/sizes.svg, target/store.svg].
@@ -100,11 +104,12 @@ enum Part {
     FourK,
     OneSided,
     Store,
+    Application,
     Wire,
 }
 
 impl Part {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Network,
         Self::Latency,
         Self::Server,
@@ -113,6 +118,7 @@ impl Part {
         Self::FourK,
         Self::OneSided,
         Self::Store,
+        Self::Application,
         Self::Wire,
     ];
 
@@ -121,7 +127,7 @@ impl Part {
 
     /// Whether it needs `tow_write_bw` and `tow_write_lat`.
     fn runs_tools(self) -> bool {
-        !matches!(self, Self::Server | Self::Software | Self::Store)
+        !matches!(self, Self::Server | Self::Software | Self::Store | Self::Application)
     }
 
     /// The name of the figure of what the host took while this was measured.
@@ -135,6 +141,7 @@ impl Part {
             Self::FourK => "four_k_stolen_percent",
             Self::OneSided => "one_sided_stolen_percent",
             Self::Store => "store_stolen_percent",
+            Self::Application => "application_stolen_percent",
             Self::Wire => "wire_stolen_percent",
         }
     }
@@ -201,6 +208,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Part::FourK => four_k::run(&programs, against, amount)?,
             Part::OneSided => one_sided::run(&programs, amount)?,
             Part::Store => measure_store(args, &programs)?,
+            Part::Application => {
+                let (rounds, seconds) = (args.rounds.unwrap_or(5), args.seconds.unwrap_or(2));
+                application::run(&programs, &args.case, Amount { rounds, seconds })?
+            }
             Part::Wire => {
                 let amount = (args.rounds.unwrap_or(1), seconds);
                 wire::run(&programs, against, &args.wire, &args.case, amount)?

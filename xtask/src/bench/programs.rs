@@ -29,7 +29,8 @@ impl Programs {
         }
         let lossy = tools.unwrap_or(&built).join("towpath-lossy");
         let lossy = if lossy.is_file() { lossy } else { built.join("towpath-lossy") };
-        if tools.is_none() && [Part::Wire, Part::FourK, Part::Store].iter().any(|part| has(*part)) {
+        let of_store = [Part::Wire, Part::FourK, Part::Store, Part::Application];
+        if tools.is_none() && of_store.into_iter().any(has) {
             cargo_build("towpath-tools", &["--bin", "towpath"], &root)?;
             cargo_build("towpath-chunkserver", &["--bin", "towpath-chunkserver"], &root)?;
         }
@@ -42,6 +43,10 @@ impl Programs {
         }
         if has(Part::Server) {
             cargo_build("towpath-chunkserver", &["--example", "write_bench"], &root)?;
+        }
+        let is_there = |folder: &Path| folder.join("examples/tcp_store").is_file();
+        if has(Part::Application) && !tools.is_some_and(is_there) {
+            cargo_build("towpath-chunkserver", &["--example", "tcp_store"], &root)?;
         }
         if has(Part::Software) {
             let example = ["--features", "mem", "--example", "software_cost"];
@@ -61,9 +66,11 @@ impl Programs {
         &self.lossy
     }
 
-    /// A benchmark that compares by itself.
+    /// A benchmark that compares by itself, of the folder of the tools where it has one.
     pub(super) fn example(&self, name: &str) -> Command {
-        Command::new(self.examples.join(name))
+        let beside = self.tools.join("examples").join(name);
+        let is_there = beside.is_file();
+        Command::new(if is_there { beside } else { self.examples.join(name) })
     }
 }
 

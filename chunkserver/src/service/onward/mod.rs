@@ -35,7 +35,7 @@ use std::net::SocketAddr;
 
 use towpath_fastpath::cap::Capability;
 use towpath_fastpath::wire::{ChangeReply, WriteHeader};
-use towpath_fastpath::{ErrorKind, ErrorReply, Method, Route};
+use towpath_fastpath::{ErrorKind, ErrorReply, Method, Route, RouteKind};
 use towpath_rpc::{Completion, Fate, Piece, PushError, RequestKey, Status};
 use towpath_transport::{
     Buf, ChannelId, Device, Endpoint, Event, LinkId, Nanos, Region, SendBuffers as _, Time,
@@ -246,8 +246,10 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
         })?;
         let (class, now) = (self.class_of(link), self.endpoint.now());
         let mut peers: Vec<PeerId> = Vec::new();
-        for (_, server) in route.onward() {
-            match self.onward.peers.hold((server, class), now) {
+        for (next, server) in route.onward() {
+            let is_stripe = next.kind() == RouteKind::Stripe;
+            let rank = if is_stripe { 0 } else { next.rank() };
+            match self.onward.peers.hold((server, class, rank), now) {
                 Some(peer) => peers.push(peer),
                 None => {
                     peers.into_iter().for_each(|peer| self.onward.peers.release(peer));

@@ -17,8 +17,13 @@ use super::super::limits::{PEER_IDLE, PEERS_MAX};
 /// Requests under way to one server: as many as it takes of a link.
 const REQUESTS_MAX: usize = 256;
 
-/// Which server a write is passed on to, and as which class.
-pub(super) type Of = (SocketAddr, Class);
+/// Which server something is passed on to, as which class, and at which rank of a ring or tree; 0
+/// of a stripe, and of a part that is made anew.
+///
+/// Each rank has a link of its own, and so credit of its own: what a server of one rank holds waits
+/// for those of higher ranks alone, and what the last rank has waits for nobody. So rings that pass
+/// each through the servers of the others never wait for each other in a circle.
+pub(super) type Of = (SocketAddr, Class, u8);
 
 /// The number of a peer.
 pub(in crate::service) type PeerId = usize;
@@ -327,7 +332,7 @@ mod tests {
     use super::*;
 
     fn server(number: usize) -> Of {
-        (([10, 0, (number / 200) as u8, (number % 200) as u8], 7400).into(), Class::Silver)
+        (([10, 0, (number / 200) as u8, (number % 200) as u8], 7400).into(), Class::Silver, 1)
     }
 
     #[test]
@@ -337,6 +342,8 @@ mod tests {
             (0..PEERS_MAX).map(|n| peers.hold(server(n), Time::ZERO).expect("room")).collect();
         assert_eq!(peers.hold(server(PEERS_MAX), Time::ZERO), None);
         assert_eq!(peers.hold(server(3), Time::ZERO), Some(held[3]), "it is held already");
+        let (address, class, rank) = server(3);
+        assert_eq!(peers.hold((address, class, rank + 1), Time::ZERO), None, "that is another");
         peers.release(held[3]);
         peers.release(held[4]);
         let new = peers.hold(server(PEERS_MAX), Time::ZERO);

@@ -50,7 +50,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             self.stats.fenced += 1;
             Answer::Error(ErrorReply::Fenced)
         })?;
-        let peer = self.onward.peers.hold((server, class), now);
+        let peer = self.onward.peers.hold((server, class, 0), now);
         let peer = peer.ok_or(Answer::Error(ErrorReply::Busy))?;
         self.onward.rebuilding_bytes += length as usize;
         let of = (class, capability);

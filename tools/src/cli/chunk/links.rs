@@ -3,8 +3,9 @@
 use serde::Serialize;
 use towpath_fastpath::health::{HealthReply, LinkHealthReply, PoolReply};
 
+use super::breakdown::breakdown;
 use super::open;
-use crate::cli::args::ServerArgs;
+use crate::cli::args::HealthArgs;
 use crate::cli::bytes::show_count;
 use crate::cli::error::CliError;
 use crate::cli::interrupt::Interrupt;
@@ -93,7 +94,11 @@ impl From<LinkHealthReply> for LinkReport {
 }
 
 /// Shows how the links of a server are, and what was slow there.
-pub(crate) fn health(args: &ServerArgs, interrupt: &Interrupt) -> Result<(), CliError> {
+pub(crate) fn health(args: &HealthArgs, interrupt: &Interrupt) -> Result<(), CliError> {
+    if args.breakdown {
+        return breakdown(args, interrupt);
+    }
+    let args = &args.server;
     let mut session = open(args, None, interrupt)?;
     let reply = session.health()?;
     let rtt_us = session.rtt().map(|rtt| rtt.0 as f64 / 1e3);

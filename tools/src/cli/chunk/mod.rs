@@ -7,8 +7,10 @@
 //! | `list` | ls, stat, rm |
 //! | `health` | scrub, info |
 //! | `links` | health |
+//! | `breakdown` | health --breakdown |
 //! | `output` | where a fetched chunk goes |
 
+mod breakdown;
 mod get;
 mod health;
 mod input;

@@ -5,6 +5,7 @@
 //! | `connect` | finds a server, and connects to it |
 //! | `transfer` | many reads or writes under way at a time |
 //! | `whole` | many small chunks under way at a time |
+//! | `probe` | requests one at a time, each with the time that this side had of it |
 //! | `load` | reads and writes that a load draws |
 //! | `window` | what is under way of these |
 //! | `pace` | what to do while nothing happens: wait, or let virtual time go on |
@@ -18,6 +19,7 @@ mod connect;
 mod error;
 mod load;
 mod pace;
+mod probe;
 mod transfer;
 mod whole;
 mod window;
@@ -35,6 +37,7 @@ pub(crate) use connect::{Server, device_ip};
 pub(crate) use error::SessionError;
 pub(crate) use load::{Io, Load, Troubles};
 pub(crate) use pace::{Pace, WallClock};
+pub(crate) use probe::Probed;
 pub(crate) use transfer::{Pipeline, Source};
 pub(crate) use whole::Whole;
 

@@ -13,7 +13,7 @@ pub(super) fn check() -> Result<(), Failure> {
 }
 
 /// Whether nbdkit is there, and fio has an engine for it.
-pub(super) fn has_nbd() -> bool {
+pub(in crate::bench) fn has_nbd() -> bool {
     let engines = says("fio", "--enghelp").unwrap_or_default();
     engines.lines().any(|line| line.trim() == "nbd") && says("nbdkit", "--version").is_some()
 }

@@ -13,16 +13,17 @@
 mod case;
 mod fio;
 mod idle;
-mod rig;
+pub(super) mod rig;
 mod rounds;
-mod seen;
-mod server;
+pub(super) mod seen;
+pub(super) mod server;
 
 use super::Amount;
 use super::figure::Figure;
 use super::programs::Programs;
 use crate::failure::Failure;
 use case::{Case, Has, Measure};
+pub(super) use fio::has_nbd;
 use rig::Rig;
 use rounds::Rounds;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -76,7 +77,7 @@ pub(super) fn run(ground: &Ground<'_>, amount: Amount) -> Result<Vec<Figure>, Fa
         fio::check()?;
     }
     let interrupted = Interrupted::on_signals();
-    let has = Has { nbd: fio::has_nbd(), against: ground.against.is_some() };
+    let has = Has { nbd: has_nbd(), against: ground.against.is_some() };
     let mut rig = Rig::new(ground, amount.seconds, has)?;
     let mut rounds = Rounds::new(&cases);
     for round in 1..=amount.rounds {
@@ -109,10 +110,10 @@ pub(super) fn run(ground: &Ground<'_>, amount: Amount) -> Result<Vec<Figure>, Fa
 }
 
 /// Whether somebody asked to stop: what runs is ended then, and its folders are removed.
-struct Interrupted(Arc<AtomicBool>);
+pub(super) struct Interrupted(Arc<AtomicBool>);
 
 impl Interrupted {
-    fn on_signals() -> Self {
+    pub(super) fn on_signals() -> Self {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // Where it cannot be taken it ends us as ever, and the folders stay behind.
@@ -121,7 +122,7 @@ impl Interrupted {
         Self(flag)
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         if self.0.load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
     }
 }

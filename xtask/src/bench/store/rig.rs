@@ -20,7 +20,7 @@ const PUT_MIB: u32 = 64;
 const NETWORK_MIB: u32 = 16;
 
 /// Where memory is a file system.
-const MEMORY: &str = "/dev/shm";
+pub(in crate::bench) const MEMORY: &str = "/dev/shm";
 
 /// What the measurements of a run share.
 pub(super) struct Rig<'a> {
@@ -37,14 +37,18 @@ pub(super) struct Rig<'a> {
 }
 
 /// A folder that goes with this.
-struct Folder(PathBuf);
+pub(in crate::bench) struct Folder(PathBuf);
 
 impl Folder {
-    fn in_folder(parent: &Path) -> Result<Self, Failure> {
+    pub(in crate::bench) fn in_folder(parent: &Path) -> Result<Self, Failure> {
         let path = parent.join(format!("bench-store-{}", std::process::id()));
         let made = fs::create_dir_all(&path);
         made.map_err(|source| Failure::File { path: path.clone(), source })?;
         Ok(Self(path))
+    }
+
+    pub(in crate::bench) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

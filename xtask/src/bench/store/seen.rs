@@ -5,11 +5,15 @@ use serde_json::Value;
 
 /// The values of a measurement, each with its name: `iops`, `mb_per_s`, `p50_us` and others.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen(pub(super) Vec<(&'static str, f64)>);
+pub(in crate::bench) struct Seen(pub(in crate::bench) Vec<(&'static str, f64)>);
 
 impl Seen {
     /// From one direction of fio's JSON, or of that of `towpath bench store`.
-    pub(super) fn of(command: &str, output: &str, path: &[&str]) -> Result<Self, Failure> {
+    pub(in crate::bench) fn of(
+        command: &str,
+        output: &str,
+        path: &[&str],
+    ) -> Result<Self, Failure> {
         let failed = |metric: String| Failure::NoMetric {
             command: command.to_owned(),
             metric,
@@ -38,12 +42,12 @@ impl Seen {
     }
 
     /// The value of a name.
-    pub(super) fn value(&self, name: &str) -> Option<f64> {
+    pub(in crate::bench) fn value(&self, name: &str) -> Option<f64> {
         self.0.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
     }
 
     /// For those who watch.
-    pub(super) fn line(&self) -> String {
+    pub(in crate::bench) fn line(&self) -> String {
         let shown = self.0.iter().map(|(name, value)| format!("{name} {value:.1}"));
         shown.collect::<Vec<_>>().join(", ")
     }

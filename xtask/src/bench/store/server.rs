@@ -11,16 +11,16 @@ use std::process::{Child, Command, Stdio};
 const READY: &str = "listening on ";
 
 /// A server that runs; dropping it ends it.
-pub(super) struct Server {
+pub(in crate::bench) struct Server {
     child: Child,
     line: String,
     /// Where it listens.
-    pub(super) address: String,
+    pub(in crate::bench) address: String,
 }
 
 impl Server {
     /// Starts the server in `programs` on the store in `dir`, and waits until it listens.
-    pub(super) fn start(programs: &Path, dir: &Path) -> Result<Self, Failure> {
+    pub(in crate::bench) fn start(programs: &Path, dir: &Path) -> Result<Self, Failure> {
         let mut command = Command::new(programs.join("towpath-chunkserver"));
         command.arg("--data-dir").arg(dir).args(["--listen", "127.0.0.1:0", "--log", "warn"]);
         let line = process::line(&command);
@@ -39,12 +39,12 @@ impl Server {
     }
 
     /// Its process.
-    pub(super) fn pid(&self) -> u32 {
+    pub(in crate::bench) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Ends it in order.
-    pub(super) fn stop(mut self) -> Result<(), Failure> {
+    pub(in crate::bench) fn stop(mut self) -> Result<(), Failure> {
         self.signal(Signal::TERM);
         let failed = |source| Failure::Start { command: self.line.clone(), source };
         let status = self.child.wait().map_err(failed)?;

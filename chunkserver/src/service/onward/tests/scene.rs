@@ -150,7 +150,7 @@ impl Scene {
             return Ok(node.stalled_until);
         }
         life.turn(now).map_err(|wrong| format!("server {server}: {wrong}"))?;
-        for (peer, (place, _)) in life.server.onward.peers.wanted(now) {
+        for (peer, (place, ..)) in life.server.onward.peers.wanted(now) {
             let Some(other) = self.ground.places.iter().position(|at| *at == place) else {
                 return Err(format!("server {server} wants to connect to {place}"));
             };
