@@ -9,10 +9,12 @@ use towpath_verbs::{Verb, VerbError};
 const LIBRARY: &CStr = c"libmlx5.so.1";
 
 /// `mlx5dv_is_supported`: whether a device is driven by this library.
+// SAFETY: to be called with a device that is open.
 type IsSupported = unsafe extern "C" fn(*mut ibv_device) -> bool;
 
 /// `mlx5dv_modify_qp_udp_sport`: 0, or an error number; `EOPNOTSUPP` where the device's firmware
 /// cannot do it.
+// SAFETY: to be called with a live queue pair of a device of this driver.
 type ModifyUdpSport = unsafe extern "C" fn(*mut ibv_qp, u16) -> c_int;
 
 /// What the driver's library offers.
