@@ -21,7 +21,7 @@ ln -s usr/lib usr/lib64 "$root/"
 cp "$(command -v busybox)" "$root/bin/busybox"
 
 # crc32_generic is asked for by name at run time, so no dependency of rdma_rxe tells of it.
-wanted="crc32_generic ib_uverbs rdma_rxe veth sch_netem virtio_pci 9pnet_virtio 9p"
+wanted="crc32_generic ib_uverbs rdma_rxe veth sch_netem sch_prio cls_u32 virtio_pci 9pnet_virtio 9p"
 number=100
 unpacked() {
     case $1 in
