@@ -70,6 +70,10 @@ tc_data=$(dirname "$(ldconfig -p | awk '/libc\.so\.6 /{ print $NF; exit }')")/..
 # Made for the kind of machine that it runs on; a linker of Rust's is a compiler of C.
 cc -O2 -Wall -Werror -shared -fPIC -o "$root/usr/lib/yield.so" "$here/yield.c"
 
+# The calls of a NIC's driver, under the name that libibverbs would load that by.
+cc -O2 -Wall -Werror -shared -fPIC -Wl,-soname,libmlx5.so.1 -o "$root/usr/lib/made-up-mlx5.so" \
+    "$here/mlx5.c"
+
 printf 'root:x:0:0:root:/:/bin/sh\n' >"$root/etc/passwd"
 printf 'root:x:0:\n' >"$root/etc/group"
 printf '127.0.0.1 localhost\n' >"$root/etc/hosts"
