@@ -17,7 +17,7 @@ devinfo() {
         ! grep -q serving /tmp/serve.log || break
         usleep 100000
     done
-    check a-check-of-two-devices-works tow_devinfo --check 10.0.0.2 -d rxe0 --json >/out/check.json
+    check a-check-of-two-devices-works two_devices
     kill "$serving"
     cat /out/check.json
     for row in uc rc tcp paths queue-pair-again write-read atomics; do
@@ -31,6 +31,7 @@ devinfo() {
 }
 says() { tow_devinfo -d rxe0 | grep "$1"; }
 is() { grep -A2 "\"id\": \"$1\"" /out/check.json | grep "\"status\": \"$2\""; }
+two_devices() { tow_devinfo --check 10.0.0.2 -d rxe0 --json >/out/check.json; }
 live_ports() {
     LD_PRELOAD=/usr/lib/made-up-mlx5.so tow_devinfo -d rxe0 | grep 'source port: *16384, changed while'
 }
