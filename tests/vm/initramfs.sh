@@ -21,7 +21,7 @@ ln -s usr/lib usr/lib64 "$root/"
 cp "$(command -v busybox)" "$root/bin/busybox"
 
 # crc32_generic is asked for by name at run time, so no dependency of rdma_rxe tells of it.
-wanted="crc32_generic ib_uverbs rdma_rxe veth sch_netem virtio_pci 9pnet_virtio 9p"
+wanted="crc32_generic ib_uverbs rdma_rxe veth sch_netem sch_prio cls_u32 virtio_pci 9pnet_virtio 9p"
 number=100
 unpacked() {
     case $1 in
@@ -69,6 +69,10 @@ tc_data=$(dirname "$(ldconfig -p | awk '/libc\.so\.6 /{ print $NF; exit }')")/..
 
 # Made for the kind of machine that it runs on; a linker of Rust's is a compiler of C.
 cc -O2 -Wall -Werror -shared -fPIC -o "$root/usr/lib/yield.so" "$here/yield.c"
+
+# The calls of a NIC's driver, under the name that libibverbs would load that by.
+cc -O2 -Wall -Werror -shared -fPIC -Wl,-soname,libmlx5.so.1 -o "$root/usr/lib/made-up-mlx5.so" \
+    "$here/mlx5.c"
 
 printf 'root:x:0:0:root:/:/bin/sh\n' >"$root/etc/passwd"
 printf 'root:x:0:\n' >"$root/etc/group"

@@ -41,6 +41,18 @@ cable() {
     done
 }
 
+# swallow PORT: what leaves veth0 from this UDP port is lost; without a port nothing.
+swallow() {
+    tc qdisc del dev veth0 root 2>/dev/null
+    [ $# = 0 ] || {
+        tc qdisc add dev veth0 root handle 1: prio bands 3 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+        tc qdisc add dev veth0 parent 1:1 handle 10: netem limit 100000
+        tc qdisc add dev veth0 parent 1:3 handle 30: netem limit 100000 loss 100%
+        tc filter add dev veth0 parent 1: protocol ip u32 match ip protocol 17 0xff \
+            match ip sport "$1" 0xffff flowid 1:3
+    }
+}
+
 # Another cable: rxe2 here, and at the other end a network namespace for the userspace NIC, since
 # rxe has UDP port 4791 of this one.
 peer_up() {

@@ -48,7 +48,8 @@ pub(crate) fn query(context: &sys::Context, port: u8, errno: i32) -> OpenError {
     OpenError::Query { name: context.name().to_owned(), port, errno }
 }
 
-/// The capabilities of the device on that port. Which queue pairs it has no driver tells: one of
+/// The capabilities of the device on that port, but for what needs a queue pair that runs: it is
+/// not said to change source ports. Which queue pairs it has no driver tells: one of
 /// each type is made and destroyed.
 pub(crate) fn find(
     pd: &Arc<sys::Pd>,

@@ -42,7 +42,12 @@ pub(crate) fn sender(grh: &[u8; GRH_BYTES]) -> Option<IpAddr> {
     (ipv4[0] == 0x45).then(|| Ipv4Addr::new(ipv4[12], ipv4[13], ipv4[14], ipv4[15]).into())
 }
 
-/// The flow label that makes the driver send from source port `0xc000 + index`: it folds the
+/// The UDP port that is meant by the source port of this index.
+pub(crate) fn udp_source_port(index: u16) -> u16 {
+    0xc000 | index
+}
+
+/// The flow label that makes the driver send from [that port](udp_source_port): it folds the
 /// upper six bits of the label into the lower fourteen, and takes 0 as "choose one".
 pub(crate) fn flow_label(index: u16) -> u32 {
     match u32::from(index) & 0x3fff {

@@ -52,7 +52,7 @@ counters! {
         losses_spurious,
         /// Retransmission timeouts for nothing: all that they declared lost was acknowledged.
         rtos_spurious,
-        /// Paths whose queue pair has failed, here or at the peer.
+        /// Paths whose queue pair has failed here, or that the peer has made anew.
         paths_failed,
         /// Paths whose queue pair was made anew.
         paths_renewed,
@@ -68,7 +68,7 @@ counters! {
         path_retirements,
         /// Paths that were good again after a quarantine.
         path_returns,
-        /// Changes of a path's source port.
+        /// Changes of a path's source port, by a new queue pair or while one runs.
         path_moves,
         /// Probes of paths sent.
         path_probes,

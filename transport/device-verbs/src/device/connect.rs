@@ -3,11 +3,18 @@
 use super::VerbsDevice;
 use crate::caps::{self, Port};
 use crate::gid;
-use crate::limits::HOPS_MAX;
-use crate::qps::{Qp, Route};
+use crate::limits::{HOPS_MAX, SOURCE_PORTS};
+use crate::qps::{self, Qp, Route};
+use crate::queue::Fifo;
 use crate::sys::{self, ibv_ah_attr, ibv_qp_attr_mask as mask, ibv_qp_state as raw_state};
-use std::net::IpAddr;
-use towpath_verbs::{Connect, QpNum, QpState, QpType, Verb, VerbError, Wc, WcOpcode, WcStatus};
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use towpath_base::serial::Psn;
+use towpath_verbs::{
+    Connect, CqNum, DeviceCaps, Mtu, QpInit, QpNum, QpState, QpType, RcAttr, Verb, VerbError, Wc,
+    WcOpcode, WcStatus,
+};
 
 /// The way to `dest`.
 pub(super) fn ah_attr(port: &Port, dest: IpAddr, route: Route) -> ibv_ah_attr {
@@ -89,7 +96,62 @@ fn to_rts(qp: &Qp, connect: &Connect) -> Result<(), VerbError> {
     qp.raw.modify(attr, set)
 }
 
+/// Whether the device changes the source port of a queue pair that runs. No driver tells: one that
+/// is its own peer is made, and asked to.
+pub(super) fn changes_ports(
+    (pd, cq, port): (&Arc<sys::Pd>, &Arc<sys::Cq>, &Port),
+    caps: &DeviceCaps,
+    change: sys::PortChange,
+) -> Result<(), VerbError> {
+    let qp_type = if caps.verbs.uc { QpType::Uc } else { QpType::Rc };
+    let (send_cq, recv_cq) = (Arc::clone(cq), Arc::clone(cq));
+    let parts = sys::QpParts { pd: Arc::clone(pd), send_cq, recv_cq, srq: None };
+    let raw = sys::Qp::new(parts, qps::raw_type(qp_type), (1, 1), (1, 1), 0)?;
+    let num = QpNum(raw.num());
+    let mut qp = Qp {
+        raw,
+        num,
+        init: QpInit::new(qp_type, CqNum(0)),
+        state: QpState::Reset,
+        route: Route::default(),
+        sends: Fifo::new(1),
+        send_holds: VecDeque::new(),
+        recvs: Fifo::new(1),
+    };
+    to_init(&mut qp, port)?;
+    let connect = Connect {
+        dest: SocketAddr::new(port.ip, gid::UDP_PORT),
+        dest_qp_num: num,
+        rq_psn: Psn::new(0),
+        sq_psn: Psn::new(0),
+        path_mtu: Mtu::Mtu256,
+        source_port: 0,
+        tclass: 0,
+        rc: RcAttr::default(),
+    };
+    to_rtr(&qp, port, &connect)?;
+    to_rts(&qp, &connect)?;
+    change.set(&qp.raw, gid::udp_source_port(1))
+}
+
 impl VerbsDevice {
+    pub(super) fn set_port(&mut self, num: QpNum, source_port: u16) -> Result<(), VerbError> {
+        let verb = Verb::ModifyQp;
+        let change = self.port_change.ok_or(VerbError::Unsupported(verb))?;
+        let slot = self.qps.slot_of(num);
+        let qp = slot.and_then(|slot| self.qps.at_mut(slot));
+        let qp = qp.ok_or(VerbError::NoSuchObject(verb))?;
+        if qp.state != QpState::Rts {
+            return Err(VerbError::WrongState(verb));
+        }
+        if source_port >= SOURCE_PORTS || qp.init.qp_type == QpType::Ud {
+            return Err(VerbError::BadArgument(verb));
+        }
+        change.set(&qp.raw, gid::udp_source_port(source_port))?;
+        qp.route.source_port = source_port;
+        Ok(())
+    }
+
     pub(super) fn connect(&mut self, num: QpNum, connect: &Connect) -> Result<(), VerbError> {
         let verb = Verb::ModifyQp;
         let slot = self.qps.slot_of(num);

@@ -56,6 +56,8 @@ pub struct VerbsDevice {
     pd: Arc<sys::Pd>,
     port: Port,
     caps: DeviceCaps,
+    /// How the source port of a queue pair that runs is changed, where the device can do so.
+    port_change: Option<sys::PortChange>,
     limits: QueueLimits,
     srq_wr_max: u32,
     recv_sge_max: u32,
@@ -87,7 +89,11 @@ impl VerbsDevice {
         let probe = Arc::new(sys::Cq::new(&channel, 1, 0, false).map_err(setup)?);
         let host_clock = towpath_clock::Clock::start();
         let clock = find_clock(&context, &channel, &host_clock);
-        let caps = caps::find(&pd, &probe, &info, &port_info, clock.is_some()).map_err(setup)?;
+        let mut caps =
+            caps::find(&pd, &probe, &info, &port_info, clock.is_some()).map_err(setup)?;
+        let port_change = sys::PortChange::find(&context)
+            .filter(|&call| connect::changes_ports((&pd, &probe, &port), &caps, call).is_ok());
+        caps.source_port_live = port_change.is_some();
         Ok(Self {
             qps: Qps::default(),
             srqs: Vec::new(),
@@ -97,6 +103,7 @@ impl VerbsDevice {
             pd,
             port,
             caps,
+            port_change,
             limits: QueueLimits { wr_max: info.limits.max_qp_wr, cqe_max: info.limits.max_cqe },
             srq_wr_max: info.limits.max_srq_wr,
             recv_sge_max: info.limits.max_sge.min(SGE_DEFAULT as u32),
@@ -260,6 +267,10 @@ impl Device for VerbsDevice {
 
     fn modify_qp(&mut self, qp_num: QpNum, state: QpState) -> Result<(), VerbError> {
         self.modify(qp_num, state)
+    }
+
+    fn set_source_port(&mut self, qp_num: QpNum, source_port: u16) -> Result<(), VerbError> {
+        self.set_port(qp_num, source_port)
     }
 
     fn qp_state(&self, qp_num: QpNum) -> Result<QpState, VerbError> {

@@ -1,6 +1,7 @@
 //! What only shows beneath the contract, on a real driver: `cargo xtask vm-test` runs these.
 
 use super::*;
+use crate::sys::made_up::{changing, refusing, take_changes};
 use crate::sys::{Refused, ibv_send_flags as flags};
 use crate::wr;
 use towpath_base::serial::Psn;
@@ -80,6 +81,33 @@ fn what_no_driver_inlines_is_not_inlined() {
     let make = |inline_bytes| sys::Qp::new(rig.parts(), qp_type, (4, 4), (1, 1), inline_bytes);
     assert_eq!(make(INLINE_BYTES_MAX).expect("room").inline_bytes_max(), INLINE_BYTES_MAX);
     assert_eq!(make(1 << 24).expect("it goes without").inline_bytes_max(), 0);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: cargo xtask vm-test"]
+fn a_source_port_is_changed_by_the_drivers_call_on_queue_pairs_that_run() {
+    let mut rig = Rig::new();
+    assert!(!rig.device.caps.source_port_live, "rxe has no such call");
+    let unsupported = Err(VerbError::Unsupported(Verb::ModifyQp));
+    assert_eq!(rig.device.set_source_port(rig.qp, 7), unsupported);
+    let channel = Arc::new(sys::Channel::new(rig.device.pd.context()).expect("room"));
+    let cq = Arc::new(sys::Cq::new(&channel, 1, 0, false).expect("room"));
+    let tried = |device: &VerbsDevice, call| {
+        let parts = (&device.pd, &cq, &device.port);
+        connect::changes_ports(parts, &device.caps, call)
+    };
+    assert_eq!(tried(&rig.device, refusing()), unsupported);
+    assert_eq!(tried(&rig.device, changing()), Ok(()));
+    let seen = take_changes();
+    assert!(matches!(*seen, [(num, 0xc001)] if num != rig.qp.0), "on one of its own: {seen:?}");
+    rig.device.port_change = Some(changing());
+    assert_eq!(rig.device.set_source_port(rig.qp, 7), Ok(()));
+    let bad = Err(VerbError::BadArgument(Verb::ModifyQp));
+    assert_eq!(rig.device.set_source_port(rig.qp, 1 << 14), bad);
+    assert_eq!(take_changes(), [(rig.qp.0, 0xc007)]);
+    rig.device.modify(rig.qp, QpState::Err).expect("it goes to any state");
+    let wrong = Err(VerbError::WrongState(Verb::ModifyQp));
+    assert_eq!(rig.device.set_source_port(rig.qp, 8), wrong, "it runs no more");
 }
 
 #[test]

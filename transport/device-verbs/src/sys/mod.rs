@@ -14,6 +14,7 @@ mod context;
 mod cq;
 mod extended;
 mod objects;
+mod port;
 mod qp;
 
 pub(crate) use chain::Chain;
@@ -21,6 +22,9 @@ pub(crate) use context::{Context, DeviceInfo, GidType, PortInfo, RawEvent, devic
 pub(crate) use cq::{Channel, Cq, RawWc};
 pub(crate) use extended::{clock, ticks};
 pub(crate) use objects::{Ah, Mr, Pd, Srq, access_flags};
+pub(crate) use port::PortChange;
+#[cfg(test)]
+pub(crate) use port::made_up;
 pub(crate) use qp::{Qp, QpParts, Refused, wr_atomic, wr_rdma, wr_ud};
 pub(crate) use rdma_sys::{
     ibv_ah_attr, ibv_gid, ibv_global_route, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state,

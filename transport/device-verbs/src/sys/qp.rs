@@ -92,6 +92,10 @@ impl Qp {
         self.inline_bytes_max
     }
 
+    pub(super) fn raw(&self) -> *mut ibv_qp {
+        self.raw.as_ptr()
+    }
+
     pub(crate) fn num(&self) -> u32 {
         // SAFETY: alive until our drop.
         unsafe { self.raw.as_ref() }.qp_num

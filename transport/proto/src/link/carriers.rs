@@ -57,8 +57,12 @@ impl Link {
             }
         }
         self.paths.probes_due |= asked & !self.paths.failed();
-        let dark = self.paths.ladder.dark(now);
-        self.paths.move_dark(now, dark);
+        // Better carriers than ours that have been silent for long: one of their paths changes.
+        let dark = self.paths.ladder.dark(now) & !self.paths.failed();
+        if dark != 0 {
+            let index = self.paths.draw(dark);
+            self.change_port(now, index);
+        }
     }
 
     /// A path has failed; when it was the last of the carrier that we ride on, another one is

@@ -138,6 +138,11 @@ impl Link {
             return;
         }
         self.stats.paths_failed += 1;
+        self.part_with(now, index);
+    }
+
+    /// The queue pair of a path is not used any more.
+    pub(super) fn part_with(&mut self, now: Time, index: usize) {
         self.paths.forget_reroute(index);
         self.paths.answers_due &= !bit(index);
         let failed = self.paths.failed() | bit(index);

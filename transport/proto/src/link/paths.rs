@@ -1,7 +1,7 @@
 //! Paths: doubt, probes, quarantine and return (docs/protocol.md section 9).
 
-use super::Link;
 use super::alarm::AckAlarm;
+use super::{Link, LinkState};
 use crate::carrier::Carrier;
 use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
 use crate::limits::{
@@ -30,6 +30,8 @@ pub(super) struct Doubts {
     /// The last doubt of a path among such losses.
     pub(super) doubted_at: Option<Time>,
     pub(super) acks_rerouted_at: Time,
+    /// The last ack that came on the queue pair of a path: on which, and when.
+    pub(super) ack_heard: Option<(usize, Time)>,
     pub(super) ack_alarm: AckAlarm,
     /// When the peer last asked what is acknowledged.
     pub(super) asked_at: Time,
@@ -70,7 +72,7 @@ impl Link {
         match (from, to) {
             (_, PathState::Suspect) => self.stats.path_doubts += 1,
             (_, PathState::Dead | PathState::Failed) => {
-                self.stats.path_retirements += 1;
+                self.stats.path_retirements += u64::from(from != PathState::Dead);
                 self.doubts.ack_alarm.found_dead(index);
             }
             (PathState::Suspect, PathState::Good) => {
@@ -95,6 +97,11 @@ impl Link {
             let is_retired = (from, to) == (PathState::Suspect, PathState::Dead);
             if is_retired && self.paths.move_retired(now, index) {
                 self.signal_path(now, index, PathSignal::Moved);
+            } else if is_retired
+                && self.paths[index].condition.is_first_quarantine()
+                && self.replace_queue_pair(now, index)
+            {
+                // With its queue pair it has failed, and a spare was called if one is wanted.
             } else if let Some(spare) = self.paths.wanted_spare() {
                 self.signal_path(now, spare, PathSignal::Called);
             }
@@ -130,6 +137,48 @@ impl Link {
         // Where the queue pair of acks was to follow the first path it has stayed behind.
         self.control.has_left |= self.paths[0].remake.life() > 0 && self.paths[0].moves > 0;
         self.paths.pin_ports();
+    }
+
+    /// A path that has been silent for long takes another port, unless a path was changed just now.
+    /// True if it waits for another queue pair.
+    pub(super) fn change_port(&mut self, now: Time, index: usize) -> bool {
+        if now < self.paths.next_change_at() {
+            return false;
+        }
+        let is_replaced = self.replace_queue_pair(now, index);
+        if is_replaced || self.paths.move_to_fresh(now, index) {
+            self.paths.on_changed(now);
+        }
+        is_replaced
+    }
+
+    /// Whether the peer was heard on this path since it was doubted, within a second, and on no
+    /// other: then it is the way of the peer, and only ours is bad.
+    fn is_only_way_back(&self, now: Time, index: usize) -> bool {
+        let doubted_at = self.paths[index].condition.suspected_at();
+        let is_late = |at: Time| at >= doubted_at && now < at + PATH_CHANGE_INTERVAL;
+        let is_heard = |index: usize| {
+            let chunk = self.paths[index].rx.largest().is_some_and(|(_, at)| is_late(at));
+            chunk || self.doubts.ack_heard.is_some_and(|(on, at)| on == index && is_late(at))
+        };
+        let mut others = (0..self.paths.len()).filter(|&other| other != index);
+        is_heard(index) && !others.any(is_heard)
+    }
+
+    /// Where a queue pair that runs keeps its port, a path that swallows what is sent gets another
+    /// queue pair, which leaves from another port; the old queue pair and its port are free. That
+    /// is told to the peer on another path, and the peer tells of its half on another one, so both
+    /// need one. True if so.
+    fn replace_queue_pair(&mut self, now: Time, index: usize) -> bool {
+        let has_other = self.paths.good() & !bit(index) != 0;
+        let may_leave = self.end.state == LinkState::Up && has_other;
+        let may_leave = may_leave && self.paths.moves_by_renewal(index);
+        if !may_leave || self.is_only_way_back(now, index) || !self.take_new_port(now, index) {
+            return false;
+        }
+        self.paths[index].remake.renew(now);
+        self.part_with(now, index);
+        true
     }
 
     /// Asks all good paths at once that have nothing under way: the way that works may be any of
@@ -222,8 +271,8 @@ impl Link {
             self.paths.probes_due |= bit(index);
             return;
         };
-        if signal == PathSignal::Rested {
-            self.paths.move_rested(now, index);
+        if signal == PathSignal::Rested && self.change_port(now, index) {
+            return;
         }
         self.signal_path(now, index, signal);
     }

@@ -121,12 +121,13 @@ impl Link {
     ) {
         let mut bytes = [0; ACK_BYTES_MAX];
         let len = HEADER_BYTES + body.len();
-        let (Some(whole), Some(path)) = (bytes.get_mut(..len), self.paths.get(usize::from(path.0)))
-        else {
+        let index = usize::from(path.0);
+        let (Some(whole), Some(path)) = (bytes.get_mut(..len), self.paths.get(index)) else {
             self.stats.acks_bad += 1;
             return;
         };
         let generation = path.generation_in;
+        self.doubts.ack_heard = Some((index, now));
         whole[..HEADER_BYTES].copy_from_slice(header);
         whole[HEADER_BYTES..].copy_from_slice(body);
         self.take_in_ack(now, whole, received_at, generation);

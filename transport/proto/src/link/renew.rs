@@ -100,13 +100,22 @@ impl Link {
     pub(super) fn end_queue_pair(&mut self, now: Time, index: usize) {
         let path = &self.paths[index];
         let is_well = path.condition.state() == PathState::Good && path.carrier != Carrier::Rc;
-        if !is_well && self.paths.renew_elsewhere(now, index) {
+        if !is_well {
+            self.take_new_port(now, index);
+        }
+        self.paths[index].remake.fail(now);
+        self.fail_path(now, index);
+    }
+
+    /// The next queue pair of a path leaves from another port. True if there is one.
+    pub(super) fn take_new_port(&mut self, now: Time, index: usize) -> bool {
+        let moves = self.paths.renew_elsewhere(now, index);
+        if moves {
             self.stats.path_moves += 1;
             self.control.has_left |= index == 0 && !self.paths.can_move();
             self.control.follows |= index == 0 && self.paths.can_move();
         }
-        self.paths[index].remake.fail(now);
-        self.fail_path(now, index);
+        moves
     }
 
     /// A path has a queue pair again, joined with the peer's. It is probed before it is used.

@@ -116,7 +116,7 @@ impl PathTable {
 
     /// The better of two paths that are drawn from a set. With several rails, one path is drawn for
     /// each, and the best one is taken.
-    pub(super) fn draw(&mut self, set: u16) -> usize {
+    pub(crate) fn draw(&mut self, set: u16) -> usize {
         let count = u64::from(set.count_ones());
         let first = self.prng.below(count);
         let one = nth(set, first);

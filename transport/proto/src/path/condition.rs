@@ -14,6 +14,8 @@ pub(crate) struct Condition {
     since: Time,
     /// The first number sent after the doubt arose.
     doubt_number: u64,
+    /// When the last doubt arose.
+    suspected_at: Time,
     /// Doubts that are not forgiven.
     doubts: u32,
     /// Quarantines that are not forgiven: each doubles the next.
@@ -56,6 +58,11 @@ impl Condition {
         self.since
     }
 
+    /// When the path was last doubted; zero if it never was.
+    pub(crate) fn suspected_at(&self) -> Time {
+        self.suspected_at
+    }
+
     /// When [`on_due`](Self::on_due) is to be called; `NEVER` for a good path.
     pub(crate) fn due(&self) -> Time {
         self.due
@@ -78,7 +85,7 @@ impl Condition {
                 self.doubts += u32::from(signal == PathSignal::Silent);
                 self.doubts_ever += 1;
                 self.doubt_number = next_number;
-                self.due = now;
+                (self.suspected_at, self.due) = (now, now);
             }
             PathState::Dead => {
                 let span = QUARANTINE_FIRST.saturating_mul(1 << self.quarantines.min(16));

@@ -108,15 +108,6 @@ impl PathTable {
         port.is_some()
     }
 
-    /// Better carriers than ours, with these paths, have been silent for long: one of the paths
-    /// takes another port, unless a path was changed just now.
-    pub(crate) fn move_dark(&mut self, now: Time, paths: u16) {
-        if paths != 0 {
-            let index = self.draw(paths);
-            self.move_rested(now, index);
-        }
-    }
-
     /// A path that was just retired goes on from another port, which is another way through the
     /// network, if there is one that nobody takes. A path that was retired before rests all the
     /// same: it may be what all its ways have in common.
@@ -124,15 +115,15 @@ impl PathTable {
         self[index].condition.is_first_quarantine() && self.move_to_fresh(now, index)
     }
 
-    /// A path whose quarantine is over takes another port, unless a path was changed just now.
-    pub(crate) fn move_rested(&mut self, now: Time, index: usize) {
-        let next = self.changed_at.map_or(now, |at| at + PATH_CHANGE_INTERVAL);
-        if next <= now && self.move_to_fresh(now, index) {
-            self.changed_at = Some(now);
-        }
+    /// Whether the port of a path is changed by a new queue pair, because one that runs keeps it.
+    pub(crate) fn moves_by_renewal(&self, index: usize) -> bool {
+        let has_port = self[index].carrier != Carrier::Tcp;
+        let has_others = self.ports.count > 1 && self.ports.are_kept;
+        has_others && has_port && self.failed() & bit(index) == 0
     }
 
-    fn move_to_fresh(&mut self, now: Time, index: usize) -> bool {
+    /// A path goes on from a port that no path takes and that does not rest. True if there is one.
+    pub(crate) fn move_to_fresh(&mut self, now: Time, index: usize) -> bool {
         if !self.is_movable(index) {
             return false;
         }

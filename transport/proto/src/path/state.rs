@@ -17,7 +17,8 @@ named! {
         Probing => "probing",
         /// Joined at both ends and held back until another path is retired.
         Spare => "spare",
-        /// Its queue pair is in error, and another one is being made: nothing is sent on it.
+        /// Its queue pair is in error or was left, and another one is being made: nothing is sent
+        /// on it.
         Failed => "failed",
     }
 }
@@ -47,7 +48,7 @@ named! {
         Unneeded => "not needed",
         /// The quarantine is over.
         Rested => "rested",
-        /// Its queue pair is in error.
+        /// Its queue pair is in error, or is given up for one that leaves from another port.
         Failed => "failed",
         /// Its queue pair was made anew, at both ends.
         Renewed => "queue pair renewed",
@@ -90,7 +91,12 @@ pub const MOVES: [Move; 18] = {
         moves(Probing, S::Unanswered, Dead, "it is as dead as before: a longer quarantine"),
         moves(Good, S::Failed, Failed, "its queue pair is in error"),
         moves(Suspect, S::Failed, Failed, "its queue pair is in error"),
-        moves(Dead, S::Failed, Failed, "its queue pair is in error"),
+        moves(
+            Dead,
+            S::Failed,
+            Failed,
+            "its queue pair is in error, or the next one is to try another port",
+        ),
         moves(Probing, S::Failed, Failed, "its queue pair is in error"),
         moves(Spare, S::Failed, Failed, "its queue pair is in error"),
         moves(Failed, S::Renewed, Probing, "nothing is known of its new queue pair"),

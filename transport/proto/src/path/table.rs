@@ -429,13 +429,23 @@ impl PathTable {
         self.good().count_ones() >= self.used_max
     }
 
+    /// When a path may be retired, or given another port, after the last one that was.
+    pub(crate) fn next_change_at(&self) -> Time {
+        self.changed_at.map_or(Time::ZERO, |at| at + PATH_CHANGE_INTERVAL)
+    }
+
+    /// A path was given another port.
+    pub(crate) fn on_changed(&mut self, now: Time) {
+        self.changed_at = Some(now);
+    }
+
     /// A path is retired only while another is good, and no more than one in an interval. One
     /// that comes from its quarantine was retired before: nothing changes when it goes back.
     fn may_retire(&mut self, now: Time, index: usize, from: PathState) -> bool {
         if from == PathState::Probing {
             return true;
         }
-        let next = self.changed_at.map_or(now, |at| at + PATH_CHANGE_INTERVAL);
+        let next = self.next_change_at();
         if self.good() == 0 || next > now {
             let until = next.max(now + self.sla_tick);
             self.all[index].condition.postpone(until);

@@ -3,7 +3,7 @@
 use super::paths::{EACH, send, state, tick, trickle};
 use super::*;
 use crate::limits::PATHS_MAX;
-use crate::path::{PathSignal, PathState};
+use crate::path::PathState;
 
 /// Source ports of the device: four times as many as the wire has ways.
 const PORTS: u16 = 64;
@@ -231,14 +231,17 @@ fn a_peer_that_is_silent_for_two_ticks_costs_ports_but_no_path() {
 }
 
 #[test]
-fn a_driver_that_cannot_move_a_path_is_asked_once() {
+fn a_driver_that_cannot_move_a_path_is_asked_once_and_then_makes_other_queue_pairs() {
     let (mut wire, channel) = open(5, 4);
+    wire.renews = true;
+    let before = wire.moves.len();
     wire.ends[0].link.pin_ports();
     wire.holes[1] = 1 << 1;
     trickle(&mut wire, channel, 100, Nanos::from_secs(3));
-    assert_eq!(wire.ends[0].link.stats().path_moves, 0);
-    assert_eq!(state(&wire, 0, 1), PathState::Dead, "it is in quarantine instead");
-    assert_eq!(PathState::Dead.after(PathSignal::Moved), Some(PathState::Probing));
+    assert_eq!(wire.moves.len(), before, "no queue pair that runs goes elsewhere");
+    let path = wire.ends[0].link.paths().nth(1).unwrap();
+    assert_eq!((path.state, path.moves, path.renewals), (PathState::Good, 1, 1));
+    assert_eq!(wire.ports[0][1], path.source_port);
 }
 
 /// Eight paths that keep their ports, of which four are held back.

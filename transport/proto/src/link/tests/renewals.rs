@@ -99,6 +99,52 @@ fn a_carrier_that_was_left_because_all_its_ports_are_dark_is_found_again_on_othe
 }
 
 #[test]
+fn where_ports_are_kept_a_path_that_dies_leaves_from_another_by_a_new_queue_pair() {
+    for seed in 100..110 {
+        let mut rig = Rig::new(seed, &FOUR, true);
+        rig.wire.holes[1] = 1 << 2;
+        rig.run(MS.saturating_mul(500));
+        let path = rig.wire.ends[0].link.paths().nth(2).unwrap();
+        assert_eq!((path.state, path.quarantines), (PathState::Good, 1));
+        assert_eq!((path.moves, path.renewals), (1, 1));
+        assert!(path.source_port >= 4, "a port that no other path takes: {}", path.source_port);
+        let ports = [0, 1].map(|at| rig.wire.ports[at][2]);
+        assert_eq!(ports, [path.source_port, 2], "the peer's way was sound");
+        let stats = rig.stats(0);
+        assert_eq!((stats.path_retirements, stats.path_moves, stats.paths_failed), (1, 1, 0));
+        rig.settle();
+    }
+}
+
+#[test]
+fn where_ports_are_kept_a_path_that_dies_on_its_next_port_too_rests_before_it_takes_a_third() {
+    let mut rig = Rig::new(110, &FOUR, true);
+    rig.wire.holes[1] = !0b1011;
+    rig.run(MS.saturating_mul(900));
+    assert_eq!(rig.stats(0).path_moves, 1);
+    rig.wire.holes[1] = 0b100;
+    rig.run(Nanos::from_secs(4));
+    let path = rig.wire.ends[0].link.paths().nth(2).unwrap();
+    assert_eq!((path.state, path.moves, path.renewals), (PathState::Good, 2, 2));
+    rig.settle();
+}
+
+#[test]
+fn a_path_that_only_the_peer_gets_through_on_keeps_its_queue_pair() {
+    for seed in 120..126 {
+        let mut rig = Rig::new(seed, &[Uc; 2], true);
+        // Each end has one way, and not the same.
+        rig.wire.holes = [1 << 0, 1 << 1];
+        rig.run(Nanos::from_secs(4));
+        for at in 0..2 {
+            assert_eq!((rig.stats(at).paths_renewed, rig.stats(at).paths_failed), (0, 0));
+            assert!(rig.ways(at) >= 1, "end {at}");
+        }
+        rig.settle();
+    }
+}
+
+#[test]
 fn packets_lost_at_random_and_a_peer_that_pauses_cost_no_queue_pair() {
     let mut rig = Rig::new(60, &FOUR, true);
     rig.wire.faults = Faults { drop: 0.05, ..Faults::default() };
