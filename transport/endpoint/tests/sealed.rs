@@ -8,7 +8,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use towpath_base::Prng;
 use towpath_transport::keys::{
-    HandshakeError, HostKey, PeerRefused, Peers, PeersFile, Sealing, WallTime, system_random,
+    HandshakeError, HostKey, PeerName, PeerRefused, Peers, PeersFile, Sealing, WallTime,
+    system_random,
 };
 use towpath_transport::{
     AcceptError, CarrierChoice, ConnectError, DownReason, EndpointConfig, Event, Fallback,
@@ -341,4 +342,21 @@ fn one_sided_operations_go_by_messages() {
     assert_eq!(ended, (towpath_transport::OpOutcome::Executed, Some(0)));
     let lane = client.endpoint.lane(joined.link).expect("it has one");
     assert!(lane.is_by_messages, "{lane:?}");
+}
+
+#[test]
+fn a_trusted_host_in_the_place_of_another_is_refused_where_one_is_expected() {
+    let (a, b) = (Identity::new("a"), Identity::new("b"));
+    let (mut node, addr) = server(Some(b.trusting(&[&a], Sealing::Encrypt)));
+    let keys = a.trusting(&[&b], Sealing::Encrypt);
+    let mut client = Node::new(EndpointConfig::new().secure(keys.clone()));
+    join(&mut client, &mut node, addr);
+    keys.expect(PeerName::parse("c").expect("a name"));
+    // Its secret does not help it.
+    let error = fail(&mut client, &mut node, addr);
+    let refused = matches!(error, ConnectError::Handshake { error: HandshakeError::Peer(_), .. });
+    assert!(refused && error.to_string().contains('c'), "{error}");
+    keys.expect(PeerName::parse("b").expect("a name"));
+    client.events.clear();
+    join(&mut client, &mut node, addr);
 }

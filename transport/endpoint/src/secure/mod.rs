@@ -22,8 +22,9 @@ use towpath_base::{Nanos, Time};
 use towpath_proto::wire::{Hello, HelloSeal};
 use towpath_secure::{
     Authority, Handshake, HandshakeError, Host, HostError, HostKey, HostKeyError, KnownSecret,
-    Outcome, PeerIdentity, Peers, PeersFile, PeersFileError, PublicKey, Role, RollOver, Salt,
-    Sealing, SecretId, Secrets, SecureRandom, Trust, WallTime, limits::SECRETS_MAX, system_random,
+    Outcome, PeerIdentity, PeerName, Peers, PeersFile, PeersFileError, PublicKey, Role, RollOver,
+    Salt, Sealing, SecretId, Secrets, SecureRandom, Trust, WallTime, limits::SECRETS_MAX,
+    system_random,
 };
 
 /// How often the authorized peers are looked at: a peer whose line is gone has no link a second
@@ -65,6 +66,8 @@ struct State {
     /// Of handshakes in which it was the server, for HELLOs of peers.
     taken: Secrets,
     vouched: Option<KnownSecret>,
+    /// The name that servers must have.
+    expected: Option<PeerName>,
     roll_over: RollOver,
     /// Counts up when the peers have changed.
     version: u64,
@@ -139,6 +142,7 @@ impl Secure {
             at: HashMap::new(),
             taken: Secrets::default(),
             vouched: None,
+            expected: None,
             roll_over: RollOver::default(),
             version: 0,
             refreshed_at: None,
@@ -159,6 +163,12 @@ impl Secure {
     /// the HELLOs vouches for the peer.
     pub fn vouch(&self, known: KnownSecret) {
         self.state().vouched = Some(known);
+    }
+
+    /// Whoever this host connects to must have that name in `authorized_peers`. Default: any that
+    /// may be a server, so that a trusted host can answer in the place of another.
+    pub fn expect(&self, server: PeerName) {
+        self.state().expected = Some(server);
     }
 
     /// The key of the host.
@@ -201,10 +211,12 @@ impl Secure {
 
     /// Begins a handshake with who listens somewhere, or with who has connected.
     pub(crate) fn shake(&self, role: Role, now: Time) -> Result<Shake, HandshakeError> {
-        let host = self.state().host.clone();
+        let state = self.state();
+        let (host, expected) = (state.host.clone(), state.expected.clone());
+        drop(state);
         let wall = WallTime::now();
         let handshake = match role {
-            Role::Client => Handshake::client(&host, None, wall, now),
+            Role::Client => Handshake::client(&host, expected.as_ref(), wall, now),
             Role::Server => Handshake::server(&host, wall, now),
         };
         handshake.map(Shake::new)
@@ -239,7 +251,13 @@ impl Secure {
         let id = *state.at.get(&addr)?;
         let known = state.made.find(id, now).ok().cloned();
         // A peer that is trusted no longer is told so by a handshake.
-        known.filter(|known| state.admits(&known.peer, Role::Server, WallTime::now()).is_some())
+        let has_name = |known: &KnownSecret| {
+            state.expected.as_ref().is_none_or(|name| known.peer.name == *name)
+        };
+        let is_trusted = |known: &KnownSecret| {
+            state.admits(&known.peer, Role::Server, WallTime::now()).is_some()
+        };
+        known.filter(has_name).filter(is_trusted)
     }
 
     /// Whoever listens at `addr` does not know the secret: it was started anew, say.
