@@ -14,11 +14,12 @@ use common::{Client, Running, config, pattern, refusal};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use towpath_chunkserver::daemon::DaemonConfig;
+use towpath_chunkserver::daemon::{self, DaemonConfig, DaemonError, SecureMode};
 use towpath_chunkserver::store::ChunkId;
 use towpath_fastpath::qos::wire::JoinRequest;
 use towpath_fastpath::{ErrorReply, StorageRequest};
 use towpath_transport::Class;
+use towpath_transport::keys::{HostKey, system_random};
 
 const CHUNK: ChunkId = ChunkId(0xfeed_5eed);
 
@@ -319,4 +320,50 @@ fn alerts_and_the_dashboard_use_metrics_that_there_are_and_each_alert_has_its_li
             "docs/operations.md says nothing of {name}"
         );
     }
+}
+
+#[test]
+fn whether_links_are_open_is_told_and_what_seals_have_refused() {
+    let dir = tempfile::tempdir().expect("room");
+    let key = dir.path().join("host_key");
+    HostKey::create(&key, system_random()).expect("a key");
+    std::fs::write(dir.path().join("authorized_peers"), "").expect("room for a file");
+    for (host_key, mode) in [(None, "open"), (Some(key), "encrypt")] {
+        let is_sealed = host_key.is_some();
+        let config = config(&dir.path().join(mode)).with(|config| {
+            config.telemetry.metrics = Some((Ipv4Addr::LOCALHOST, 0).into());
+            config.secure.host_key = host_key;
+        });
+        let server = Running::start(&config);
+        let Metrics { lines, .. } = Metrics::of(server.ready.metrics.expect("it tells metrics"));
+        let info = format!("towpath_protection_info{{mode=\"{mode}\"}}");
+        assert_eq!(lines.get(&info), Some(&1.0), "{lines:?}");
+        for line in [
+            "towpath_seal_refusals_total{kind=\"replay\"}",
+            "towpath_seal_refusals_total{kind=\"bad_tag\"}",
+            "towpath_handshakes_total{outcome=\"made\"}",
+            "towpath_links_revoked_total",
+        ] {
+            assert_eq!(lines.get(line), is_sealed.then_some(&0.0), "{line}");
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn a_mode_without_a_key_and_a_file_that_is_no_key_are_refused_before_anything_is_served() {
+    let dir = tempfile::tempdir().expect("room");
+    let asked = config(&dir.path().join("store")).with(|config| {
+        config.secure.secure_mode = Some(SecureMode::Encrypt);
+    });
+    let error = daemon::check(&asked).expect_err("there is no key");
+    assert!(matches!(error, DaemonError::NoHostKey), "{error}");
+    assert_eq!(error.exit_code(), 2);
+    let key = dir.path().join("host_key");
+    std::fs::write(&key, "no key").expect("room for a file");
+    let asked = config(&dir.path().join("store")).with(|config| {
+        config.secure.host_key = Some(key);
+    });
+    let error = daemon::check(&asked).expect_err("it is no key");
+    assert!(matches!(error, DaemonError::Secure(_)), "{error}");
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use towpath_cap::Grant;
 use towpath_rpc::limits::OUTCOME_GRACE;
 use towpath_transport::{
-    CarrierRule, ChannelId, EndpointConfig, Fallback, LinkId, Nanos, Ride, UdpConfig,
+    CarrierRule, ChannelId, EndpointConfig, Fallback, LinkId, Nanos, Ride, Secure, UdpConfig,
 };
 
 /// Operations to have under way unless set: at 128 KiB each, 2 MiB.
@@ -56,6 +56,7 @@ pub struct ClientConfig {
     pub(crate) tenant: Option<String>,
     pub(crate) on_ride: Option<OnRide>,
     capability: Option<Grant>,
+    secure: Option<Secure>,
 }
 
 /// How long what was asked for waits for a server that is away.
@@ -101,6 +102,7 @@ impl Default for ClientConfig {
             tenant: None,
             on_ride: None,
             capability: None,
+            secure: None,
         }
     }
 }
@@ -309,6 +311,13 @@ impl ClientConfig {
         self
     }
 
+    /// Seals its links ([`EndpointConfig::secure`]). Default: they are open.
+    #[must_use]
+    pub fn secure(mut self, keys: Secure) -> Self {
+        self.secure = Some(keys);
+        self
+    }
+
     /// A client on an open channel, with these settings.
     pub(crate) fn chunk_client(&self, link: LinkId, channel: ChannelId) -> ChunkClient {
         let client = ChunkClient::new(link, channel);
@@ -341,6 +350,7 @@ impl ClientConfig {
             true => config,
             false => config.carrier_rules(&self.carrier_rules),
         };
+        let config = self.secure.iter().cloned().fold(config, EndpointConfig::secure);
         config.app_protocol(PROTOCOL)
     }
 

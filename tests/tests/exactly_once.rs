@@ -2,14 +2,19 @@
 
 mod scenario;
 
-use scenario::{Report, Scenario};
+use scenario::{Report, Scenario, Sizes};
+use towpath_lab::pair::Seals;
 use towpath_sim::FaultCounters;
 use towpath_tests::{hold, seeds};
-use towpath_transport::Icrc;
+use towpath_transport::keys::{Refusal, Sealing};
+use towpath_transport::{Icrc, Spreading};
 
 /// Runs of the test. Each has its own wire or fabric, sizes (1 byte to 16 MiB), faults, stalls and
 /// ends.
 const RUNS: u64 = 10_000;
+
+/// Of the same with sealed links: a quarter of the time.
+const SEALED_RUNS: u64 = 2_000;
 
 /// What all runs did together.
 #[derive(Default)]
@@ -101,4 +106,39 @@ fn nothing_that_was_damaged_is_delivered_with_icrcs_or_without() {
         let share = found_late as f64 / damaged as f64;
         assert_eq!(share > 0.1, icrc == Icrc::Auto, "{share}");
     }
+}
+
+/// The same where links are sealed and keys roll over all the time: what a seal refuses is sent
+/// again as what is lost.
+#[test]
+fn sealed_links_deliver_once_and_intact_under_all_faults_while_their_keys_roll_over() {
+    let mut sum = Seals::default();
+    let run = |seed| {
+        let sealing = if seed % 4 == 0 { Sealing::Authenticate } else { Sealing::Encrypt };
+        Scenario { sealed: Some((sealing, 1u64 << (seed % 8))), ..Scenario::draw(seed) }.run()
+    };
+    hold("exactly_once", seeds(SEALED_RUNS), run, |report| {
+        sum.refused.add(&report.seals.refused);
+        sum.roll_overs += report.seals.roll_overs;
+    });
+    println!("{sum:?}");
+    for kind in [Refusal::WrongLink, Refusal::StaleKey, Refusal::Replay, Refusal::BadTag] {
+        assert!(sum.refused.of(kind) >= SEALED_RUNS / 10, "{kind:?}: {sum:?}");
+    }
+    assert!(sum.roll_overs >= SEALED_RUNS, "{sum:?}");
+}
+
+/// One packet in a hundred is lost, on each of sixteen paths.
+#[test]
+fn keys_roll_over_on_sixteen_paths_that_lose_packets() {
+    let mut roll_overs = 0;
+    let run = |seed| {
+        let sizes = Sizes { bytes_max: 64 << 10, bytes_total: 4 << 20, messages_max: 400 };
+        let many = Scenario { paths: 16, spines: 4, ipv6: false, sizes, ..Scenario::draw(seed) };
+        let sealed = Some((Sealing::Encrypt, 32));
+        Scenario { sealed, harshness: 0.1, lives: 1, spreading: Spreading::Bytes(1), ..many }.run()
+    };
+    hold("exactly_once", 0..40, run, |report| roll_overs += report.seals.roll_overs);
+    println!("{roll_overs} times");
+    assert!(roll_overs > 400, "{roll_overs}");
 }

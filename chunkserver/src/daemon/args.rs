@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn every_key_has_a_flag_that_takes_its_default() {
         let flags = DaemonConfig::flags();
-        assert_eq!(flags.get_arguments().count(), 56);
+        assert_eq!(flags.get_arguments().count(), 59);
         for arg in flags.get_arguments() {
             let flag = arg.get_long().expect("each has one");
             assert_eq!(flag, arg.get_id().as_str().replace('_', "-"));

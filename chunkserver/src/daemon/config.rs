@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{ArgAction, Args, Command, FromArgMatches as _, ValueEnum};
 use serde::Serialize;
@@ -60,6 +61,10 @@ pub struct DaemonConfig {
     #[command(flatten)]
     #[serde(flatten)]
     pub qos: ShareConfig,
+    /// Who the server proves to be, whom it trusts, and what of links is hidden.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub secure: SecureConfig,
     /// What the server tells of itself.
     #[command(flatten)]
     #[serde(flatten)]
@@ -272,6 +277,61 @@ pub struct RequestConfig {
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = size_or_0(u64::MAX))]
     #[serde(serialize_with = "show_size")]
     pub scrub_bytes_per_s: u64,
+}
+
+/// Who the server proves to be, whom it trusts, and what of links is hidden.
+#[derive(Clone, Debug, PartialEq, Eq, Args, Serialize)]
+pub struct SecureConfig {
+    /// File of the key of this host, as `towpath keygen` makes it (docs/secure-links.md): with it
+    /// links are encrypted, and clients, and servers in `peers`, need keys that are trusted;
+    /// "none": links are open, and everybody on the network may read and forge them.
+    #[arg(long, value_name = "PATH", default_value = "none", value_parser = path_or_none)]
+    pub host_key: Choice<PathBuf>,
+    /// File of the hosts that are trusted, a key and a name on each line; read again when it
+    /// changes, and who is not in it any more has no link a second later; "beside" is
+    /// authorized_peers in the folder of `host_key`.
+    #[arg(long, value_name = "PATH", default_value = "beside")]
+    #[arg(value_parser = or("beside", path))]
+    pub authorized_peers: Choice<PathBuf>,
+    /// What is done with what links carry: "encrypt", "authenticate" (signed and readable), or
+    /// "auto", encrypt where there is a `host_key`; clients in another mode are refused.
+    #[arg(long, value_name = "WORD", default_value = "auto")]
+    #[arg(value_parser = or("auto", parsed::<SecureMode>(
+        "\"encrypt\" or \"authenticate\", or \"auto\""
+    )))]
+    #[serde(serialize_with = "shown_choice")]
+    pub secure_mode: Choice<SecureMode>,
+}
+
+/// What is done with what sealed links carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecureMode {
+    /// It is hidden and signed.
+    Encrypt,
+    /// It is signed, and everybody may read it.
+    Authenticate,
+}
+
+impl fmt::Display for SecureMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Encrypt => "encrypt",
+            Self::Authenticate => "authenticate",
+        })
+    }
+}
+
+/// A text that is no [`SecureMode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownSecureMode;
+
+impl FromStr for SecureMode {
+    type Err = UnknownSecureMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownSecureMode> {
+        let modes = [Self::Encrypt, Self::Authenticate];
+        modes.into_iter().find(|mode| mode.to_string() == text).ok_or(UnknownSecureMode)
+    }
 }
 
 /// Who gets how much of the server.

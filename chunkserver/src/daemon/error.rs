@@ -8,7 +8,7 @@ use thiserror::Error;
 use towpath_qos::AdmissionError;
 use towpath_secure::front::FrontError;
 use towpath_status::SocketError;
-use towpath_transport::{EndpointError, ListenError, MemoryError};
+use towpath_transport::{EndpointError, ListenError, MemoryError, SecureError};
 
 use super::file::ConfigFileError;
 use super::store::SizesError;
@@ -190,6 +190,15 @@ pub enum DaemonError {
     /// Requests cannot be checked.
     #[error("the server cannot say who may do what: {0}")]
     Guard(#[from] GuardError),
+    /// The keys of the host cannot be used.
+    #[error(transparent)]
+    Secure(#[from] SecureError),
+    /// Peers are named, or a mode, and no key.
+    #[error(
+        "`authorized_peers` and `secure_mode` need `host_key` (--host-key): make a key with \
+         `towpath keygen`; without one links are open"
+    )]
+    NoHostKey,
     /// The file of tenants cannot be used.
     #[error(transparent)]
     Tenants(#[from] TenantsError),
@@ -279,6 +288,8 @@ impl DaemonError {
             | Self::ShardsOfDevice(_)
             | Self::DeviceIp { .. }
             | Self::Guard(_)
+            | Self::Secure(_)
+            | Self::NoHostKey
             | Self::Tenants(_)
             | Self::TenantsWithoutIops
             | Self::NotAdmitted { .. }

@@ -40,6 +40,7 @@ mod notify;
 mod peers;
 mod run;
 mod scrub;
+mod secure;
 mod shards;
 mod stop;
 mod stopped;
@@ -53,7 +54,7 @@ use std::io::{self, Write as _};
 use args::{Program, StoppedStore};
 pub use config::{
     DaemonConfig, DeviceConfig, DriveDisk, LogFormat, NetworkConfig, PlaceBy, RequestConfig,
-    ShareConfig, StatusPlace, StoreConfig, TelemetryConfig,
+    SecureConfig, SecureMode, ShareConfig, StatusPlace, StoreConfig, TelemetryConfig,
 };
 pub use error::DaemonError;
 pub use file::{ConfigFault, ConfigFileError, ConfigTextError};

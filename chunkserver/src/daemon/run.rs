@@ -25,7 +25,7 @@ use super::log::log_filter;
 use super::shards::store_dirs;
 use super::stop::StopFlag;
 use super::store::{check_sizes, random};
-use super::{peers, tenants};
+use super::{peers, secure, tenants};
 use crate::guard::Guard;
 use crate::metrics::Worker;
 use crate::service::{ChunkServer, InterferenceControl, ServerStats, ServiceConfig};
@@ -145,7 +145,9 @@ pub fn run<D: Device<Memory = Region> + Send>(
     check(config)?;
     descriptors::raise(config);
     // The port first: it is soon found to be taken, while a store may take a while to open.
-    let endpoint_config = endpoint_config(config);
+    let keys = secure::keys(&config.secure)?;
+    let endpoint_config =
+        keys.iter().cloned().fold(endpoint_config(config), EndpointConfig::secure);
     let mut devices = make_devices(config, &endpoint_config)?;
     let workers = Workers::new(devices.len(), placing(config), random());
     let of_worker = |index| endpoint_config.clone().of_worker(&workers, index);
@@ -204,6 +206,7 @@ pub fn run<D: Device<Memory = Region> + Send>(
             let ready = Ready { listening, device, pid: std::process::id(), metrics: metrics_at };
             on_ready(&ready).map_err(DaemonError::Ready)?;
             tracing::info!(%listening, %device, workers = workers.count(), "serving");
+            secure::say_what_is_open(keys.as_ref(), listening.ip().is_loopback());
             say_who_may_do_what(config, listening);
             Ok(())
         })
@@ -256,7 +259,7 @@ fn log_end(served: &Served) {
 ///
 /// # Errors
 /// [`DaemonError::DeviceIp`], [`DaemonError::NotOurs`], [`DaemonError::LogLevel`],
-/// [`DaemonError::Sizes`].
+/// [`DaemonError::Sizes`], [`DaemonError::Secure`].
 pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     let ip: IpAddr = config.effective_device_ip();
     let is_ours = config.device.choice().target().is_none();
@@ -268,6 +271,7 @@ pub fn check(config: &DaemonConfig) -> Result<(), DaemonError> {
     store_dirs(&config.store)?;
     tenants::start(&config.qos, 1)?;
     metrics_tls(&config.telemetry)?;
+    secure::keys(&config.secure)?;
     let ours = |setting: &'static str, ip: IpAddr| {
         let bound = TcpListener::bind((ip, 0)).map(drop);
         bound.map_err(|source| DaemonError::NotOurs { setting, ip, source })

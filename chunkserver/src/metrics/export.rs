@@ -6,6 +6,7 @@ use towpath_fastpath::cap::Denied;
 use towpath_fastpath::health::Phase;
 use towpath_fastpath::qos::wire::{QosReply, TenantReport};
 use towpath_transport::Class;
+use towpath_transport::keys::{Mode, Refusal, Refusals};
 
 use super::ALL_TENANTS;
 use super::collect::{Collected, Disk};
@@ -37,6 +38,7 @@ pub(super) fn export(all: &Collected<'_>) -> String {
     scrub(&mut text, &all.disks);
     if let Some(stats) = all.stats() {
         links(&mut text, all, &stats);
+        protection(&mut text, all);
         pools(&mut text, all, &stats);
         interference(&mut text, all.told().find_map(|figures| figures.interference.as_ref()));
     }
@@ -320,6 +322,35 @@ fn links(text: &mut Text, all: &Collected<'_>, stats: &ServerStats) {
     let name = "towpath_transport_duplicates_total";
     text.one(name, "Chunks that came twice.", links.chunks_duplicate);
     text.one("towpath_transport_paths_failed_total", "Paths abandoned.", links.paths_failed);
+}
+
+/// Who can read and forge what links carry, and who has tried.
+fn protection(text: &mut Text, all: &Collected<'_>) {
+    let keys = all.told().find_map(|figures| figures.keys);
+    let mode = keys.map_or(Mode::Open, |(mode, _)| mode).to_string();
+    let help = "How links are protected (docs/secure-links.md); always 1.";
+    text.family("towpath_protection_info", help, ["mode"], [([mode], 1)]);
+    let Some((_, tally)) = keys else { return };
+    let mut refused = Refusals::default();
+    all.told().for_each(|figures| refused.add(&figures.refused));
+    let help = "Packets that the seals of links have refused, by kind.";
+    let kinds = refused.iter().filter(|(kind, _)| *kind != Refusal::UnknownSecret);
+    let kinds = kinds.map(|(kind, count)| ([kind.name()], count));
+    text.family("towpath_seal_refusals_total", help, ["kind"], kinds);
+    text.family(
+        "towpath_handshakes_total",
+        "Handshakes of hosts: those that made a secret, those that failed, and HELLOs that named a \
+         secret which is not known here, or had a wrong tag.",
+        ["outcome"],
+        [
+            (["made"], tally.handshakes),
+            (["failed"], tally.handshakes_failed),
+            (["unknown_secret"], tally.unknown_secrets),
+            (["forged"], tally.hellos_forged),
+        ],
+    );
+    let help = "Links that ended because their peer was not trusted any more.";
+    text.one("towpath_links_revoked_total", help, tally.links_revoked);
 }
 
 /// The buffers that links share. Of each pool the one peer is named that holds most.

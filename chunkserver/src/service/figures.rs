@@ -5,7 +5,8 @@ use std::sync::Arc;
 use towpath_fastpath::HealthState;
 use towpath_fastpath::control::InterferenceInfo;
 use towpath_fastpath::qos::wire::QosReply;
-use towpath_transport::{Class, Device, PoolReport, Region};
+use towpath_transport::keys::{Mode, Refusals};
+use towpath_transport::{Class, Device, PoolReport, Region, SecureTally};
 
 use super::scrubbing::ScrubBoard;
 use super::server::ChunkServer;
@@ -23,6 +24,11 @@ pub(crate) struct WorkerFigures {
     /// How long the oldest request has been here.
     pub(crate) oldest_ns: u64,
     pub(crate) links: u64,
+    /// What the seals of links have refused.
+    pub(crate) refused: Refusals,
+    /// How links are protected, and what happened with the keys of the host, the same at all
+    /// workers; none where they are open.
+    pub(crate) keys: Option<(Mode, SecureTally)>,
     /// Links that are degraded, by cause.
     pub(crate) degraded: Vec<(String, u64)>,
     /// The buffers that its links share, and who holds most of them.
@@ -73,6 +79,8 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
             waiting: self.sched.waiting() as u64,
             oldest_ns: self.rpc.oldest().map_or(0, |began| now.since(began).0),
             links: self.endpoint.links().count() as u64,
+            refused: self.endpoint.refusals(),
+            keys: self.endpoint.config().keys().map(|keys| (keys.sealing().mode(), keys.tally())),
             degraded,
             pools: self.endpoint.pool_reports().collect(),
             most_dropped: self.rpc.most_dropped().map(|(link, count)| (self.peer(link), count)),

@@ -350,6 +350,7 @@ mod tests {
         };
         let v4 = Hello {
             further_addrs: Vec::new(),
+            seal: None,
             instance: 0x0102_0304_0506_0708,
             class: Class::Silver,
             dscp: 0,

@@ -41,11 +41,14 @@ pub(crate) fn blames_server(error: &ConnectError) -> bool {
             | ConnectError::TooMany { .. }
             | ConnectError::Class { .. }
             | ConnectError::App { .. }
+            | ConnectError::Handshake { .. }
             | ConnectError::Refused {
                 refusal: Refusal::Paths { .. }
                     | Refusal::Fallback { .. }
                     | Refusal::Carrier { .. }
-                    | Refusal::Family,
+                    | Refusal::Family
+                    | Refusal::Open
+                    | Refusal::Sealed { .. },
                 ..
             }
             | ConnectError::ShutDown

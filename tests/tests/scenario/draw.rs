@@ -1,11 +1,16 @@
 //! The wire, the endpoints and the sizes of a run.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use towpath_base::{Nanos, Prng};
+use std::sync::Arc;
+use towpath_base::{Nanos, Prng, Time};
 use towpath_cc::{ControllerConfig, FixedWindowConfig};
 use towpath_proto::{LinkConfig as ProtoConfig, Sabotage, Spreading};
 use towpath_sim::LinkConfig as WireConfig;
-use towpath_transport::{EndpointConfig, Icrc};
+use towpath_transport::keys::{
+    HostKey, KnownSecret, PairSecret, PeerIdentity, PeerName, Peers, Roles, RollOver, Sealing,
+    system_random,
+};
+use towpath_transport::{EndpointConfig, Icrc, Secure, Trusted};
 use towpath_verbs::Mtu;
 
 /// How long messages are.
@@ -65,6 +70,8 @@ pub struct Scenario {
     pub crashes: f64,
     /// Safeguards that are switched off.
     pub sabotage: Sabotage,
+    /// How links are sealed, and after how many seals their keys roll over.
+    pub sealed: Option<(Sealing, u64)>,
 }
 
 const KIB: u64 = 1 << 10;
@@ -113,6 +120,7 @@ impl Scenario {
             icrc: draw_damage(seed).1,
             crashes: 0.6,
             sabotage: Sabotage::default(),
+            sealed: None,
         }
     }
 
@@ -153,6 +161,10 @@ impl Scenario {
             .controller(ControllerConfig::Fixed(window));
         let sabotage = self.sabotage;
         let spreading = self.spreading;
+        let config = match self.sealed {
+            Some((sealing, seals)) => config.secure(keys(self.seed, sealing, seals)),
+            None => config,
+        };
         config.tune_links(move |link: ProtoConfig| {
             let link = link.spreading(spreading);
             link.sabotage(sabotage)
@@ -194,6 +206,29 @@ impl Scenario {
         };
         len.clamp(1, max)
     }
+}
+
+/// The keys of both hosts, whose links have their secrets from the seed.
+fn keys(seed: u64, sealing: Sealing, seals: u64) -> Secure {
+    let key = HostKey::generate(system_random()).expect("random bytes");
+    let line = format!("{} peer", key.public());
+    let peers = Arc::new(Peers::parse(&line).expect("a sound line"));
+    let keys = Secure::new(&key, Trusted::Peers(peers), sealing).expect("a sound key");
+    keys.set_roll_over(RollOver { seals, ..RollOver::default() });
+    let mut secret = [0; 32];
+    Prng::new(seed ^ 0x5ea1).fill(&mut secret);
+    keys.vouch(KnownSecret {
+        secret: PairSecret::new(secret),
+        peer: PeerIdentity {
+            key: key.public(),
+            name: PeerName::parse("peer").expect("a name"),
+            expires: None,
+            roles: Roles::BOTH,
+        },
+        sealing,
+        since: Time::ZERO,
+    });
+    keys
 }
 
 /// Whether bytes are damaged, too, and when packets carry an ICRC: from dice of its own.

@@ -7,7 +7,7 @@ use towpath_lab::app::Planned;
 use towpath_lab::failure::Failure;
 use towpath_lab::limits::DRAIN_TURNS;
 use towpath_lab::oracle::{Ending, Violation};
-use towpath_lab::pair::{Happening, Pair, PairConfig};
+use towpath_lab::pair::{Happening, Pair, PairConfig, Seals};
 use towpath_proto::{DownReason, LinkStats};
 use towpath_sim::{FaultCounters, FaultPlan, WorldCounters};
 
@@ -36,6 +36,8 @@ pub struct Report {
     pub faults: FaultCounters,
     /// What the wire did by itself.
     pub wire: WorldCounters,
+    /// What seals did, both ends and all lives together.
+    pub seals: Seals,
 }
 
 /// How a life ends.
@@ -82,6 +84,7 @@ impl Scenario {
             links: pair.totals(),
             faults: faults(0).plus(faults(1)),
             wire: pair.world().counters(),
+            seals: pair.seals(),
         })
     }
 

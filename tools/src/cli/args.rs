@@ -10,6 +10,7 @@ use super::bytes::parse_size;
 use super::cap::CapArgs;
 use super::chunk::LsArgs;
 use super::qos::QosArgs;
+use super::secure::{KeygenArgs, SecureArgs, TrustArgs};
 use super::sim::SimArgs;
 use super::spread::{RepairArgs, ScrubArgs, SpreadArgs};
 #[cfg(feature = "baseline")]
@@ -112,6 +113,12 @@ pub(crate) enum Command {
     /// Make keys and capabilities, which say who may do what with which chunks; show and revoke
     /// them
     Cap(CapArgs),
+    /// Make the key of this host, with which its links are encrypted
+    ///
+    /// Chunk servers take it by --host-key, and the commands here by --key. Each host has its own.
+    Keygen(KeygenArgs),
+    /// Show the fingerprint of a host's key, and trust that host from now on
+    Trust(TrustArgs),
     /// Show the paths of each link of a running process on this machine
     Paths(StatusArgs),
     /// Show what each worker and link of a running process on this machine uses, and the limits
@@ -292,6 +299,8 @@ pub(crate) struct LinkArgs {
     pub(super) timeout_ms: u64,
     #[command(flatten)]
     pub(super) ways: WayArgs,
+    #[command(flatten)]
+    pub(super) secure: SecureArgs,
     /// Share of packets that the userspace NIC drops on this side in each direction, 0
     /// to 0.5 [default: 0]
     #[arg(long, value_name = "P", value_parser = parse_loss, help_heading = TRIALS,

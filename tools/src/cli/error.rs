@@ -15,10 +15,11 @@ use towpath_status::AskError;
 use super::bench::StoreError;
 use super::demo::DemoError;
 use super::interrupt::{EXIT_INTERRUPTED, Interrupted};
+use super::secure::TrustError;
 use super::session::SessionError;
 use crate::bench::load::ChildError;
 use crate::device::DeviceArgs;
-use towpath_transport::{DeviceName, EndpointError};
+use towpath_transport::{DeviceName, EndpointError, SecureError};
 
 /// What was done to a local file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +185,12 @@ pub(crate) enum CliError {
         /// What is wrong.
         error: KeyError,
     },
+    /// The keys of this host.
+    #[error(transparent)]
+    Secure(#[from] SecureError),
+    /// A host is not trusted.
+    #[error("{0}")]
+    Trust(TrustError),
     /// No capability was made.
     #[error(transparent)]
     Mint(MintError),
@@ -305,7 +312,10 @@ impl CliError {
             | Self::Grant { .. }
             | Self::Layout { .. }
             | Self::Keys { .. }
+            | Self::Secure(_)
             | Self::Stdout(_) => 7,
+            Self::Trust(TrustError::NoKey { .. }) => 3,
+            Self::Trust(_) => Self::USAGE,
             Self::Interrupted(_) => EXIT_INTERRUPTED,
             Self::Session(error) => of_session(error),
             Self::Spread(SpreadFailed(error)) => of_spread(error),

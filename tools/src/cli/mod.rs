@@ -11,6 +11,7 @@
 //! | `session` | a client of one chunk server |
 //! | `chunk` | put, get, ls, stat, rm, scrub and info against a running chunk server |
 //! | `cap` | keys and capabilities: who may do what |
+//! | `secure` | keys of hosts, and whom a host trusts |
 //! | `qos` | who has reserved what of a server, and who gets it |
 //! | `status` | what a running process on this machine tells of its links |
 //! | `error` | what can go wrong, what to do next, and exit codes |
@@ -26,6 +27,7 @@ mod error;
 pub(crate) mod interrupt;
 pub(crate) mod progress;
 mod qos;
+mod secure;
 mod session;
 mod sim;
 mod source;
@@ -142,6 +144,8 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Info(args) => chunk::info(&args, &interrupt),
         Command::Health(args) => chunk::health(&args, &interrupt),
         Command::Cap(args) => cap::run(&args, &interrupt),
+        Command::Keygen(args) => secure::keygen(&args),
+        Command::Trust(args) => secure::trust(&args),
         Command::Qos(args) => qos::run(&args, &interrupt),
         Command::Paths(args) => status::paths(&args),
         Command::Links(args) => status::links(&args),

@@ -91,6 +91,9 @@ fn servers(link: &LinkArgs) -> Result<(Servers, Option<Grant>), CliError> {
         .timeout(Nanos::from_millis(link.timeout_ms))
         .patience(Nanos::from_secs(link.patience));
     let mut config = link.ways.client(config);
+    if let Some(keys) = link.secure.keys()? {
+        config = config.secure(keys);
+    }
     if let Some(ip) = link.device_ip {
         config = config.local_ip(ip);
     }

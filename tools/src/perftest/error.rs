@@ -321,6 +321,7 @@ fn end_of(reason: DownReason, status: Option<WcStatus>) -> String {
             "the peer is gone; see what it printed, then start both again".to_owned()
         }
         (DownReason::Local, _) => "this end has left".to_owned(),
+        (reason @ (DownReason::Untrusted | DownReason::KeysUsedUp), _) => reason.to_string(),
     }
 }
 

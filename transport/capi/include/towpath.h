@@ -277,6 +277,10 @@ enum tow_down_reason
   TOW_DOWN_PEER_GONE = 4,
   // All of its paths have failed.
   TOW_DOWN_PATHS_FAILED = 5,
+  // The peer is not trusted any more.
+  TOW_DOWN_UNTRUSTED = 6,
+  // Its keys have sealed all that they may.
+  TOW_DOWN_KEYS_USED_UP = 7,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

@@ -160,6 +160,8 @@ impl Names {
                     DownReason::Silent(_) => tow_down_reason::TOW_DOWN_SILENT,
                     DownReason::PeerGone => tow_down_reason::TOW_DOWN_PEER_GONE,
                     DownReason::PathsFailed => tow_down_reason::TOW_DOWN_PATHS_FAILED,
+                    DownReason::Untrusted => tow_down_reason::TOW_DOWN_UNTRUSTED,
+                    DownReason::KeysUsedUp => tow_down_reason::TOW_DOWN_KEYS_USED_UP,
                 } as u32;
             }
             Event::CarrierChanged { link, to, why, .. } => {

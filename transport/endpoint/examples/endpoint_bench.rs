@@ -1,16 +1,19 @@
 //! Two endpoints on two threads over loopback: messages per second and what each costs.
 //!
 //! `cargo run --profile dist -p towpath-transport --example endpoint_bench -- [bytes] [depth]
-//! [seconds]`
+//! [seconds] [threads] [mode]`, where the mode is `open`, `authenticate` or `encrypt`.
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use towpath_device_roce::udp::UdpConfig;
+use towpath_transport::keys::{HostKey, Mode, Peers, system_random};
 use towpath_transport::{
-    ChannelId, Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp, SendOptions,
+    ChannelId, Endpoint, EndpointConfig, Event, LinkId, Nanos, RoceUdp, Secure, SendOptions,
+    Trusted,
 };
 
 /// About 50 us of turns.
@@ -18,9 +21,22 @@ const IDLE_TURNS: u32 = 100;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-fn endpoint() -> Result<Endpoint<RoceUdp>, Box<dyn Error>> {
+fn endpoint(keys: Option<Secure>) -> Result<Endpoint<RoceUdp>, Box<dyn Error>> {
     let config = EndpointConfig::new().quota_chunks(256).credit_total(512);
+    let config = keys.into_iter().fold(config, EndpointConfig::secure);
     Ok(Endpoint::udp(UdpConfig::new(Ipv4Addr::LOCALHOST.into()), config)?)
+}
+
+/// Keys of two hosts that trust each other; none where links are open.
+fn keys(mode: Mode) -> Result<[Option<Secure>; 2], Box<dyn Error>> {
+    let Some(sealing) = mode.sealing() else { return Ok([None, None]) };
+    let near = HostKey::generate(system_random())?;
+    let far = HostKey::generate(system_random())?;
+    let trusting = |own: &HostKey, peer: &HostKey| -> Result<_, Box<dyn Error>> {
+        let peers = Arc::new(Peers::parse(&format!("{} peer", peer.public()))?);
+        Ok(Some(Secure::new(own, Trusted::Peers(peers), sealing)?))
+    };
+    Ok([trusting(&near, &far)?, trusting(&far, &near)?])
 }
 
 /// What the server took.
@@ -96,7 +112,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let depth: usize = args.next().map_or(Ok(128), |arg| arg.parse())?;
     let seconds: f64 = args.next().map_or(Ok(2.0), |arg| arg.parse())?;
     let threads: usize = args.next().map_or(Ok(2), |arg| arg.parse())?;
-    let (mut server, mut client) = (endpoint()?, endpoint()?);
+    let mode: Mode = args.next().map_or(Ok(Mode::Open), |arg| arg.parse())?;
+    let [far, near] = keys(mode)?;
+    let (mut server, mut client) = (endpoint(far)?, endpoint(near)?);
     let addr = server.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     client.connect(addr)?;
     let mut taken = Taken::default();
@@ -143,8 +161,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         report("server", &server);
     }
     println!(
-        "{bytes} B, depth {depth}, {threads} threads: {:.3} M/s, {:.2} Gb/s, {:.0} ns per message; \
-         {turns} turns, {busy} busy; the server took {} ({} B)",
+        "{bytes} B, depth {depth}, {threads} threads, {mode}: {:.3} M/s, {:.2} Gb/s, {:.0} ns per \
+         message; {turns} turns, {busy} busy; the server took {} ({} B)",
         done as f64 / elapsed / 1e6,
         done as f64 * bytes as f64 * 8.0 / elapsed / 1e9,
         elapsed * 1e9 / done as f64,

@@ -10,6 +10,7 @@ pub(crate) use sizes::{Receiving, Sizes};
 use crate::class::ClassConfig;
 use crate::icrc::Icrc;
 use crate::limits::{SPARE_ONE_IN, WHOLE_BYTES_MAX};
+use crate::secure::{Secure, sealed_bytes};
 use crate::workers::{Worker, Workers};
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -39,7 +40,7 @@ type Tune = Arc<dyn Fn(LinkConfig) -> LinkConfig + Send + Sync>;
 /// needed returns to the system after [`memory_quiet`](Self::memory_quiet). The send pools take 57
 /// MiB together. Messages that share a chunk share its receive buffer, which is free when all of
 /// them were given back; each link has 1 MiB in which to copy short ones together before they are
-/// sent.
+/// sent, and a [sealed](Self::secure) one 64 x `chunk_bytes_max` (3.8 MiB).
 #[derive(Clone)]
 pub struct EndpointConfig {
     pub(crate) sizes: Sizes,
@@ -55,6 +56,7 @@ pub struct EndpointConfig {
     pub(crate) icrc: Icrc,
     pub(crate) app: AppProtocol,
     pub(crate) worker: Option<Worker>,
+    pub(crate) secure: Option<Secure>,
     controller: ControllerConfig,
     tune: Option<Tune>,
 }
@@ -103,6 +105,7 @@ impl Default for EndpointConfig {
             icrc: Icrc::default(),
             app: AppProtocol::default(),
             worker: None,
+            secure: None,
             controller: ControllerConfig::default(),
             tune: None,
         }
@@ -377,9 +380,36 @@ impl EndpointConfig {
         self
     }
 
+    /// Seals all links: nobody else can read, forge or end them, and only who is trusted has any
+    /// (`docs/secure-links.md`). Give all endpoints of a process the same keys. Peers must have
+    /// keys and the same mode; others are refused, and told what to do. One-sided operations go by
+    /// messages, and the seal takes the place of all checksums. Default: links are open.
+    #[must_use]
+    pub fn secure(mut self, keys: Secure) -> Self {
+        self.secure = Some(keys);
+        self
+    }
+
+    /// What protects its links, if anything does.
+    #[must_use]
+    pub fn keys(&self) -> Option<&Secure> {
+        self.secure.as_ref()
+    }
+
     /// Whether payloads carry a CRC32C on a device with these capabilities.
     pub(crate) fn checks_payloads(&self, caps: &DeviceCaps) -> bool {
-        self.messages.payload_crc.unwrap_or(!caps.delivers_intact)
+        let is_asked = self.messages.payload_crc.unwrap_or(!caps.delivers_intact);
+        is_asked && self.secure.is_none()
+    }
+
+    /// Whether something finds out what a device has damaged.
+    pub(crate) fn notices_damage(&self, caps: &DeviceCaps) -> bool {
+        self.secure.is_some() || self.checks_payloads(caps)
+    }
+
+    /// The longest body of a chunk: what a receive buffer holds, but for a tag.
+    pub(crate) fn body_bytes_max(&self) -> u32 {
+        self.sizes.chunk_bytes_max - sealed_bytes(self.secure.as_ref())
     }
 
     /// Makes the endpoint number `index` of several that are one to their peers. Its own random
@@ -426,7 +456,8 @@ impl EndpointConfig {
             .payload_crc(self.checks_payloads(caps))
             .quota_chunks(self.sizes.quota_chunks)
             .credit_total(self.sizes.credit_total)
-            .chunk_bytes_max(self.sizes.chunk_bytes_max)
+            .chunk_bytes_max(self.body_bytes_max())
+            .trailer_bytes(sealed_bytes(self.secure.as_ref()))
             .whole_bytes_max(self.messages.whole_bytes_max);
         config
             .streams(self.messages.streams != Some(false))

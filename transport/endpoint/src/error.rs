@@ -7,6 +7,7 @@ use towpath_base::Nanos;
 use towpath_memory::MemoryError;
 use towpath_proto::wire::{AppProtocol, HelloError, Refusal};
 use towpath_proto::{Carrier, Class};
+use towpath_secure::{HandshakeError, Mode, RandomError};
 use towpath_verbs::{Mtu, PathMtu, VerbError};
 
 /// Why an endpoint could not be made, or why memory could not be registered.
@@ -201,6 +202,14 @@ pub enum ConnectError {
         #[source]
         error: HelloError,
     },
+    /// The hosts did not come to trust each other.
+    #[error("{addr}: {error}")]
+    Handshake {
+        /// Where to.
+        addr: SocketAddr,
+        /// Why, and what to do.
+        error: HandshakeError,
+    },
     /// This side could not set up its end.
     #[error("cannot set up a link to {addr}")]
     Local {
@@ -253,6 +262,9 @@ pub enum AcceptError {
         /// The limit.
         max: usize,
     },
+    /// The hosts did not come to trust each other.
+    #[error("{0}")]
+    Handshake(#[from] HandshakeError),
     /// A link could not be made.
     #[error("{0}")]
     Link(#[from] LinkError),
@@ -377,6 +389,42 @@ pub enum LinkError {
         /// The least that is needed.
         needed: u32,
     },
+    /// The peer's HELLO is of a link that is not sealed, and ours are.
+    #[error(
+        "the peer's links are open and those of this host in mode `{ours}`: give the peer a key \
+         (`towpath keygen`) and trust it here; nothing is negotiated"
+    )]
+    NotSealed {
+        /// Our mode.
+        ours: Mode,
+    },
+    /// The peer's HELLO is of a sealed link, and ours are open.
+    #[error(
+        "the peer's links are sealed and those of this host are open: give this host a key \
+         (`towpath keygen`); nothing is negotiated"
+    )]
+    Sealed,
+    /// The peer's HELLO names a secret that this host lacks; the peer shakes hands again.
+    #[error(
+        "the peer names a secret that is not known here: this process or the peer was started \
+         anew, the secret is a day old, or the peer was revoked; it shakes hands again by itself"
+    )]
+    UnknownSecret,
+    /// The tag of the peer's HELLO is wrong.
+    #[error(
+        "the HELLO was not made by the peer whose secret it names, or was changed on its way: if \
+         this comes again, somebody between the hosts changes it"
+    )]
+    HelloForged,
+    /// There is no secret to seal the link with.
+    #[error(
+        "HELLOs of sealed links that do not go over TCP need a secret that both ends know \
+         (`Secure::vouch`)"
+    )]
+    NoSecret,
+    /// The system has no random bytes.
+    #[error("{0}")]
+    Random(#[from] RandomError),
     /// The pending end belongs to another endpoint, or was withdrawn.
     #[error("this end of a link belongs to another endpoint or is gone; make a new offer")]
     NotPending,
@@ -399,7 +447,11 @@ impl LinkError {
             Self::App { ours, .. } => Refusal::App { served: *ours },
             Self::Address { .. } => Refusal::Address,
             Self::Family { .. } => Refusal::Family,
-            Self::Memory(_) | Self::Verb(_) => Refusal::Resources,
+            Self::NotSealed { ours } => Refusal::Sealed { encrypts: *ours == Mode::Encrypt },
+            Self::Sealed => Refusal::Open,
+            Self::UnknownSecret | Self::NoSecret => Refusal::UnknownSecret,
+            Self::HelloForged => Refusal::Forged,
+            Self::Memory(_) | Self::Verb(_) | Self::Random(_) => Refusal::Resources,
             Self::Full { .. } | Self::NotPending => Refusal::Full,
         }
     }

@@ -20,8 +20,8 @@ pub enum Icrc {
 
 impl Icrc {
     /// Whether an endpoint on this device tells its peers that packets may go without one.
-    pub(crate) fn may_omit(self, caps: &DeviceCaps, checks_payloads: bool) -> bool {
-        self == Self::Auto && caps.omits_icrc && checks_payloads
+    pub(crate) fn may_omit(self, caps: &DeviceCaps, notices_damage: bool) -> bool {
+        self == Self::Auto && caps.omits_icrc && notices_damage
     }
 }
 

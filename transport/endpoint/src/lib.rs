@@ -133,6 +133,7 @@
 //! | file or folder | contents |
 //! |---|---|
 //! | `endpoint` | [`Endpoint`]: poll, events, flush, commands, making and ending links |
+//! | `secure` | sealed links: keys of the host, handshakes, and the seal of each link |
 //! | `setup` | link set-up: HELLOs over a TCP connection, which then shows that the peer is alive |
 //! | `conn` | each link: its queue pairs and what is posted to them, and the table of links |
 //! | `rx`, `tx` | receive buffers and what arrives; the order of sends, chunks as work requests |
@@ -183,6 +184,7 @@ mod payload;
 mod plan;
 mod rides;
 mod rx;
+mod secure;
 mod sends;
 mod setup;
 mod sleep;
@@ -205,7 +207,7 @@ pub use config::EndpointConfig;
 pub use conn::PendingLink;
 pub use endpoint::{
     BufferCensus, Endpoint, EndpointUsage, PathReport, PollFdError, PoolHolder, PoolKind,
-    PoolReport,
+    PoolReport, Security,
 };
 pub use error::{AcceptError, ChannelError, ConnectError, EndpointError, LinkError, ListenError};
 pub use event::{Event, Peer};
@@ -221,10 +223,16 @@ pub use page_crcs::PageCrcs;
 pub use payload::{Payload, Rejected, SendOptions, SubmitError};
 pub use plan::{Clock, Plan, SourcePorts};
 pub use rides::{Ride, Rides};
+pub use secure::{Secure, SecureError, SecureTally, Trusted};
 pub use stats::EndpointStats;
 pub use tcp::ByteStream;
 pub use udp::{EngineUdp, RoceUdp, engine_udp, roce_udp, roce_udp_group};
 pub use workers::{Placing, Workers};
+
+/// Keys of hosts, peers, and what else sealed links are made of ([`EndpointConfig::secure`]).
+pub mod keys {
+    pub use towpath_secure::*;
+}
 
 /// What the crate of handles needs beside the rest: not for programs.
 #[doc(hidden)]

@@ -149,6 +149,10 @@ pub(crate) const LISTENERS_MAX: usize = 8;
 /// kilobyte.
 pub(crate) const HANDSHAKES_MAX: usize = 64;
 
+/// Handshakes of sealed links that work in one look at set-up conversations: each step costs up to
+/// 0.4 ms, for which links wait. The others have their turn in the next look.
+pub(crate) const HANDSHAKES_PER_LOOK: usize = 4;
+
 /// Peers that have connected and whose HELLOs are not whole: when one more comes one of them gives
 /// way. Each costs a socket and below a kilobyte. So many, so that peers who come all at once have
 /// their HELLOs here before it is their turn: at [`ACCEPTS_PER_POLL`] that is 32 ms, or ever,

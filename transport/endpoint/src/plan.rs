@@ -4,6 +4,7 @@ use crate::carrier::{CarrierChoice, Fallback};
 use crate::config::{Carriers, EndpointConfig, Receiving, Sizes};
 use crate::error::EndpointError;
 use crate::limits::{AHEAD_BYTES, SENT_AT_ONCE_BYTES, TURN_CHUNKS};
+use crate::secure::sealed_bytes;
 use towpath_base::Nanos;
 use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::{Carrier, Spreading};
@@ -108,7 +109,7 @@ impl Plan {
                 port: PathMtu { mtu: caps.mtu_max, ip: None },
             });
         }
-        let packet = mtu.bytes() - HEADER_BYTES as u32;
+        let packet = mtu.bytes() - HEADER_BYTES as u32 - sealed_bytes(config.secure.as_ref());
         let source_ports = match caps.source_ports {
             0 | 1 => SourcePorts::One,
             count if caps.source_port_live => SourcePorts::Live(count),
@@ -122,12 +123,12 @@ impl Plan {
             shared_receiving,
             receiving,
             mtu,
-            chunk_bytes_min: packet.min(config.sizes.chunk_bytes_max),
-            chunk_bytes_max: config.sizes.chunk_bytes_max,
+            chunk_bytes_min: packet.min(config.body_bytes_max()),
+            chunk_bytes_max: config.body_bytes_max(),
             clock: if caps.timestamps { Clock::Device } else { Clock::Software },
             delay_noise: caps.delay_noise,
             payload_crc: config.checks_payloads(caps),
-            omits_icrc: config.icrc.may_omit(caps, config.checks_payloads(caps)),
+            omits_icrc: config.icrc.may_omit(caps, config.notices_damage(caps)),
             ahead_bytes: config.ahead_bytes_on(caps),
             source_ports,
             window_bytes: caps.rx_buffer_bytes,

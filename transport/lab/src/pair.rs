@@ -11,6 +11,7 @@ use towpath_device_roce::{RoceConfig, RoceCounters};
 use towpath_proto::{LinkStats, Side};
 use towpath_sim::world::{CableConfig, HostConfig, SwitchConfig};
 use towpath_sim::{FaultControl, FaultLink, FaultPlan, HostId, LinkConfig, VirtualLink, World};
+use towpath_transport::keys::Refusals;
 use towpath_transport::{Endpoint, EndpointConfig, LinkId};
 
 /// What two hosts are like.
@@ -79,6 +80,16 @@ pub struct Pair {
     woken: Vec<HostId>,
     steps: u64,
     totals: LinkStats,
+    seals: Seals,
+}
+
+/// What the seals of links did that were closed or died, both ends together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seals {
+    /// What they refused.
+    pub refused: Refusals,
+    /// How often keys rolled over.
+    pub roll_overs: u64,
 }
 
 impl Pair {
@@ -127,6 +138,7 @@ impl Pair {
             woken: Vec::new(),
             steps: 0,
             totals: LinkStats::default(),
+            seals: Seals::default(),
         })
     }
 
@@ -169,6 +181,12 @@ impl Pair {
     #[must_use]
     pub fn totals(&self) -> LinkStats {
         self.totals
+    }
+
+    /// What the seals of these links did, where they are sealed.
+    #[must_use]
+    pub fn seals(&self) -> Seals {
+        self.seals
     }
 
     /// A failure now.
@@ -237,6 +255,10 @@ impl Pair {
         let Some(link) = self.hosts[host].current else { return };
         let Some(stats) = self.hosts[host].endpoint.stats(link) else { return };
         self.totals += stats;
+        if let Some(security) = self.hosts[host].endpoint.security(link) {
+            self.seals.refused.add(security.refusals);
+            self.seals.roll_overs += security.state.epoch;
+        }
         if stats.violations > 0 {
             self.oracle.report(Violation::Rules { host, stats: Box::new(stats) });
         }

@@ -36,6 +36,8 @@ pub(crate) struct ChunkSize {
     /// Packets have two to the power of this bytes.
     mtu_bits: u32,
     body_max: u32,
+    /// Bytes of a chunk beside its body.
+    around_bytes: u32,
     cost_packets: f64,
     counts: Counts,
     /// Bytes behind the header that loss and disorder suggest.
@@ -62,6 +64,7 @@ impl ChunkSize {
         let mut size = Self {
             mtu_bits: mtu_bytes.ilog2(),
             body_max,
+            around_bytes: HEADER_BYTES as u32 + config.flow.trailer_bytes,
             cost_packets: config.flow.chunk_cost_packets,
             counts: Counts::default(),
             body: 0,
@@ -88,7 +91,7 @@ impl ChunkSize {
             cold_path();
             return self.one_packet();
         }
-        if room >= u64::from(self.body) + HEADER_BYTES as u64 {
+        if room >= u64::from(self.body) + u64::from(self.around_bytes) {
             return self.body;
         }
         // Below the length of a chunk, so it fits 32 bits.
@@ -100,10 +103,16 @@ impl ChunkSize {
         self.body_of(1)
     }
 
+    /// Bytes of a chunk beside its body: its header, and what the driver puts behind.
+    #[inline]
+    pub(crate) fn around_bytes(&self) -> u32 {
+        self.around_bytes
+    }
+
     /// Packets of a chunk, with its header.
     pub(crate) fn packets_of(&self, body_bytes: u32) -> u32 {
         // A shift and no division, because this runs for each chunk.
-        ((body_bytes + HEADER_BYTES as u32 - 1) >> self.mtu_bits) + 1
+        ((body_bytes + self.around_bytes - 1) >> self.mtu_bits) + 1
     }
 
     pub(crate) fn on_sent(&mut self, body_bytes: u32) {
@@ -175,10 +184,10 @@ impl ChunkSize {
         if worth(1.0, 1.0 - loss_of_one) >= worth_most { 1 } else { best }
     }
 
-    /// The largest body that, with the header, fills up to `packets` packets, one at least.
+    /// The largest body that, with what is around it, fills up to `packets` packets, one at least.
     fn body_of(&self, packets: u32) -> u32 {
-        let fits = (self.body_max + HEADER_BYTES as u32) >> self.mtu_bits;
-        let full = |packets: u32| (packets << self.mtu_bits) - HEADER_BYTES as u32;
+        let fits = (self.body_max + self.around_bytes) >> self.mtu_bits;
+        let full = |packets: u32| (packets << self.mtu_bits) - self.around_bytes;
         if packets > fits || fits == 0 { self.body_max } else { full(packets.max(1)) }
     }
 }

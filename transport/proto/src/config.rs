@@ -184,6 +184,9 @@ settings! {
         /// From how many pieces of memory a device gathers what follows the header of a chunk, at
         /// most. Default 31, at least 2; endpoints set what their device can do.
         gather_max(pieces: usize) = 31 => pieces.max(2);
+        /// Bytes that the driver puts behind the body of each chunk, as the tag of a seal. Chunks
+        /// fill their packets with them. Default 0.
+        trailer_bytes(bytes: u32) = 0 => bytes;
     }
 }
 

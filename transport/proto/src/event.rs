@@ -279,6 +279,10 @@ pub enum DownReason {
     PeerGone,
     /// The carrier of every path has failed: queue pairs went to error.
     PathsFailed,
+    /// The driver does not trust the peer any more.
+    Untrusted,
+    /// The driver cannot seal another chunk: the keys of the link are used up.
+    KeysUsedUp,
 }
 
 impl fmt::Display for DownReason {
@@ -289,6 +293,12 @@ impl fmt::Display for DownReason {
             Self::Silent(span) => write!(f, "no sign of life for {} ms", span.0 / 1_000_000),
             Self::PeerGone => write!(f, "the peer is gone"),
             Self::PathsFailed => write!(f, "each of its paths has failed"),
+            Self::Untrusted => write!(
+                f,
+                "the peer is not trusted any more: its line is gone from authorized_peers, or its \
+                 time is over"
+            ),
+            Self::KeysUsedUp => write!(f, "its keys have sealed all that they may; connect again"),
         }
     }
 }

@@ -10,7 +10,7 @@ mod tests;
 use crate::carrier::Carrier;
 use crate::chunk_size::ChunkSize;
 use crate::config::{LinkConfig, PeerParams};
-use crate::limits::{BURST_BYTES, HEADER_BYTES, STREAM_WINDOW_BYTES};
+use crate::limits::{BURST_BYTES, STREAM_WINDOW_BYTES};
 use core::hint::cold_path;
 use operations::{Operations, share_of};
 use towpath_base::{Nanos, Time};
@@ -154,7 +154,7 @@ impl Flow {
     /// What a chunk counts against windows: its bytes and what the receiver charges beside them.
     #[inline(always)]
     pub(crate) fn charge(&self, body_bytes: u32) -> u32 {
-        body_bytes + HEADER_BYTES as u32 + self.charge_bytes
+        body_bytes + self.chunk_size.around_bytes() + self.charge_bytes
     }
 
     /// What may be in flight as far as the way there goes.
@@ -219,7 +219,7 @@ impl Flow {
     }
 
     fn within_send(&self, body: u32) -> u32 {
-        body.min(self.send_bytes_max.saturating_sub(HEADER_BYTES as u32))
+        body.min(self.send_bytes_max.saturating_sub(self.chunk_size.around_bytes()))
     }
 
     /// Packets are so long, and no send is longer than so many bytes.

@@ -4,9 +4,11 @@ use crate::limits::LINKS_MAX;
 use crate::worker::{WorkerStatus, cpu_ns_of_process};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use towpath_base::Nanos;
 use towpath_memory::Region;
+use towpath_transport::keys::Refusals;
 use towpath_transport::{Endpoint, LinkId, PathReport, PathState};
 use towpath_verbs::{Device, Served};
 
@@ -65,6 +67,11 @@ pub struct LinkStatus {
     pub carrier: String,
     /// Its packets over UC carry no ICRC, as both ends agreed.
     pub omits_icrc: bool,
+    /// How it is protected: `encrypted, AES-128-GCM, keys of 12 minutes, peer rack4-a`, or that it
+    /// is open.
+    pub protection: String,
+    /// Packets that its seal has refused, by kind, those that were.
+    pub refused: BTreeMap<String, u64>,
     /// Times that it went to a worse carrier.
     pub fallbacks: u64,
     /// The smoothed round-trip time of all paths together in nanoseconds, once there is one.
@@ -216,6 +223,12 @@ pub struct PathStatus {
     pub mtu_reason: String,
 }
 
+/// The kinds of which there were some.
+fn refused(refusals: &Refusals) -> BTreeMap<String, u64> {
+    let counts = refusals.iter().filter(|(_, count)| *count > 0);
+    counts.map(|(kind, count)| (kind.name().to_owned(), count)).collect()
+}
+
 impl ProcessStatus {
     /// How the links of an endpoint stand now. Takes time in proportion to the links that are up:
     /// not for the data path, but short enough to be called between two turns.
@@ -318,6 +331,8 @@ impl LinkStatus {
             dscp_seen: class.and_then(|of| of.dscp_seen),
             carrier: endpoint.carrier_of(link).map_or_else(String::new, |of| of.to_string()),
             omits_icrc: endpoint.omits_icrc(link).unwrap_or_default(),
+            protection: endpoint.protection(link),
+            refused: endpoint.security(link).map_or_else(BTreeMap::new, |of| refused(of.refusals)),
             fallbacks: stats.carrier_falls,
             rtt_ns: endpoint.rtt(link).map(|rtt| rtt.0),
             chunks_sent: stats.chunks_sent,

@@ -125,6 +125,7 @@ pub(super) const TABLE: &[Row] = &[
             "verbs",
             "wake",
             "memory",
+            "secure",
             "proto",
             "device-roce",
             "device-mem",

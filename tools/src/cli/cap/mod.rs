@@ -62,7 +62,7 @@ enum What {
     ///
     /// Needs a capability with the right `admin` (--capability). Revoke it at each server that has
     /// the key.
-    Revoke(RevokeArgs),
+    Revoke(Box<RevokeArgs>),
 }
 
 /// Flags of `towpath cap revoke`.

@@ -17,6 +17,8 @@ use crate::columns::columns;
 struct HealthReport {
     /// From here to the server and back.
     rtt_us: Option<f64>,
+    /// How the link to the server is protected.
+    protection: Option<String>,
     slow: u64,
     slow_after_ms: u64,
     oldest_us: u64,
@@ -102,8 +104,9 @@ pub(crate) fn health(args: &HealthArgs, interrupt: &Interrupt) -> Result<(), Cli
     let mut session = open(args, None, interrupt)?;
     let reply = session.health()?;
     let rtt_us = session.rtt().map(|rtt| rtt.0 as f64 / 1e3);
+    let protection = session.protection();
     session.close()?;
-    let report = HealthReport::new(rtt_us, reply);
+    let report = HealthReport::new((rtt_us, protection), reply);
     if args.link.json { print_json(&report) } else { print_text(&report.text()) }
 }
 
@@ -115,10 +118,11 @@ const HEAD: [&str; 11] = [
 ];
 
 impl HealthReport {
-    fn new(rtt_us: Option<f64>, reply: HealthReply) -> Self {
+    fn new((rtt_us, protection): (Option<f64>, Option<String>), reply: HealthReply) -> Self {
         let HealthReply { slow, slow_after_ms, oldest_us, given_up, link_count, .. } = reply;
         Self {
             rtt_us,
+            protection,
             slow,
             slow_after_ms,
             oldest_us,
@@ -140,6 +144,9 @@ impl HealthReport {
             show_count(self.slow_after_ms),
             show_count(self.given_up),
         );
+        if let Some(protection) = &self.protection {
+            text += &format!("the link to the server is {protection}\n");
+        }
         let row = |link: &LinkReport| {
             [
                 link.peer.clone(),

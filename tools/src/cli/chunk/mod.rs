@@ -132,6 +132,7 @@ fn open_as(
     let device = open_device(&link.device.choice(), udp, link.seed, &control);
     let device = device.map_err(SessionError::from)?;
     let config = link.ways.endpoint(config.class(link.class)).icrc(link.device.icrc);
+    let config = link.secure.keys()?.into_iter().fold(config, EndpointConfig::secure);
     let pace = WallClock::new(interrupt.clone());
     let client = ClientConfig::new()
         .timeout(Nanos::from_millis(link.timeout_ms))

@@ -207,6 +207,13 @@ impl<D: Device<Memory = Region>, P: Pace<D>> Session<D, P> {
         endpoint.links().next().and_then(|link| endpoint.rtt(link))
     }
 
+    /// How that link is protected, in one sentence.
+    #[must_use]
+    pub(crate) fn protection(&self) -> Option<String> {
+        let endpoint = self.driver.endpoint();
+        endpoint.links().next().map(|link| endpoint.protection(link))
+    }
+
     /// Leaves in order, so that the server does not take this side for dead.
     ///
     /// # Errors

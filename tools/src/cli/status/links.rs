@@ -33,6 +33,7 @@ fn links_text(status: &ProcessStatus) -> String {
     }
     let rows: Vec<_> = status.links.iter().map(link_row).collect();
     text += &format!("\n{}", columns(LINK_HEAD, &[2, 3, 4], &rows));
+    text += &protections(status);
     let rows: Vec<_> = status.links.iter().filter(|link| has_lane(link)).map(lane_row).collect();
     if !rows.is_empty() {
         text += &format!("\n{}", columns(LANE_HEAD, &[2], &rows));
@@ -110,6 +111,33 @@ fn link_row(link: &LinkStatus) -> [String; 14] {
         show_size(link.queued_bytes),
         show_size(link.in_flight_bytes),
         show_size(link.window_bytes),
+    ]
+}
+
+const PROTECTION_HEAD: [&str; 5] =
+    ["protection: link", "worker", "peer", "packets refused", "protected by"];
+
+/// How links are protected: in a line where none is. A process of an older version does not tell.
+fn protections(status: &ProcessStatus) -> String {
+    let told = || status.links.iter().filter(|link| !link.protection.is_empty());
+    let Some(first) = told().next() else { return String::new() };
+    if told().all(|link| link.protection == first.protection && link.protection.starts_with("open"))
+    {
+        return format!("\nall links are {}\n", first.protection);
+    }
+    let rows: Vec<_> = told().map(protection_row).collect();
+    format!("\n{}", columns(PROTECTION_HEAD, &[2, 3, 4], &rows))
+}
+
+fn protection_row(link: &LinkStatus) -> [String; 5] {
+    let refused = link.refused.iter().map(|(kind, count)| format!("{} {kind}", show_count(*count)));
+    let refused: Vec<_> = refused.collect();
+    [
+        link.index.to_string(),
+        link.worker.to_string(),
+        link.peer.map_or_else(|| String::from("?"), |peer| peer.to_string()),
+        if refused.is_empty() { String::from("none") } else { refused.join(", ") },
+        link.protection.clone(),
     ]
 }
 
@@ -231,6 +259,28 @@ mod tests {
             (widths[5], widths[12]),
             "columns are straight\n{text}"
         );
+    }
+
+    #[test]
+    fn what_protects_links_is_told_of_each_or_that_nothing_does() {
+        let status = |links: &str| {
+            let text = format!(r#"{{"per_worker":[{{}}],"links":[{links}]}}"#);
+            links_text(&serde_json::from_str(&text).expect("a status"))
+        };
+        let open = r#"{"index":4,"protection":"open: everybody may read it"}"#;
+        let text = status(&format!("{open},{open}"));
+        assert!(text.contains("\nall links are open: everybody may read it\n"), "{text}");
+        let sealed = r#"{"index":5,"protection":"encrypted, peer b","refused":{"replay":1200}}"#;
+        let text = status(&format!("{sealed},{open}"));
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<_> = text.lines().map(words).collect();
+        for line in [
+            "protection: link worker peer packets refused protected by",
+            "5 0 ? 1,200 replay encrypted, peer b",
+            "4 0 ? none open: everybody may read it",
+        ] {
+            assert!(lines.iter().any(|found| found == line), "{line}\n{text}");
+        }
     }
 
     #[test]

@@ -199,6 +199,10 @@ pub enum tow_down_reason {
     TOW_DOWN_PEER_GONE = 4,
     /// All of its paths have failed.
     TOW_DOWN_PATHS_FAILED = 5,
+    /// The peer is not trusted any more.
+    TOW_DOWN_UNTRUSTED = 6,
+    /// Its keys have sealed all that they may.
+    TOW_DOWN_KEYS_USED_UP = 7,
 }
 
 /// What carries a link, from the best to the last resort.

@@ -51,12 +51,17 @@ impl Batch {
         self.wrs.push(SendWr::new(0, SendOp::Send, SgList::default()));
     }
 
-    /// The newest send is longer by this, and stands for packets of its length: it leaves in no run
-    /// with others.
+    /// The newest send is longer by this.
     pub(crate) fn lengthen(&mut self, by: Sge) {
         if let Some(wr) = self.wrs[..self.len].last_mut() {
             let has_room = wr.sg_list.push(by);
             debug_assert!(has_room, "there is only the header so far");
+        }
+    }
+
+    /// The newest send stands for packets of its length: it leaves in no run with others.
+    pub(crate) fn set_alone(&mut self) {
+        if let Some(wr) = self.wrs[..self.len].last_mut() {
             wr.flags.alone = true;
         }
     }
@@ -101,6 +106,7 @@ mod tests {
             }
             assert_eq!(batch.sealed().len() as u64, last + 1);
             batch.lengthen(entry(7));
+            batch.set_alone();
             assert!(batch.sealed().last().is_some_and(|wr| wr.flags.alone));
             batch.clear();
             assert!(batch.sealed().is_empty());

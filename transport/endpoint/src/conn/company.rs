@@ -1,10 +1,10 @@
 //! What is copied of chunks of several frames: short payloads, what is between payloads, and the
-//! table of frames (docs/protocol.md section 3). Longer payloads are gathered from where they are.
+//! table of frames (docs/protocol.md section 3). Longer payloads are gathered from where they are;
+//! on sealed links bodies are copied whole, because they are sealed in place.
 
 use crate::held::Held;
 use std::iter;
 use towpath_memory::Pool;
-use towpath_proto::limits::COPIED_BYTES_MAX;
 use towpath_verbs::Sge;
 
 /// Buffers for that, each for one chunk.
@@ -15,12 +15,12 @@ pub(crate) struct Company {
 }
 
 impl Company {
-    /// Of all buffers of a pool, which is registered under this key.
-    pub(crate) fn new(pool: &Pool, lkey: u32) -> Self {
+    /// Of all buffers of a pool, of so many bytes each, which is registered under this key.
+    pub(crate) fn new(pool: &Pool, bytes: usize, lkey: u32) -> Self {
         let buf = || {
             let mut buf = pool.take()?;
-            buf.set_len(COPIED_BYTES_MAX).ok()?;
-            Some(Held::with_entry(buf, lkey, COPIED_BYTES_MAX))
+            buf.set_len(bytes).ok()?;
+            Some(Held::with_entry(buf, lkey, bytes))
         };
         let bufs: Vec<_> = iter::from_fn(buf).collect();
         let free = (0..bufs.len() as u16).collect();

@@ -5,7 +5,6 @@ use crate::limits::{CONTROL_RECVS, CONTROL_SENDS, CONTROL_SLOT_BYTES};
 use crate::wr_id::{NO_QP, WrId};
 use towpath_base::Time;
 use towpath_memory::{MemoryError, Pool};
-use towpath_proto::limits::ACK_BYTES_MAX;
 use towpath_verbs::{Device, QpNum, RecvWr, SendOp, SendWr, SgList};
 
 /// A control queue pair and its buffers: receives first, sends behind them.
@@ -77,7 +76,7 @@ impl Control {
     }
 
     /// What a completed receive holds.
-    pub(crate) fn received(&mut self, slot: u32, byte_len: u32) -> Option<&[u8]> {
+    pub(crate) fn received(&mut self, slot: u32, byte_len: u32) -> Option<&mut [u8]> {
         let held = self.slots.get_mut(slot as usize)?;
         if !held.reclaim() {
             return None;
@@ -98,7 +97,7 @@ impl Control {
         &mut self,
         link: u16,
         now: Time,
-        write: impl FnOnce(&mut [u8; ACK_BYTES_MAX]) -> Option<usize>,
+        write: impl FnOnce(&mut [u8; CONTROL_SLOT_BYTES]) -> Option<usize>,
     ) -> Option<(u32, SendWr)> {
         let &slot = self.free_sends.last()?;
         let held = self.slots.get_mut(slot as usize)?;

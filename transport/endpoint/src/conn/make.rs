@@ -7,7 +7,7 @@ use crate::limits::{COMPANY, CONTROL_RECVS, CONTROL_SENDS};
 use crate::wr_id::NO_QUEUE;
 use towpath_base::serial::Psn;
 use towpath_memory::{Pool, Region};
-use towpath_proto::limits::{COPIED_BYTES_MAX, HEADER_BYTES};
+use towpath_proto::limits::HEADER_BYTES;
 use towpath_proto::{Carrier, Lane, Link, PathId, Rails};
 use towpath_verbs::{
     Access, Connect, CqNum, Device, PdNum, QpInit, QpNum, QpType, RcAttr, SrqNum, Verb, VerbError,
@@ -47,14 +47,15 @@ impl Queues {
 }
 
 impl Conn {
-    /// Makes what a link over these carriers needs, the first of which carries its acks. After an
+    /// Makes what a link over these carriers needs, the first of which carries its acks, with room
+    /// for what is copied of so many chunks at a time. After an
     /// error [`destroy_qps`](Self::destroy_qps) destroys what there is.
     pub(crate) fn make_qps<D: Device<Memory = Region>>(
         &mut self,
         device: &mut D,
         queues: &Queues,
         (carriers, control_pool): (&[Carrier], &Pool),
-        receives: Receives,
+        (receives, copied_bytes): (Receives, usize),
     ) -> Result<(), LinkError> {
         let with_qps = || carriers.iter().filter_map(|&carrier| Some((carrier, qp_type(carrier)?)));
         let Some((_, control_type)) = with_qps().next() else { return Ok(()) };
@@ -64,8 +65,9 @@ impl Conn {
         self.control.qp_num = device.create_qp(&init)?;
         self.control.fill(self.id.index);
         let depth = queues.send_queue_depth;
-        let company = Pool::with_count(COPIED_BYTES_MAX, COMPANY)?;
-        let company = Company::new(&company, self.lkeys.register(device, &company)?);
+        let company = Pool::with_count(copied_bytes, COMPANY)?;
+        let lkey = self.lkeys.register(device, &company)?;
+        let company = Company::new(&company, copied_bytes, lkey);
         let headers = Pool::with_count(HEADER_BYTES, with_qps().count() * depth as usize)?;
         let lkey = self.lkeys.register(device, &headers)?;
         self.tx_slots = TxSlots::new(&headers, lkey, company);

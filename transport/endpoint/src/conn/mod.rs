@@ -28,6 +28,7 @@ use crate::class::ClassReport;
 use crate::event::Peer;
 use crate::ids::LinkId;
 use crate::lane::LaneQp;
+use crate::secure::LinkSeal;
 use crate::sends::Sends;
 use crate::tcp::Tcp;
 use crate::workers::Seat;
@@ -36,6 +37,7 @@ use towpath_base::Time;
 use towpath_base::serial::Psn;
 use towpath_proto::wire::Hello;
 use towpath_proto::{Carrier, ChannelId, Link, PathId, Rails, Side};
+use towpath_secure::KnownSecret;
 use towpath_verbs::{Mtu, QpNum};
 
 /// Where a link is in its life.
@@ -82,6 +84,8 @@ pub(crate) struct Agreed {
     pub(crate) further_addrs: Vec<SocketAddr>,
     /// Where we connected to.
     pub(crate) dialled: Option<SocketAddr>,
+    /// What our HELLO was sealed with.
+    pub(crate) secret: Option<KnownSecret>,
 }
 
 impl Agreed {
@@ -143,6 +147,8 @@ pub(crate) struct Conn {
     pub(crate) phase: Phase,
     pub(crate) class: ClassReport,
     pub(crate) link: Option<Link>,
+    /// Where it is sealed.
+    pub(crate) seal: Option<Box<LinkSeal>>,
     pub(crate) paths: Vec<Path>,
     /// The headers of what is posted to any of them.
     pub(crate) tx_slots: TxSlots,
@@ -177,6 +183,7 @@ impl Conn {
             phase: Phase::Offered,
             class,
             link: None,
+            seal: None,
             paths: Vec::new(),
             tx_slots: TxSlots::default(),
             tcp: None,

@@ -193,7 +193,8 @@ mod tests {
     }
 
     fn company(count: usize) -> Company {
-        Company::new(&Pool::with_count(COPIED_BYTES_MAX, count).expect("memory for a test"), 9)
+        let pool = Pool::with_count(COPIED_BYTES_MAX, count).expect("memory for a test");
+        Company::new(&pool, COPIED_BYTES_MAX, 9)
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::error::LinkError;
 use crate::event::Peer;
 use crate::ids::LinkId;
 use crate::limits::WINDOW_UNBOUNDED_BYTES;
+use crate::secure::{LinkSeal, sealed_bytes};
 use crate::tcp::ByteStream;
 use crate::workers::Member;
 use std::iter;
@@ -107,6 +108,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         }
         let Self { links, device, config, sleep, identity, tx, .. } = self;
         let conn = links.find_mut(id).ok_or(LinkError::NotPending)?;
+        let (known, at) = (conn.agreed.secret.as_ref(), (config.secure.as_ref(), device.now()));
+        let is_vouched = setup_addr.is_none();
+        let seal = LinkSeal::of_link(known, (&ours, peer), (side, is_vouched), at)?;
+        conn.seal = seal.map(Box::new);
         let (instance, device_addr, class) = (peer.instance, peer.addr, peer.class);
         conn.agreed.peer = Some(Peer { instance, device_addr, setup_addr, class });
         conn.agreed.dialled = setup_addr.filter(|_| side == Side::Client);
@@ -124,7 +129,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let pair = |(mine, theirs): (&HelloPath, &HelloPath)| (mine.generation, theirs.generation);
         let params = PeerParams {
             mtu,
-            chunk_bytes_max: peer.chunk_bytes_max.min(config.sizes.chunk_bytes_max),
+            chunk_bytes_max: peer.chunk_bytes_max.min(config.sizes.chunk_bytes_max)
+                - sealed_bytes(config.secure.as_ref()),
             charge_bytes: peer.charge_bytes,
             window_bytes: peer.window_bytes,
             path_chunks: peer.path_chunks,

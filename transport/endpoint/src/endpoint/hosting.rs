@@ -81,6 +81,9 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
 
     #[inline(never)]
     fn look_at_setup(&mut self, now: Time) {
+        if let Some(keys) = self.setup.take_trust_due(now) {
+            self.look_at_trust(&keys, now);
+        }
         self.link_waiting(now);
         let may_be_more = self.setup.accept_peers(now, &mut self.told);
         for peer in self.setup.take_hellos(now, &mut self.told) {
@@ -103,13 +106,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                     place += 1;
                     continue;
                 }
-                Step::Offer { addr, class, asks, .. } => match self.offer_to(addr, class, asks) {
-                    Ok((hello, pending)) => {
-                        self.setup.talk(place, &hello, pending.id);
-                        continue;
+                Step::Offer { offer, .. } => {
+                    let addr = offer.addr;
+                    match self.offer_to(offer) {
+                        Ok((hello, pending)) => {
+                            self.setup.talk(place, &hello, pending.id);
+                            continue;
+                        }
+                        Err(error) => ConnectError::of(addr, error),
                     }
-                    Err(error) => ConnectError::of(addr, error),
-                },
+                }
                 Step::Join { addr, half, hello } => {
                     let joined =
                         self.establish_half(half, &hello, Side::Client, (Some(addr), true));

@@ -21,10 +21,12 @@ use towpath_verbs::Device;
 struct Breach;
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
-    /// Whether the device has what the queue pair of a lane needs.
+    /// Whether the device has what the queue pair of a lane needs, and lanes may have one.
     pub(super) fn device_has_lanes(&self) -> bool {
         let verbs = self.device.caps().verbs;
-        verbs.rc && verbs.read && verbs.atomics && !self.config.lanes_by_messages
+        // A WRITE lands before anybody could open it.
+        let by_messages = self.config.lanes_by_messages || self.config.secure.is_some();
+        verbs.rc && verbs.read && verbs.atomics && !by_messages
     }
 
     /// Whether the lane of a link can have a queue pair now.

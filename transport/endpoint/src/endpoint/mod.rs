@@ -9,6 +9,7 @@
 //! | `commands` | channels, sends, buffers |
 //! | `offer` | makes our half of a link |
 //! | `establish` | joins our half with the peer's |
+//! | `trust` | ends links of peers that are trusted no longer |
 //! | `hosting` | connecting and listening: takes set-up conversations on, and makes links of them |
 //! | `places` | peers for whom a place comes free |
 //! | `lane`, `lane_qp` | one-sided operations: the calls, and the queue pair that carries them |
@@ -40,12 +41,14 @@ mod poll;
 mod renew;
 mod streams;
 mod teardown;
+mod trust;
 mod usage;
 
 pub use commands::{BufferCensus, PathReport};
 #[cfg(any(test, feature = "mem"))]
 pub(crate) use establish::join;
 pub use loops::PollFdError;
+pub use trust::Security;
 pub use usage::{EndpointUsage, PoolHolder, PoolKind, PoolReport};
 
 use crate::away::Away;
@@ -74,6 +77,7 @@ use towpath_base::{Prng, Time};
 use towpath_memory::Region;
 use towpath_proto::wire::HelloPath;
 use towpath_proto::{Carrier, LinkStats};
+use towpath_secure::Refusals;
 use towpath_verbs::{Device, QpNum, Wc};
 
 /// An RDMA device and the links to its peers, driven by the caller's loop.
@@ -149,6 +153,10 @@ struct Tally {
     /// What links that are down have counted.
     ended: LinkStats,
     rides: Rides,
+    /// What the seals of links that are down have refused.
+    refused: Refusals,
+    /// Which version of the authorized peers links were compared with.
+    trust_version: u64,
 }
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -181,7 +189,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             tx,
             buffers,
             lanes: Lanes::default(),
-            setup: Setup::new(config.timing.connect_timeout),
+            setup: Setup::new(config.timing.connect_timeout, config.secure.clone()),
             sleep,
             driver: Driver {
                 queues: Queues { cq, control_cq, send_queue_depth },
@@ -196,6 +204,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
                 stats: EndpointStats::default(),
                 ended: LinkStats::default(),
                 rides: Rides::new(now),
+                refused: Refusals::default(),
+                trust_version: 0,
             },
             told: VecDeque::new(),
             device,

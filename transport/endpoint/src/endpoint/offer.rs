@@ -9,13 +9,15 @@ use crate::config::Sizes;
 use crate::conn::{Conn, Control, NO_QP, PendingLink, Phase};
 use crate::error::LinkError;
 use crate::ids::LinkId;
+use crate::setup::Offer;
 use smallvec::SmallVec;
 use std::iter;
-use std::net::{IpAddr, SocketAddr};
-use towpath_memory::Region;
-use towpath_proto::limits::{NICS_MAX, PATHS_MAX};
+use std::net::IpAddr;
+use towpath_memory::{PAGE_BYTES, Region};
+use towpath_proto::limits::{COPIED_BYTES_MAX, NICS_MAX, PATHS_MAX};
 use towpath_proto::wire::Hello;
 use towpath_proto::{Carrier, Class};
+use towpath_secure::{KnownSecret, Role};
 use towpath_verbs::{Device, Mtu};
 
 impl<D: Device<Memory = Region>> Endpoint<D> {
@@ -34,7 +36,8 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// # Errors
     /// As [`offer`](Self::offer).
     pub fn offer_as(&mut self, class: Class) -> Result<(Hello, PendingLink), LinkError> {
-        self.offer_asking(self.asks_by_other_means(), class, (self.plan.mtu, false))
+        let secret = self.vouched()?;
+        self.offer_asking(self.asks_by_other_means(), class, (self.plan.mtu, false), secret)
     }
 
     /// As [`offer`](Self::offer), for a link that gets a stream of bytes beside its queue pairs, as
@@ -45,7 +48,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// [`LinkError`]: no room, no memory, or the device refused.
     pub fn offer_on_stream(&mut self) -> Result<(Hello, PendingLink), LinkError> {
         let class = self.config.class.own;
-        self.offer_asking(self.asks_by_other_means(), class, (self.plan.mtu, true))
+        let secret = self.vouched()?;
+        self.offer_asking(self.asks_by_other_means(), class, (self.plan.mtu, true), secret)
+    }
+
+    /// What HELLOs are sealed with that travel in another way than over TCP. Which end is the
+    /// client is not known yet, so they bear the tag of one.
+    fn vouched(&self) -> Result<Option<(KnownSecret, Role)>, LinkError> {
+        let Some(secure) = &self.config.secure else { return Ok(None) };
+        let known = secure.vouched().ok_or(LinkError::NoSecret)?;
+        Ok(Some((known, Role::Client)))
     }
 
     fn has_further_nics(&self) -> bool {
@@ -86,16 +98,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     /// Makes a half for a link to a peer at `dest` that gets its set-up connection.
     pub(super) fn offer_to(
         &mut self,
-        dest: SocketAddr,
-        class: Class,
-        asks: Asks,
+        Offer { addr: dest, class, asks, secret }: Offer,
     ) -> Result<(Hello, PendingLink), LinkError> {
         let mtu = match asks.carrier {
             // Its system cuts what it sends as it finds right.
             Carrier::Tcp => self.plan.mtu,
             _ => self.mtu_to_ask_for(dest)?,
         };
-        self.offer_asking(asks, class, (mtu, true))
+        let secret = secret.map(|known| (known, Role::Client));
+        self.offer_asking(asks, class, (mtu, true), secret)
     }
 
     /// A half that answers a peer's, of its class and with as many paths: where the choice is left
@@ -105,6 +116,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         peer: &Hello,
         from: IpAddr,
     ) -> Result<(Hello, PendingLink), LinkError> {
+        let secret = self.secret_of(peer)?;
         check_app(self.config.app, peer)?;
         if !self.config.class.takes(peer.class) {
             return Err(LinkError::Class { theirs: peer.class });
@@ -130,7 +142,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         // One that tells of no further NIC may not know what that is.
         let further_nics = peer.nics() > 1 && self.has_further_nics();
         let asks = Asks { carrier, paths, fallback, further_nics };
-        self.offer_asking(asks, peer.class, (mtu, true))
+        self.offer_asking(asks, peer.class, (mtu, true), secret)
+    }
+
+    /// What the HELLO of a client is sealed with, and ours is to be.
+    fn secret_of(&self, peer: &Hello) -> Result<Option<(KnownSecret, Role)>, LinkError> {
+        match &self.config.secure {
+            None if peer.seal.is_some() => Err(LinkError::Sealed),
+            None => Ok(None),
+            Some(secure) => Ok(Some((secure.admit(peer, self.device.now())?, Role::Server))),
+        }
     }
 
     /// Makes a half. Without a stream beside it there is nothing to fall back to but queue pairs.
@@ -139,6 +160,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         Asks { carrier, paths, fallback, further_nics }: Asks,
         class: Class,
         (mtu, has_stream): (Mtu, bool),
+        secret: Option<(KnownSecret, Role)>,
     ) -> Result<(Hello, PendingLink), LinkError> {
         let below = fallback.below(carrier).iter().copied();
         let below = below.filter(|&carrier| has_stream || carrier != Carrier::Tcp);
@@ -154,9 +176,16 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let mut conn = Conn::new(id, report, control);
         let qp_paths = all.iter().filter(|&&carrier| qp_type(carrier).is_some()).count();
         let receives = self.rx.receives_of(&mut self.device, class, qp_paths)?;
-        let made = conn.make_qps(&mut self.device, &self.driver.queues, (&all, &pool), receives);
+        let copied_bytes = match secret {
+            None => COPIED_BYTES_MAX,
+            // All of a chunk is.
+            Some(_) => (self.config.sizes.chunk_bytes_max as usize).next_multiple_of(PAGE_BYTES),
+        };
+        let queues = &self.driver.queues;
+        let receives = (receives, copied_bytes);
+        let made = conn.make_qps(&mut self.device, queues, (&all, &pool), receives);
         self.links.insert(conn);
-        match made.and_then(|()| self.make_hello((id, class), &all, (mtu, further_nics))) {
+        match made.and_then(|()| self.make_hello((id, class), &all, (mtu, further_nics), secret)) {
             Ok(hello) => Ok((hello, PendingLink { id })),
             Err(error) => {
                 self.begin_draining(id.index);
@@ -184,6 +213,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         (id, class): (LinkId, Class),
         carriers: &[Carrier],
         (mtu, further_nics): (Mtu, bool),
+        secret: Option<(KnownSecret, Role)>,
     ) -> Result<Hello, LinkError> {
         self.rx.fill_link(&mut self.device, &mut self.links, (id, class))?;
         let (window_bytes, identity) =
@@ -194,7 +224,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let paths =
             described.map(|(&carrier, qp_num)| identity.describe(qp_num, carrier)).collect();
         let (caps, sizes) = (self.device.caps(), &self.config.sizes);
-        let hello = Hello {
+        let mut hello = Hello {
             instance: identity.instance,
             class,
             dscp: self.config.class.dscp(class),
@@ -213,7 +243,12 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             control: identity.describe(conn.control.qp_num, carriers[0]),
             paths,
             app: self.config.app,
+            seal: None,
         };
+        if let (Some((known, side)), Some(secure)) = (secret, &self.config.secure) {
+            secure.sign(&known, side, &mut hello)?;
+            conn.agreed.secret = Some(known);
+        }
         conn.agreed.hello = Some(hello.clone());
         self.links.touch(id.index);
         self.post_receives();

@@ -188,9 +188,15 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         if conn.phase == Phase::Draining {
             return;
         }
-        if let (true, Some(bytes), Some(link)) = (ok, bytes, conn.link.as_mut()) {
-            conn.class.note(wc.tclass);
-            link.handle_ack(now, bytes, wc.timestamp.unwrap_or(now));
+        if let (true, Some(mut bytes), Some(link)) = (ok, bytes, conn.link.as_mut()) {
+            if let Some(seal) = &mut conn.seal {
+                bytes = seal.open_ack(now, bytes);
+            }
+            // What a seal refused is empty, and no ack.
+            if !bytes.is_empty() || conn.seal.is_none() {
+                conn.class.note(wc.tclass);
+                link.handle_ack(now, bytes, wc.timestamp.unwrap_or(now));
+            }
         }
         conn.control.lend_recv(index, slot);
         self.links.touch(index);

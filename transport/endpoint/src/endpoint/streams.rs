@@ -32,7 +32,7 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
         let chunk_bytes_max = self.config.sizes.chunk_bytes_max as usize;
         let Some(conn) = self.links.find_mut(link) else { return };
         let stream: Box<dyn ByteStream> = Box::new(stream);
-        let frames = Frames::new(stream, first, chunk_bytes_max);
+        let frames = Frames::new(stream, first, (chunk_bytes_max, conn.seal.is_some()));
         conn.tcp = Some(Tcp::new(conn.tcp_path(), frames, is_told, now));
         self.links.touch(link.index);
     }
@@ -79,19 +79,21 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
             return if tcp.frames.read()? { Err(FramesError::Closed) } else { Ok(wrote) };
         };
         while *count < TCP_FRAMES_PER_LOOK {
+            if let Some(seal) = self.links.at(index).and_then(|conn| conn.seal.as_deref_mut()) {
+                tcp.frames.open(|header, body| seal.open(now, header, body))?;
+            }
             let Some((header, payload)) = tcp.frames.peek()? else {
                 if !tcp.frames.read()? {
                     break;
                 }
                 continue;
             };
-            let payload_bytes = payload.len();
             let at = (&mut self.device, &mut self.links);
             if !self.rx.take_frame(at, (index, path), (header, payload), now) {
                 // No buffer: the stream waits, and with it the peer.
                 break;
             }
-            tcp.frames.take(payload_bytes);
+            tcp.frames.take();
             *count += 1;
         }
         Ok(wrote)

@@ -44,6 +44,10 @@ impl<D: Device<Memory = Region>> Endpoint<D> {
     pub(super) fn end_link(&mut self, id: LinkId) {
         if let Some(link) = self.links.find_mut(id).and_then(|conn| conn.link.take()) {
             self.tally.ended += link.stats();
+            let seal = self.links.find_mut(id).and_then(|conn| conn.seal.take());
+            if let Some(seal) = seal {
+                self.tally.refused.add(seal.refusals());
+            }
         }
         self.begin_draining(id.index);
     }

@@ -62,6 +62,16 @@ impl Slot {
         Some((header, Arc::clone(&self.loan)))
     }
 
+    /// What holds the body.
+    pub(crate) fn loan(&self) -> Arc<Loan> {
+        Arc::clone(&self.loan)
+    }
+
+    /// The body of what came, to be opened in place.
+    pub(crate) fn body_mut(&mut self) -> Option<&mut Buf> {
+        self.buf()?.buf_mut()
+    }
+
     /// So many pieces are kept of what came here, of whose pages the link has taken CRCs, or not.
     /// The list of these is exchanged for an empty one.
     #[inline]

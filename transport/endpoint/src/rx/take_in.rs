@@ -6,6 +6,7 @@ use crate::conn::{Conn, Links, Phase};
 use crate::ids::LinkId;
 use crate::limits::SLOTS_AT_A_TIME;
 use crate::message::Loan;
+use crate::secure::LinkSeal;
 use crate::stats::EndpointStats;
 use crate::wr_id::{NO_QUEUE, WrId};
 use std::hint::cold_path;
@@ -36,7 +37,7 @@ impl Rx {
         let Some((conn, path)) = conn.filter(|(conn, _)| conn.phase == Phase::Up) else {
             return self.pass_over(stats, &wcs[0]);
         };
-        let Conn { id, link: Some(link), class, held, .. } = conn else {
+        let Conn { id, link: Some(link), class, held, seal, .. } = conn else {
             return self.pass_over(stats, &wcs[0]);
         };
         let Self { slots, queues, unkept, page_crcs, .. } = self;
@@ -51,7 +52,11 @@ impl Rx {
             };
             // It is not posted any more, on the queue that it was posted to.
             queues.on_completed(slot.queue, wc.status);
-            let Some((header, loan)) = open(slot, wc, stats) else {
+            let received = match seal.as_deref_mut() {
+                None => take_whole(slot, wc, stats),
+                Some(seal) => open_sealed(slot, wc, stats, (seal, now)),
+            };
+            let Some((header, loan)) = received else {
                 unkept.push(number);
                 continue;
             };
@@ -168,7 +173,7 @@ impl Rx {
 
 /// What a completed receive brought: a header, and what holds the body.
 #[inline(always)]
-fn open(
+fn take_whole(
     slot: &mut Slot,
     wc: &Wc,
     stats: &mut EndpointStats,
@@ -181,6 +186,22 @@ fn open(
         stats.note_recv(wc);
     }
     received
+}
+
+/// The same of a sealed link, opened. None for what is refused.
+#[inline(never)]
+fn open_sealed(
+    slot: &mut Slot,
+    wc: &Wc,
+    stats: &mut EndpointStats,
+    (seal, now): (&mut LinkSeal, Time),
+) -> Option<([u8; HEADER_BYTES], Arc<Loan>)> {
+    // Nobody else has the body while it is opened.
+    let (mut header, _) = take_whole(slot, wc, stats)?;
+    let body = slot.body_mut()?;
+    let length = seal.open(now, &mut header, body)?;
+    body.set_len(length).ok()?;
+    Some((header, slot.loan()))
 }
 
 /// Where a link puts pieces together that come in parts: spare receive slots.

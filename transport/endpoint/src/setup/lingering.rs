@@ -5,21 +5,20 @@ use crate::limits::{LINGER_BYTES_MAX, LINGER_NS};
 use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
 use towpath_base::{Nanos, Time};
-use towpath_proto::wire::Refusal;
 
 /// A peer that was refused. The system resets a connection that is closed with bytes unread, and
 /// the reset would overtake the refusal: so they are read, for a while.
 pub(super) struct Lingering {
     stream: TcpStream,
+    /// What tells it why.
     outbox: Outbox,
     deadline: Time,
     bytes_left: usize,
 }
 
 impl Lingering {
-    pub(super) fn new(stream: TcpStream, refusal: Refusal, now: Time) -> Self {
+    pub(super) fn new(stream: TcpStream, outbox: Outbox, now: Time) -> Self {
         let deadline = now + Nanos(LINGER_NS);
-        let outbox = Outbox::new(refusal.emit());
         Self { stream, outbox, deadline, bytes_left: LINGER_BYTES_MAX }
     }
 

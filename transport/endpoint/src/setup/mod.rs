@@ -20,7 +20,8 @@ mod outgoing;
 mod wire;
 
 pub(crate) use crowd::first_to_go;
-pub(crate) use outgoing::Step;
+pub(crate) use outgoing::{Offer, Step};
+pub(crate) use wire::Outbox;
 
 use crate::asks::Asks;
 use crate::error::{ConnectError, ListenError};
@@ -28,6 +29,7 @@ use crate::ids::ConnectId;
 use crate::limits::{
     HANDSHAKES_MAX, LISTEN_BACKLOG, LISTEN_POLL_NS, LISTENERS_MAX, NO_NEWS_POLL_NS, SETUP_POLL_NS,
 };
+use crate::secure::{Secure, TRUST_POLL};
 use crate::workers::Placed;
 use incoming::Incoming;
 use lingering::Lingering;
@@ -50,11 +52,14 @@ pub(crate) struct Setup {
     lingering: Vec<Lingering>,
     next_connect: u64,
     next_poll: Time,
+    secure: Option<Secure>,
+    /// When it is looked whether peers are trusted still.
+    next_trust: Time,
     pub(crate) news: News,
 }
 
 impl Setup {
-    pub(crate) fn new(timeout: Nanos) -> Self {
+    pub(crate) fn new(timeout: Nanos, secure: Option<Secure>) -> Self {
         Self {
             timeout,
             listeners: Vec::new(),
@@ -64,6 +69,8 @@ impl Setup {
             lingering: Vec::new(),
             next_connect: 0,
             next_poll: Time::default(),
+            next_trust: if secure.is_some() { Time::ZERO } else { Time::NEVER },
+            secure,
             news: News::default(),
         }
     }
@@ -71,7 +78,16 @@ impl Setup {
     /// When it wants to be looked at again.
     pub(crate) fn next_due(&self) -> Time {
         let polls = self.is_talking() || !self.listeners.is_empty();
-        if polls { self.next_poll } else { Time::NEVER }
+        if polls { self.next_poll.min(self.next_trust) } else { self.next_trust }
+    }
+
+    /// The keys of the host, when it is time to look whether its peers are trusted still.
+    pub(crate) fn take_trust_due(&mut self, now: Time) -> Option<Secure> {
+        if now < self.next_trust {
+            return None;
+        }
+        self.next_trust = now + TRUST_POLL;
+        self.secure.clone()
     }
 
     fn is_talking(&self) -> bool {

@@ -20,6 +20,11 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
+    /// What has come in so far.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Reads on; the message once it is whole.
     pub(super) fn read(&mut self, stream: &mut impl Read) -> Result<Option<Welcome>, ReadError> {
         loop {
@@ -47,7 +52,7 @@ impl Inbox {
 
 /// A message that is going out.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     bytes: Vec<u8>,
     written: usize,
 }
@@ -57,8 +62,17 @@ impl Outbox {
         Self { bytes, written: 0 }
     }
 
+    /// Lets `append` put more behind what is to be written.
+    pub(crate) fn append(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
+        if self.written == self.bytes.len() {
+            self.bytes.clear();
+            self.written = 0;
+        }
+        append(&mut self.bytes);
+    }
+
     /// Writes on; true once everything is written.
-    pub(super) fn write(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+    pub(crate) fn write(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         while self.written < self.bytes.len() {
             match stream.write(&self.bytes[self.written..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -109,6 +123,7 @@ mod tests {
             HelloPath { carrier: Carrier::Uc, qp_num: QpNum(17), psn: Psn::new(99), generation: 7 };
         let hello = Hello {
             further_addrs: Vec::new(),
+            seal: None,
             instance: 5,
             class: Class::Gold,
             dscp: 46,

@@ -1,9 +1,10 @@
 //! Frames over a stream of bytes: four bytes of length, then a chunk or an ack as on a queue pair.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use towpath_base::passes::{Pass, note};
 use towpath_proto::limits::{ACK_BYTES_MAX, HEADER_BYTES};
-use towpath_proto::wire::ChunkHeader;
+use towpath_secure::limits::TAG_BYTES;
 
 use crate::limits::{TCP_OUT_BYTES, TCP_READ_BYTES};
 
@@ -43,13 +44,20 @@ pub(crate) struct Frames<S> {
     filled: usize,
     taken: usize,
     frame_bytes_max: usize,
+    /// Bytes of the body of the next frame, once it was opened.
+    opened: Option<usize>,
 }
 
 impl<S: Read + Write> Frames<S> {
     /// Frames over a stream on which `first` is still to be written. The body of a chunk has
-    /// `chunk_bytes_max` bytes at most.
-    pub(crate) fn new(stream: S, first: Vec<u8>, chunk_bytes_max: usize) -> Self {
-        let frame_bytes_max = (HEADER_BYTES + chunk_bytes_max).max(ACK_BYTES_MAX);
+    /// `chunk_bytes_max` bytes at most, with its tag where the link is sealed.
+    pub(crate) fn new(
+        stream: S,
+        first: Vec<u8>,
+        (chunk_bytes_max, is_sealed): (usize, bool),
+    ) -> Self {
+        let ack_bytes_max = ACK_BYTES_MAX + if is_sealed { TAG_BYTES } else { 0 };
+        let frame_bytes_max = (HEADER_BYTES + chunk_bytes_max).max(ack_bytes_max);
         Self {
             stream,
             out: first,
@@ -58,6 +66,7 @@ impl<S: Read + Write> Frames<S> {
             filled: 0,
             taken: 0,
             frame_bytes_max,
+            opened: None,
         }
     }
 
@@ -98,9 +107,9 @@ impl<S: Read + Write> Frames<S> {
     /// Queues a chunk in the same way: `write` appends its body and says what header goes in front;
     /// without one nothing is queued. All is copied: the buffers of a message are free as soon as
     /// this returns.
-    pub(crate) fn push_chunk<'h>(
+    pub(crate) fn push_chunk(
         &mut self,
-        write: impl FnOnce(&mut Vec<u8>) -> Option<&'h ChunkHeader>,
+        write: impl FnOnce(&mut Vec<u8>) -> Option<[u8; HEADER_BYTES]>,
     ) -> bool {
         if !self.make_room() {
             return false;
@@ -114,7 +123,7 @@ impl<S: Read + Write> Frames<S> {
         let (length, chunk) = self.out[from..].split_at_mut(LENGTH_BYTES);
         length.copy_from_slice(&(chunk.len() as u32).to_le_bytes());
         if let Some(bytes) = chunk.first_chunk_mut() {
-            header.emit(bytes);
+            *bytes = header;
         }
         true
     }
@@ -197,23 +206,49 @@ impl<S: Read + Write> Frames<S> {
         }
     }
 
+    /// Opens the next frame that is whole, if none is open yet: `open` says how many bytes its body
+    /// has, and frames that it refuses are taken away. It sees each frame once.
+    pub(crate) fn open(
+        &mut self,
+        mut open: impl FnMut(&mut [u8; HEADER_BYTES], &mut [u8]) -> Option<usize>,
+    ) -> Result<(), FramesError> {
+        while self.opened.is_none() {
+            let Some(place) = self.next_frame()? else { break };
+            let Some((header, body)) = self.read[place].split_first_chunk_mut() else { break };
+            self.opened = open(header, body);
+            if self.opened.is_none() {
+                self.take();
+            }
+        }
+        Ok(())
+    }
+
     /// The next frame, if it is whole: a header and what follows it. It stays until
     /// [`take`](Self::take).
     pub(crate) fn peek(&self) -> Result<Option<Frame<'_>>, FramesError> {
+        let Some(place) = self.next_frame()? else { return Ok(None) };
+        let frame = self.read[place].split_first_chunk::<HEADER_BYTES>();
+        Ok(frame.map(|(header, body)| (header, &body[..self.opened.unwrap_or(body.len())])))
+    }
+
+    /// Where the next frame lies, if it is whole.
+    fn next_frame(&self) -> Result<Option<Range<usize>>, FramesError> {
         let rest = &self.read[self.taken..self.filled];
-        let Some((length, rest)) = rest.split_first_chunk::<LENGTH_BYTES>() else {
-            return Ok(None);
-        };
+        let Some(length) = rest.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let bytes = u32::from_le_bytes(*length) as usize;
         if !(HEADER_BYTES..=self.frame_bytes_max).contains(&bytes) {
             return Err(FramesError::Length { bytes, max: self.frame_bytes_max });
         }
-        Ok(rest.get(..bytes).and_then(|frame| frame.split_first_chunk::<HEADER_BYTES>()))
+        let start = self.taken + LENGTH_BYTES;
+        Ok((bytes <= rest.len() - LENGTH_BYTES).then_some(start..start + bytes))
     }
 
-    /// Is done with a frame that had `body_bytes` behind its header.
-    pub(crate) fn take(&mut self, body_bytes: usize) {
-        self.taken = (self.taken + LENGTH_BYTES + HEADER_BYTES + body_bytes).min(self.filled);
+    /// Is done with the next frame.
+    pub(crate) fn take(&mut self) {
+        if let Ok(Some(place)) = self.next_frame() {
+            self.taken = place.end;
+        }
+        self.opened = None;
     }
 }
 
@@ -276,7 +311,7 @@ mod tests {
         let seed = 3;
         println!("seed {seed}");
         let mut prng = Prng::new(seed);
-        let mut frames = Frames::new(Dribble::new(seed ^ 1), Vec::new(), 5_000);
+        let mut frames = Frames::new(Dribble::new(seed ^ 1), Vec::new(), (5_000, false));
         let mut expected: VecDeque<Vec<u8>> = VecDeque::new();
         for _ in 0..4_000 {
             let mut bytes = vec![0; HEADER_BYTES + prng.below(5_001) as usize];
@@ -288,9 +323,8 @@ mod tests {
             frames.write().expect("it is open");
             while let Some((header, payload)) = frames.peek().expect("sound lengths") {
                 let got = [&header[..], payload].concat();
-                let len = payload.len();
                 assert_eq!(Some(got), expected.pop_front());
-                frames.take(len);
+                frames.take();
             }
             frames.read().expect("it is open");
             let bound = LENGTH_BYTES + frames.frame_bytes_max + TCP_READ_BYTES;
@@ -300,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_full_outbox_takes_acks_for_a_while_refuses_and_has_room_again_when_it_is_written() {
-        let mut frames = Frames::new(Dribble::new(5), Vec::new(), 60_000);
+        let mut frames = Frames::new(Dribble::new(5), Vec::new(), (60_000, false));
         let mut chunks = 0;
         while frames.has_room() {
             assert!(frames.push(&[9; 60_064]));
@@ -321,7 +355,7 @@ mod tests {
         for bytes in [0, 1, 63, 5_065, 1 << 20, u32::MAX] {
             let mut stream = Dribble::new(1);
             stream.pipe.extend(bytes.to_le_bytes());
-            let mut frames = Frames::new(stream, Vec::new(), 5_000);
+            let mut frames = Frames::new(stream, Vec::new(), (5_000, false));
             while !matches!(frames.read(), Ok(true)) || frames.filled < LENGTH_BYTES {}
             let error = frames.peek().expect_err("no frame is so long or so short");
             assert!(matches!(error, FramesError::Length { max: 5_064, .. }), "{error}");
@@ -331,7 +365,7 @@ mod tests {
 
     #[test]
     fn an_end_of_file_is_told_apart_from_silence() {
-        let mut frames = Frames::new(Dribble::new(2), Vec::new(), 100);
+        let mut frames = Frames::new(Dribble::new(2), Vec::new(), (100, false));
         assert!(!frames.read().expect("silence is no error"));
         frames.stream.closed = true;
         assert!(matches!(frames.read(), Err(FramesError::Closed)));

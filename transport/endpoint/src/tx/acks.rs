@@ -1,6 +1,8 @@
 //! Posting acks, and taking back what was posted.
 
+use super::send::end_unsealed;
 use crate::conn::Conn;
+use crate::limits::CONTROL_SLOT_BYTES;
 use towpath_base::Time;
 use towpath_memory::Region;
 use towpath_proto::PathId;
@@ -13,16 +15,19 @@ pub(crate) fn send_acks<D: Device<Memory = Region>>(
     conn: &mut Conn,
     now: Time,
 ) -> u64 {
-    let Conn { id, link: Some(link), paths, tcp, control, timer, .. } = conn else {
+    let Conn { id, link: Some(link), paths, tcp, control, timer, seal, .. } = conn else {
         return 0;
     };
     let mut refused = 0;
     while control.has_send_slot() {
         let (mut way, mut len, mut cut_at) = (None, 0, None);
-        let write = |bytes: &mut _| {
-            let ack = link.poll_ack(now, bytes)?;
+        let write = |bytes: &mut [u8; CONTROL_SLOT_BYTES]| {
+            let ack = link.poll_ack(now, bytes.first_chunk_mut()?)?;
             (way, len, cut_at) = (ack.path, ack.len, ack.cut_at);
-            Some(ack.len)
+            if let Some(seal) = seal.as_deref_mut() {
+                len = seal.seal_ack(now, bytes, len)?;
+            }
+            Some(len)
         };
         let Some((slot, mut wr)) = control.send(id.index, now, write) else { break };
         if let Some(tcp) = tcp.as_mut().filter(|tcp| way.is_some() && tcp.path == way) {
@@ -39,6 +44,9 @@ pub(crate) fn send_acks<D: Device<Memory = Region>>(
             refused += 1;
             control.sent(slot);
         }
+    }
+    if let Some(error) = seal.as_ref().and_then(|seal| seal.failed()) {
+        end_unsealed(link, error);
     }
     *timer = link.poll_timeout();
     if let Some(tcp) = tcp {

@@ -46,6 +46,23 @@ pub(super) fn byte_len(transmit: &Transmit) -> usize {
     }
 }
 
+/// Bytes of what follows the header of a chunk, filler included.
+pub(super) fn whole_len(transmit: &Transmit) -> usize {
+    byte_len(transmit).max(transmit.filler_bytes as usize)
+}
+
+/// Copies all that follows the header of a chunk to the front of `to`; returns how many bytes that
+/// is. `None` when bytes are not there, or find no room.
+pub(crate) fn write_body(to: &mut [u8], sends: &Sends, transmit: &Transmit) -> Option<usize> {
+    let whole = to.get_mut(..whole_len(transmit))?;
+    if transmit.frames.is_empty() {
+        whole.fill(0);
+    } else {
+        Body::write(whole, None, sends, transmit)?;
+    }
+    Some(whole.len())
+}
+
 /// The body of a chunk.
 pub(super) struct Body {
     /// None where all of it was copied to memory that the device does not read.
@@ -117,7 +134,7 @@ impl Body {
 }
 
 /// The gather entry of a part of what another one is of.
-fn part_of(whole: Sge, from: usize, end: usize) -> Sge {
+pub(super) fn part_of(whole: Sge, from: usize, end: usize) -> Sge {
     Sge { addr: whole.addr + from as u64, length: (end - from) as u32, ..whole }
 }
 

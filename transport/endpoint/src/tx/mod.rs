@@ -15,6 +15,7 @@ mod order;
 mod send;
 
 pub(crate) use acks::{send_acks, take_back_sends};
+pub(crate) use body::write_body;
 pub(crate) use order::Order;
 pub(crate) use send::{Room, Sent};
 

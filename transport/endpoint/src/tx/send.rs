@@ -1,17 +1,20 @@
 //! Sending the chunks that one link wants sent.
 
 use super::Tx;
-use super::body::{Body, byte_len, lone_payload};
+use super::body::{Body, byte_len, lone_payload, part_of, whole_len};
 use super::filler::Filler;
 use crate::conn::{Batch, Conn, Path, TxQueue, TxSlots};
 use crate::limits::RC_WINDOW_BYTES;
+use crate::secure::LinkSeal;
 use crate::sends::Sends;
 use crate::tcp::Tcp;
 use std::hint::cold_path;
 use towpath_base::Time;
 use towpath_memory::Region;
-use towpath_proto::limits::FRAMES_FULL;
-use towpath_proto::{Carrier, Link, PathId, Transmit};
+use towpath_proto::limits::{FRAMES_FULL, HEADER_BYTES};
+use towpath_proto::{Carrier, DownReason, Link, PathId, Transmit};
+use towpath_secure::SealError;
+use towpath_secure::limits::TAG_BYTES;
 use towpath_verbs::{Device, QpNum, QpState, SEND_SGE_MAX, Sge};
 
 /// How much a link may hand to the device.
@@ -22,6 +25,9 @@ pub(crate) struct Room {
     /// What it may hand over now, likewise.
     pub(crate) turn_bytes: u64,
 }
+
+/// The seal of a link, and when it is now.
+type Sealing<'a> = (&'a mut LinkSeal, Time);
 
 /// What is to be done behind a chunk, before another may follow.
 enum After {
@@ -63,7 +69,7 @@ fn send_chunks<D: Device<Memory = Region>>(
     room: Room,
     now: Time,
 ) -> Sent {
-    let Conn { id, link: Some(link), paths, tx_slots, tcp, sends, control, .. } = conn else {
+    let Conn { id, link: Some(link), paths, tx_slots, tcp, sends, control, seal, .. } = conn else {
         return Sent::default();
     };
     let index = id.index;
@@ -98,12 +104,17 @@ fn send_chunks<D: Device<Memory = Region>>(
                 waiting |= 1 << id;
                 let has_place = !rides_on_tcp || !path.tx.is_full();
                 let at = (path, &mut *tx_slots, &mut *batches);
-                if has_place { put(at, (sends, filler), index, transmit) } else { refuse(transmit) }
+                let seal = seal.as_deref_mut().map(|seal| (seal, now));
+                if has_place {
+                    put(at, (sends, filler, seal), index, transmit)
+                } else {
+                    refuse(transmit)
+                }
             } else {
                 // The path behind those of queue pairs is the stream.
                 cold_path();
                 if let Some(tcp) = tcp {
-                    push_frame(tcp, sends, transmit);
+                    push_frame(tcp, (sends, seal.as_deref_mut(), now), transmit);
                 }
                 After::Returned(transmit.path, transmit.header.number, 0)
             };
@@ -123,9 +134,19 @@ fn send_chunks<D: Device<Memory = Region>>(
         refused +=
             post((device, batches), (&mut paths[usize::from(id)], tx_slots), link, PathId(id));
     }
+    if let Some(error) = seal.as_ref().and_then(|seal| seal.failed()) {
+        end_unsealed(link, error);
+    }
     let posted_bytes = tx_slots.posted_bytes();
     let has_more = !tx_slots.any_full() && (limit_bytes..ahead_bytes).contains(&posted_bytes);
     Sent { bytes: posted_bytes.saturating_sub(bytes_at_first), has_more, refused }
+}
+
+/// A chunk, or an ack, could not be sealed: nothing more can leave.
+#[cold]
+pub(super) fn end_unsealed(link: &mut Link, error: SealError) {
+    tracing::warn!(%error, "a sealed link ends");
+    link.give_up(DownReason::KeysUsedUp);
 }
 
 /// Does what is to be done behind a run; returns how many work requests were refused.
@@ -158,11 +179,17 @@ fn follow_up<D: Device<Memory = Region>>(
 #[inline(always)]
 fn put(
     (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Vec<Batch>),
-    (sends, filler): (&Sends, &Filler),
+    (sends, filler, seal): (&Sends, &Filler, Option<Sealing<'_>>),
     index: u16,
     transmit: &mut Transmit,
 ) -> After {
-    if !push((path, tx_slots, batches), sends, index, transmit) {
+    let at = (&mut *path, tx_slots, batches);
+    let (is_made, filler) = match seal {
+        None => (push(at, sends, index, transmit), Some(filler)),
+        // Its filler is sealed with it.
+        Some(seal) => (push_sealed(at, (sends, seal), index, transmit), None),
+    };
+    if !is_made {
         return refuse(transmit);
     }
     fill_probe(path, filler, transmit.filler_bytes);
@@ -175,14 +202,48 @@ fn put(
 
 /// Copies a chunk to the stream of its link. One for which there is no room is lost, as on UC.
 #[inline(never)]
-fn push_frame(tcp: &mut Tcp, sends: &Sends, transmit: &mut Transmit) {
+fn push_frame(
+    tcp: &mut Tcp,
+    (sends, seal, now): (&Sends, Option<&mut LinkSeal>, Time),
+    transmit: &mut Transmit,
+) {
     tcp.frames.push_chunk(|out| {
         let from = out.len();
+        if let Some(seal) = seal {
+            out.resize(from + whole_len(transmit) + TAG_BYTES, 0);
+            return seal.write_chunk(now, &mut out[from..], sends, transmit).map(|made| made.0);
+        }
         out.resize(from + byte_len(transmit), 0);
         let body = Body::write(&mut out[from..], None, sends, transmit)?;
         transmit.header.body_crc = body.crc;
-        Some(&transmit.header)
+        let mut header = [0; HEADER_BYTES];
+        transmit.header.emit(&mut header);
+        Some(header)
     });
+}
+
+/// Makes the work request of a chunk of a sealed link: its body is copied to a buffer of the link,
+/// because it is sealed in place. False when its bytes are not there, or it cannot be sealed.
+#[inline(never)]
+fn push_sealed(
+    (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Vec<Batch>),
+    (sends, (seal, now)): (&Sends, Sealing<'_>),
+    index: u16,
+    transmit: &Transmit,
+) -> bool {
+    let Some(company) = tx_slots.company.take() else { return false };
+    let (to, whole) = tx_slots.company.bytes_mut(company);
+    let Some((header, length)) = seal.write_chunk(now, to, sends, transmit) else {
+        cold_path();
+        tx_slots.company.take_home(company);
+        return false;
+    };
+    tx_slots.company.lend(company);
+    let what = (transmit.header.number, length as u32, Some(company));
+    let emit = |bytes: &mut [u8; HEADER_BYTES]| *bytes = header;
+    let entries = [part_of(whole, 0, length)];
+    push_entries((path, tx_slots, batches), (index, transmit), (what, emit), &entries);
+    true
 }
 
 /// Makes the work request of a chunk. False when its bytes are not there.
@@ -204,7 +265,8 @@ fn push(
         (length, payload) = (entry.length, Some(entry));
     }
     let what = (transmit.header.number, length, None);
-    push_entries((path, tx_slots, batches), (index, transmit), what, payload.as_slice());
+    let emit = |bytes: &mut _| transmit.header.emit(bytes);
+    push_entries((path, tx_slots, batches), (index, transmit), (what, emit), payload.as_slice());
     true
 }
 
@@ -228,7 +290,8 @@ fn push_company(
     tx_slots.company.lend(company);
     transmit.header.body_crc = body.crc;
     let what = (transmit.header.number, body.length, Some(company));
-    push_entries((path, tx_slots, batches), (index, transmit), what, &body.entries);
+    let emit = |bytes: &mut _| transmit.header.emit(bytes);
+    push_entries((path, tx_slots, batches), (index, transmit), (what, emit), &body.entries);
     true
 }
 
@@ -237,11 +300,10 @@ fn push_company(
 fn push_entries(
     (path, tx_slots, batches): (&mut Path, &mut TxSlots, &mut Vec<Batch>),
     (index, transmit): (u16, &Transmit),
-    what: (u64, u32, Option<u16>),
+    (what, emit): ((u64, u32, Option<u16>), impl FnOnce(&mut [u8; HEADER_BYTES])),
     entries: &[Sge],
 ) {
-    let header = &transmit.header;
-    let (position, sge) = path.tx.push(tx_slots, what, |bytes| header.emit(bytes));
+    let (position, sge) = path.tx.push(tx_slots, what, emit);
     let wr_id = TxQueue::wr_id(index, transmit.path.0, position);
     let batch = path.batch.get_or_insert_with(|| batches.pop().unwrap_or_else(Batch::new));
     let sg_list = batch.push(wr_id, sge, transmit.cut_at);
@@ -253,12 +315,15 @@ fn push_entries(
 
 /// Makes a probe as long as it is to be.
 #[inline]
-fn fill_probe(path: &mut Path, filler: &Filler, bytes: u32) {
+fn fill_probe(path: &mut Path, filler: Option<&Filler>, bytes: u32) {
     if bytes > 0
         && let Some(batch) = path.batch.as_mut()
     {
         cold_path();
-        batch.lengthen(filler.zeroes(bytes));
+        if let Some(filler) = filler {
+            batch.lengthen(filler.zeroes(bytes));
+        }
+        batch.set_alone();
     }
 }
 

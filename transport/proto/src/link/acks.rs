@@ -3,7 +3,7 @@
 use super::{Controls, Link, LinkState};
 use crate::chunk_size::ChunkSize;
 use crate::event::{AckTransmit, DownReason, PathId};
-use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX, HEADER_BYTES};
+use crate::limits::{ACK_BYTES_MAX, ACK_CREDITS_MAX};
 use crate::path::{AckDigest, Path, SendWindow, What, bit};
 use crate::stats::LinkStats;
 use crate::wire::{Ack, AckFrame};
@@ -101,7 +101,7 @@ impl Link {
         let is_in_use = paths.is_in_use(index);
         let path = &mut paths[index];
         // A send of this charge shows that long packets get through; a probe may show more.
-        let least_body = path.mtu.least_bytes().saturating_sub(HEADER_BYTES as u32);
+        let least_body = path.mtu.least_bytes().saturating_sub(flow.chunk_size.around_bytes());
         let least_charge = flow.charge(least_body.min(CHUNK_CHARGE_MAX));
         let (mut passed_charge, mut long_answered) = (0, None);
         let on_number = |what: &What, charge: u32| match what {
@@ -114,7 +114,7 @@ impl Link {
             sends.on_acked(frame, channels, (events, stats));
         });
         if passed_charge > 0 {
-            path.mtu.on_passed(passed_charge - flow.charge(0) + HEADER_BYTES as u32);
+            path.mtu.on_passed(passed_charge - flow.charge(0) + flow.chunk_size.around_bytes());
         }
         if digest.spurious > 0 || digest.timeouts_were_false.is_some() {
             cold_path();

@@ -105,6 +105,12 @@ impl Link {
         self.go_down(DownReason::Local);
     }
 
+    /// The driver ends the link at once, and says why.
+    pub fn give_up(&mut self, reason: DownReason) {
+        self.settle_piggyback();
+        self.go_down(reason);
+    }
+
     /// The set-up connection broke: the peer's process is gone.
     pub fn peer_gone(&mut self) {
         self.settle_piggyback();

@@ -1,7 +1,6 @@
 //! What is lost on a path goes in line to be sent again.
 
 use super::Link;
-use crate::limits::HEADER_BYTES;
 use crate::path::{Lost, TailProbe, What};
 use towpath_base::Time;
 
@@ -58,6 +57,7 @@ impl Link {
         let Self { paths, flow, sends, control, .. } = self;
         let is_in_use = paths.is_in_use(index);
         let (header_charge, single_charge) = (flow.charge(0), flow.charge(flow.one_packet()));
+        let around_bytes = flow.chunk_size.around_bytes();
         let (path, from) = (&mut paths[index], index as u8);
         let is_lossy = !path.carrier.is_reliable();
         let (mut losses, mtu) = (Losses::default(), &mut path.mtu);
@@ -73,7 +73,7 @@ impl Link {
                 losses.refused += 1;
             }
             if is_lossy && is_in_use && matches!(what, What::Data) {
-                mtu.on_lost(charge - header_charge + HEADER_BYTES as u32);
+                mtu.on_lost(charge - header_charge + around_bytes);
             }
             match *what {
                 _ if gone.is_copy => {}

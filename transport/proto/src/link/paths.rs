@@ -4,9 +4,7 @@ use super::alarm::AckAlarm;
 use super::{Link, LinkState};
 use crate::carrier::Carrier;
 use crate::event::{Event, PathId, PathSnapshot, Reroute, Transmit};
-use crate::limits::{
-    DUPLICATES_MAX, HEADER_BYTES, PATH_CHANGE_INTERVAL, PROBES_TO_RETURN, UNANSWERED_MIN,
-};
+use crate::limits::{DUPLICATES_MAX, PATH_CHANGE_INTERVAL, PROBES_TO_RETURN, UNANSWERED_MIN};
 use crate::path::{PROBE_INTERVAL_MIN, PathSignal, PathState, What, bit};
 use crate::wire::Kind;
 use alloc::vec::Vec;
@@ -356,7 +354,8 @@ impl Link {
             header.index = if self.paths.is_silent() { PROBE_SILENCE } else { 0 };
             self.ride_along(now, index, &mut header);
         }
-        let filler_bytes = size.map_or(0, |size| size.bytes() - HEADER_BYTES as u32);
+        let around_bytes = self.flow.chunk_size.around_bytes();
+        let filler_bytes = size.map_or(0, |size| size.bytes() - around_bytes);
         let path = PathId(index as u8);
         Transmit { path, header, frames: Vec::new(), filler_bytes, cut_at: None }
     }

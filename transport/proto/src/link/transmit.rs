@@ -7,7 +7,6 @@ use super::pack::Turn;
 use super::sends::Pending;
 use crate::config::Spreading;
 use crate::event::{PathId, SendKey, Transmit};
-use crate::limits::HEADER_BYTES;
 use crate::path::{TailProbe, What, bit};
 use crate::slots::Key;
 use crate::wire::{ChunkFlags, ChunkHeader, Kind};
@@ -300,7 +299,7 @@ impl Link {
         if !self.paths.ladder.is_only() {
             self.paths.ladder.loss.on_sent(self.flow.chunk_size.packets_of(body));
         }
-        let sent_bytes = u64::from(body) + HEADER_BYTES as u64;
+        let sent_bytes = u64::from(body) + u64::from(self.flow.chunk_size.around_bytes());
         if self.paths[index].mtu.wants_more(now, sent_bytes) {
             self.search_mtu(now, index);
         }

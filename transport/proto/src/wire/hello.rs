@@ -30,9 +30,14 @@ const DSCP_MAX: u8 = 0x3f;
 const CUTS_EACH_SEND: u16 = 1;
 const OMITS_ICRC: u16 = 1 << 1;
 const HAS_NICS: u16 = 1 << 2;
+const IS_SEALED: u16 = 1 << 3;
 
 /// Port and IP of a further NIC.
 const NIC_BYTES: usize = 18;
+
+/// Secret, salt and tag of a HELLO of sealed links.
+const SEAL_BYTES: usize = 16 + 16 + TAG_BYTES;
+const TAG_BYTES: usize = 16;
 
 /// The longest HELLO.
 const HELLO_BYTES_MAX: usize = FIXED_BYTES
@@ -41,6 +46,7 @@ const HELLO_BYTES_MAX: usize = FIXED_BYTES
     + NAME_BYTES_MAX
     + 1
     + (NICS_MAX - 1) * NIC_BYTES
+    + SEAL_BYTES
     + CRC_BYTES;
 
 /// One queue pair as its owner describes it to the peer.
@@ -54,6 +60,17 @@ pub struct HelloPath {
     pub psn: Psn,
     /// The generation that the owner wants to see in every header it receives.
     pub generation: u32,
+}
+
+/// What a HELLO of sealed links ends with (docs/secure-links.md section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HelloSeal {
+    /// By which both ends know their secret.
+    pub secret: [u8; 16],
+    /// Random, so that no two links have the same keys.
+    pub salt: [u8; 16],
+    /// Shows that the sender has the secret: of all that stands in front of it.
+    pub tag: [u8; TAG_BYTES],
 }
 
 /// What an endpoint tells its peer at set-up.
@@ -92,6 +109,8 @@ pub struct Hello {
     pub paths: Vec<HelloPath>,
     /// What its application speaks.
     pub app: AppProtocol,
+    /// Where the link is sealed.
+    pub seal: Option<HelloSeal>,
 }
 
 /// The answer to a HELLO: the peer's own, or a refusal.
@@ -187,10 +206,11 @@ impl Hello {
         holds(dscp <= DSCP_MAX, "dscp")?;
         holds((1..=PATHS_MAX).contains(&count), "paths")?;
         let abilities = field!(body, 46, u16);
-        holds(abilities & !(CUTS_EACH_SEND | OMITS_ICRC | HAS_NICS) == 0, "abilities")?;
+        holds(abilities & !(CUTS_EACH_SEND | OMITS_ICRC | HAS_NICS | IS_SEALED) == 0, "abilities")?;
         let length = HelloError::Field("length");
         let behind = body.get(FIXED_BYTES + count * PATH_BYTES..).ok_or(length)?;
-        let (name, nics) = split_counted(behind, 1).ok_or(length)?;
+        let (name, behind) = split_counted(behind, 1).ok_or(length)?;
+        let (nics, seal) = split_seal(behind, abilities & IS_SEALED != 0).ok_or(length)?;
         let app = AppProtocol::from_bytes(name);
         let further_addrs = match abilities & HAS_NICS {
             0 if nics.is_empty() => Vec::new(),
@@ -220,6 +240,7 @@ impl Hello {
             control: parse_path(&body[64..])?,
             paths: paths.collect::<Result<_, _>>()?,
             app: app.ok_or(HelloError::Field("application protocol"))?,
+            seal,
         })
     }
 
@@ -236,7 +257,8 @@ impl Hello {
         // An end with one NIC says what it has said before there were several.
         let nics_len = if further.is_empty() { 0 } else { 1 + further.len() * NIC_BYTES };
         let paths_len = self.paths.len() * PATH_BYTES;
-        let len = FIXED_BYTES + paths_len + 1 + app.len() + nics_len + CRC_BYTES;
+        let seal_len = if self.seal.is_some() { SEAL_BYTES } else { 0 };
+        let len = FIXED_BYTES + paths_len + 1 + app.len() + nics_len + seal_len + CRC_BYTES;
         let mut out = prefix(HEADER_BYTES as u16, len);
         out.extend(self.instance.to_le_bytes());
         out.extend([if self.addr.is_ipv4() { 4 } else { 6 }, self.class.code()]);
@@ -245,7 +267,8 @@ impl Hello {
         let sizes = if self.cuts_each_send { CUTS_EACH_SEND } else { 0 };
         let icrc = if self.omits_icrc { OMITS_ICRC } else { 0 };
         let nics = if further.is_empty() { 0 } else { HAS_NICS };
-        out.extend((sizes | icrc | nics).to_le_bytes());
+        let sealed = if self.seal.is_some() { IS_SEALED } else { 0 };
+        out.extend((sizes | icrc | nics | sealed).to_le_bytes());
         out.extend(self.chunk_bytes_max.to_le_bytes());
         out.extend(self.charge_bytes.to_le_bytes());
         out.extend(self.window_bytes.to_le_bytes());
@@ -259,7 +282,21 @@ impl Hello {
             out.push(further.len() as u8);
             further.iter().for_each(|&addr| emit_addr(&mut out, addr));
         }
+        if let Some(HelloSeal { secret, salt, tag }) = &self.seal {
+            [secret, salt, tag].into_iter().for_each(|part| out.extend(part));
+        }
         seal(out)
+    }
+
+    /// What the tag of a sealed HELLO is of: the message up to there.
+    ///
+    /// # Panics
+    /// As [`emit`](Self::emit).
+    #[must_use]
+    pub fn emit_untagged(&self) -> Vec<u8> {
+        let mut out = self.emit();
+        out.truncate(out.len() - CRC_BYTES - if self.seal.is_some() { TAG_BYTES } else { 0 });
+        out
     }
 
     /// Where the device receives by a NIC.
@@ -279,6 +316,16 @@ impl Hello {
 fn split_counted(bytes: &[u8], entry_bytes: usize) -> Option<(&[u8], &[u8])> {
     let (&count, behind) = bytes.split_first()?;
     behind.split_at_checked(usize::from(count) * entry_bytes)
+}
+
+/// What a HELLO says of its seal, and what stands in front of that.
+fn split_seal(bytes: &[u8], is_sealed: bool) -> Option<(&[u8], Option<HelloSeal>)> {
+    if !is_sealed {
+        return Some((bytes, None));
+    }
+    let (rest, seal) = bytes.split_last_chunk::<SEAL_BYTES>()?;
+    let part = |at: usize| core::array::from_fn(|i| seal[at + i]);
+    Some((rest, Some(HelloSeal { secret: part(0), salt: part(16), tag: part(32) })))
 }
 
 fn parse_ip(family: u8, bytes: &[u8]) -> Result<IpAddr, HelloError> {
@@ -373,6 +420,31 @@ mod tests {
             control: path,
             paths: alloc::vec![path, HelloPath { carrier: Carrier::Rc, qp_num: QpNum(2), ..path }],
             app: AppProtocol::named("app/7"),
+            seal: None,
+        }
+    }
+
+    #[test]
+    fn a_seal_ends_a_hello_and_its_tag_is_of_all_in_front_of_it() {
+        let seal = Some(HelloSeal { secret: [1; 16], salt: [2; 16], tag: [3; 16] });
+        let further_addrs = alloc::vec!["10.1.0.1:4791".parse().unwrap()];
+        for further_addrs in [Vec::new(), further_addrs] {
+            let open = Hello { further_addrs, ..sample("10.0.0.1:4791") };
+            let sealed = Hello { seal, ..open.clone() };
+            let (bytes, without) = (sealed.emit(), open.emit());
+            assert_eq!(bytes.len(), without.len() + SEAL_BYTES);
+            assert_eq!(bytes[46], without[46] | 8);
+            assert_eq!(Welcome::byte_len(bytes.first_chunk().unwrap()), Ok(bytes.len()));
+            assert_eq!(Welcome::parse(&bytes), Ok(Welcome::Hello(sealed.clone())));
+            let tag_at = bytes.len() - CRC_BYTES - TAG_BYTES;
+            assert_eq!(sealed.emit_untagged(), bytes[..tag_at]);
+            assert_eq!(bytes[tag_at..tag_at + TAG_BYTES], [3; 16]);
+            // Without the bit it is too long, and with the bit and nothing there too short.
+            for (mut wrong, bit) in [(bytes, false), (without, true)] {
+                wrong[46] = if bit { wrong[46] | 8 } else { wrong[46] & !8 };
+                wrong.truncate(wrong.len() - CRC_BYTES);
+                assert!(Welcome::parse(&super::seal(wrong)).is_err());
+            }
         }
     }
 
@@ -393,10 +465,17 @@ mod tests {
         let paths = Refusal::Paths { most: 4 };
         let plain = [Refusal::Version, Refusal::ShuttingDown, Refusal::Class, Refusal::Address];
         let newer = [Refusal::Resources, Refusal::Family, paths];
+        let seals = [
+            Refusal::Open,
+            Refusal::UnknownSecret,
+            Refusal::Forged,
+            Refusal::Sealed { encrypts: true },
+            Refusal::Sealed { encrypts: false },
+        ];
         let carriers = Carrier::ALL.map(|wanted| Refusal::Carrier { wanted });
         let bits = [(false, false), (false, true), (true, false), (true, true)];
         let fallbacks = bits.map(|(rc, tcp)| Refusal::Fallback { rc, tcp });
-        let all = plain.into_iter().chain(newer).chain(carriers).chain(fallbacks);
+        let all = plain.into_iter().chain(newer).chain(seals).chain(carriers).chain(fallbacks);
         for refusal in all {
             assert_eq!(Welcome::parse(&refusal.emit()), Ok(Welcome::Refused(refusal)));
         }

@@ -13,7 +13,7 @@ pub(crate) use ack::{HOLD_UNKNOWN, KIND_ACK};
 pub use app::{AppProtocol, AppProtocolError};
 pub use chunk::{ChunkFlags, ChunkHeader, HeaderError, Kind};
 pub use frames::{BodyError, Frame, FrameTable, body_bytes, emit_table, place};
-pub use hello::{Hello, HelloError, HelloPath, PREFIX_BYTES, SETUP_VERSION, Welcome};
+pub use hello::{Hello, HelloError, HelloPath, HelloSeal, PREFIX_BYTES, SETUP_VERSION, Welcome};
 pub use lane::{
     LANE_ANSWER_BYTES, LANE_PIECE_BYTES, LANE_REQUEST_BYTES, LaneAnswer, LaneMessageError,
     LaneRequest,
@@ -21,7 +21,7 @@ pub use lane::{
 pub use refusal::Refusal;
 
 use crate::limits::HEADER_BYTES;
-use towpath_base::crc::crc32c_of_60;
+use towpath_base::crc::{crc32c, crc32c_of_60};
 
 /// The version of headers and acks of this build (docs/protocol.md).
 pub const VERSION: u8 = 4;
@@ -84,6 +84,15 @@ fn seal(bytes: &mut [u8; HEADER_BYTES], words: [u64; 8]) {
     }
     let crc = crc32c_of_60(bytes);
     put!(bytes, 60, crc);
+}
+
+/// Puts into the header of a chunk or ack the checksums that it has where nothing is sealed, for
+/// one that came sealed and was opened: a seal takes their place on the wire
+/// (docs/secure-links.md section 5). Chunks tell no checksum of their bodies then.
+pub fn put_checksums(header: &mut [u8; HEADER_BYTES], body: &[u8]) {
+    put!(header, 56, if header[1] == KIND_ACK { crc32c(body) } else { 0 });
+    let crc = crc32c_of_60(header);
+    put!(header, 60, crc);
 }
 
 /// Whether the checksum of a header matches.

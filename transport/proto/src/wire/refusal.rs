@@ -56,6 +56,15 @@ refusals! {
     /// One side's device has an IPv4 address, the other's an IPv6 address.
     Family = 13 => "one device has an IPv4 address and the other an IPv6 address; use addresses \
                     of one family",
+    /// The server's links are open, and the HELLO is of a sealed one.
+    Open = 14 => "its links are open and ours are sealed: give it a key (`towpath keygen`), or set \
+                  up ours without one; nothing is negotiated",
+    /// The server does not know the secret that the HELLO names.
+    UnknownSecret = 15 => "it does not know the secret of our last handshake: it was started anew, \
+                           the secret is a day old, or this host is trusted there no more",
+    /// The HELLO was not made by who has the secret.
+    Forged = 16 => "the tag of our HELLO is wrong there: if this comes again, somebody between the \
+                    hosts changes what they send",
     ;
     /// The server takes no links of so many paths.
     Paths {
@@ -68,6 +77,11 @@ refusals! {
         rc: bool,
         /// Whether it has TCP behind these.
         tcp: bool,
+    },
+    /// The server's links are sealed, and the HELLO is of an open one.
+    Sealed {
+        /// Whether they are encrypted; else they are signed.
+        encrypts: bool,
     },
     /// The server rides on another carrier with this client.
     Carrier {
@@ -92,6 +106,15 @@ impl fmt::Display for Refusal {
             Self::Carrier { wanted } => {
                 write!(f, "its links to this host ride on {wanted}; use that carrier")
             }
+            Self::Sealed { encrypts } => {
+                let mode = if encrypts { "encrypt" } else { "authenticate" };
+                write!(
+                    f,
+                    "its links are sealed (mode `{mode}`) and ours are open: give this host a key \
+                     (`towpath keygen`, `--key` and `--peers`) and have it trusted there; nothing \
+                     is negotiated"
+                )
+            }
             Self::Fallback { rc: false, tcp: false } => {
                 f.write_str("its links fall back to nothing")
             }
@@ -115,6 +138,7 @@ pub(super) fn parse_refusal(body: &[u8]) -> Result<Refusal, HelloError> {
     let refusal = match (*code, *most) {
         (7, 1..) if usize::from(*most) <= PATHS_MAX => Refusal::Paths { most: *most },
         (10, bits @ 0..=3) => Refusal::Fallback { rc: bits & 1 != 0, tcp: bits & 2 != 0 },
+        (17, bits @ 1..=2) => Refusal::Sealed { encrypts: bits == 2 },
         (11, number) => Refusal::Carrier { wanted: Carrier::from_code(number).ok_or(wrong)? },
         (9, len) if usize::from(len) == name.len() => {
             Refusal::App { served: AppProtocol::from_bytes(name).ok_or(wrong)? }
@@ -133,6 +157,7 @@ impl Refusal {
             Self::App { served } => (9, served.name().len() as u8),
             Self::Fallback { rc, tcp } => (10, u8::from(rc) | u8::from(tcp) << 1),
             Self::Carrier { wanted } => (11, wanted as u8),
+            Self::Sealed { encrypts } => (17, if encrypts { 2 } else { 1 }),
             _ => (self.of_plain().map_or(0, |(code, _)| code), 0),
         };
         let name = if let Self::App { served } = &self { served.name() } else { "" };

@@ -66,7 +66,8 @@ pub struct PairSecret {
 impl PairSecret {
     /// From the exporter of a handshake. Any 32 random bytes that both ends know would do.
     #[must_use]
-    pub fn new(exported: Zeroizing<[u8; SECRET_BYTES]>) -> Self {
+    pub fn new(exported: impl Into<Zeroizing<[u8; SECRET_BYTES]>>) -> Self {
+        let exported = exported.into();
         let id = SecretId(*expand(&exported, b"id", &[]));
         Self { id, secret: exported }
     }

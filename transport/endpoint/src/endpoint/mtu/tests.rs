@@ -4,6 +4,7 @@ use super::*;
 use crate::config::EndpointConfig;
 use crate::event::Event;
 use crate::payload::SendOptions;
+use crate::setup::Offer;
 use towpath_base::Nanos;
 use towpath_device_roce::{RoceConfig, RoceDevice};
 use towpath_proto::{ChannelId, Class, MtuPhase, Side};
@@ -46,7 +47,9 @@ impl Pair {
         let mut far = host(far, 2, &FaultControl::new(FaultPlan::none()));
         let to = far.device().local_addr();
         let asks = near.asks_by_other_means();
-        let (hello, half) = near.offer_to(to, Class::Silver, asks).expect("room");
+        let (hello, half) = near
+            .offer_to(Offer { addr: to, class: Class::Silver, asks, secret: None })
+            .expect("room");
         let (answer, other_half) = far.offer().expect("room");
         let link = near.establish(half, &answer, Side::Client).expect("they fit");
         far.establish(other_half, &hello, Side::Server).expect("they fit");
