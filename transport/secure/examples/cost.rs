@@ -27,7 +27,7 @@ struct Pair {
 
 impl Pair {
     fn new(sealing: Sealing) -> Self {
-        let link = PairSecret::new([7; 32].into()).link(b"client", b"server");
+        let link = PairSecret::new([7; 32]).link(b"client", b"server");
         let rule = RollOver { seals: u64::MAX, ..RollOver::default() };
         let end = |side| SealedLink::new(&link, side, sealing, 1, rule, Time(0));
         Self { client: end(Role::Client), server: end(Role::Server), number: 0 }

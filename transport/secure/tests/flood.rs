@@ -14,7 +14,7 @@ struct Packet {
 
 /// A link's two ends.
 fn ends(hello: &[u8], rule: RollOver) -> (SealedLink, SealedLink) {
-    let secret = PairSecret::new([7; 32].into()).link(hello, b"server");
+    let secret = PairSecret::new([7; 32]).link(hello, b"server");
     let end = |side| SealedLink::new(&secret, side, Sealing::Encrypt, 16, rule, NOW);
     (end(Role::Client), end(Role::Server))
 }
