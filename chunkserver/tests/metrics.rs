@@ -275,7 +275,7 @@ fn a_certificate_that_does_not_serve_is_found_before_the_server_starts() {
             config.telemetry.metrics_tls_cert = chain.map(Into::into);
             config.telemetry.metrics_tls_key = key.map(Into::into);
         });
-        let error = towpath_chunkserver::daemon::check(&config).expect_err("it cannot serve");
+        let error = daemon::check(&config).expect_err("it cannot serve");
         assert_eq!(error.exit_code(), 2);
         error.to_string()
     };

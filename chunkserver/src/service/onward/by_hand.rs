@@ -20,7 +20,7 @@ impl<D: Device<Memory = Region>> ChunkServer<D> {
     #[must_use]
     pub fn links_wanted(&self, now: Time) -> Vec<(usize, SocketAddr)> {
         let wanted = self.onward.peers.wanted(now).into_iter();
-        wanted.map(|(peer, (server, _))| (peer, server)).collect()
+        wanted.map(|(peer, (server, ..))| (peer, server)).collect()
     }
 
     /// A link to one of them was made, or could not be.
