@@ -56,7 +56,9 @@ fn the_health_of_a_servers_links_is_shown_for_people_and_for_programs() {
     fails(&mut bench.run(&["health", "--class", "lead"]), 2, &["gold, silver and copper"]);
     let text = succeeds(&mut bench.run(&["health"]));
     assert!(text.starts_with("0 requests without an answer after 60,000 ms"), "{text}");
-    assert!(text.lines().nth(1).is_some_and(|heading| heading.starts_with("peer")), "{text}");
+    let line = |number| text.lines().nth(number).unwrap_or_default();
+    assert!(line(1).starts_with("the link to the server is open: "), "{text}");
+    assert!(line(2).starts_with("peer"), "{text}");
     daemon.stop();
 }
 

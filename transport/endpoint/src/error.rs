@@ -417,10 +417,7 @@ pub enum LinkError {
     )]
     HelloForged,
     /// There is no secret to seal the link with.
-    #[error(
-        "HELLOs of sealed links that do not go over TCP need a secret that both ends know \
-         (`Secure::vouch`)"
-    )]
+    #[error("HELLOs of sealed links that do not go over TCP need a secret that both ends know")]
     NoSecret,
     /// The system has no random bytes.
     #[error("{0}")]
