@@ -77,7 +77,7 @@ fn packet(input: &[u8]) -> u64 {
     let sealing = if stream & 0x80 == 0 { Sealing::Encrypt } else { Sealing::Authenticate };
     let path = stream & 0x1f;
     let stream = if stream & 0x40 == 0 { Stream::Chunks(path) } else { Stream::Acks(path) };
-    let link = PairSecret::new([7; 32].into()).link(b"client", b"server");
+    let link = PairSecret::new([7; 32]).link(b"client", b"server");
     let end = |side| SealedLink::new(&link, side, sealing, 16, RollOver::default(), NOW);
     let (mut client, mut server) = (end(Role::Client), end(Role::Server));
     let (mut header, mut body) = ([0; 64], [5; BODY + 16]);
