@@ -4,6 +4,7 @@ mod common;
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,10 +57,15 @@ fn started(arguments: &[String]) -> Child {
     command.spawn().expect("`cargo xtask etcd` installs etcd")
 }
 
-/// A port that nobody has now.
+/// A port that nobody has now, and that no test here gets again. It is below those that systems
+/// give out by themselves, so nobody gets it by chance while its member is stopped.
 fn port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 21_000 + (std::process::id() % 500) as u16 * 20;
+    (0..100)
+        .map(|_| first + NEXT.fetch_add(1, Ordering::Relaxed))
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("one of a hundred ports is free")
 }
 
 impl Members {
