@@ -293,11 +293,13 @@ fn likely_ip(of_family: IpAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|address| address.ip())
 }
 
-/// Nothing is authenticated, which whoever opens the server to a network must know.
+/// Requests are not authenticated, which whoever opens the server to a network must know.
 fn say_who_may_do_what(config: &DaemonConfig, listening: SocketAddr) {
     peers::say_who(&config.service.peers);
     if let Some(path) = &config.service.key_file {
         tracing::info!(keys = %path.display(), "requests need capabilities");
+    } else if config.secure.host_key.is_some() {
+        tracing::info!("every host in authorized_peers may read and delete every chunk");
     } else if listening.ip().is_loopback() {
         tracing::info!("every program on this host may read and delete every chunk");
     } else {
