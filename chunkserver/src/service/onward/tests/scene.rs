@@ -150,7 +150,7 @@ impl Scene {
             return Ok(node.stalled_until);
         }
         life.turn(now).map_err(|wrong| format!("server {server}: {wrong}"))?;
-        for (peer, (place, ..)) in life.server.onward.peers.wanted(now) {
+        for (peer, place) in life.server.links_wanted(now) {
             let Some(other) = self.ground.places.iter().position(|at| *at == place) else {
                 return Err(format!("server {server} wants to connect to {place}"));
             };
@@ -170,8 +170,7 @@ impl Scene {
         let Some(near) = &mut near.life else { return };
         let far = far.life.as_mut();
         let link = far.and_then(|far| join(&mut near.server.endpoint, &mut far.server.endpoint));
-        let server_now = &mut near.server;
-        server_now.onward.peers.join(&mut server_now.endpoint, peer, link);
+        near.server.link_made(peer, link);
         self.wake(server);
         self.wake(other);
     }

@@ -105,9 +105,8 @@ impl Life {
         let (driver, mut holds, ()) = StoreDriver::open_here(1, config, open).expect("it opens");
         let hold = holds.pop().expect("one asks");
         let endpoint = endpoint(world, host, (prng.next_u64(), true));
-        let mut server =
-            ChunkServer::new(endpoint, hold, &ServiceConfig::new()).peers(AllowedPeers::any());
-        server.onward.peers.join_by_hand();
+        let server = ChunkServer::new(endpoint, hold, &ServiceConfig::new());
+        let server = server.peers(AllowedPeers::any()).links_by_hand();
         match bug {
             None => {}
             Some(Bug::NoClaims) => server.store.claims().switch_off(),
