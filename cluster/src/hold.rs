@@ -86,13 +86,6 @@ impl Hold {
         if self.under_way.is_some() { until } else { until.min(self.next_at) }
     }
 
-    /// Somebody else's entry is gone: no need to wait any longer.
-    pub fn is_free(&mut self, now: Time) {
-        if self.state == State::Without {
-            self.next_at = self.next_at.min(now);
-        }
-    }
-
     /// What to ask the store now. The next thing comes after [`on_done`](Self::on_done).
     pub fn next(&mut self, now: Time) -> Option<Op> {
         if self.under_way.is_some() || now < self.next_at {

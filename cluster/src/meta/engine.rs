@@ -244,27 +244,18 @@ impl Engine {
     }
 
     /// Changes that are allowed, at the next revision; what changes nothing is left out.
-    fn apply(
-        &mut self,
-        rows: &mut impl Rows,
-        mut changes: Vec<Change>,
-    ) -> Result<Revision, MetaError> {
+    fn apply(&mut self, rows: &mut impl Rows, changes: Vec<Change>) -> Result<Revision, MetaError> {
         let revision = Revision(self.revision.0 + 1);
-        let mut failure = None;
-        changes.retain(|change| match apply_one(rows, change, revision) {
-            Ok(is_changed) => is_changed,
-            Err(error) => {
-                failure.get_or_insert(error);
-                false
+        let mut done = Vec::with_capacity(changes.len());
+        for change in changes {
+            if apply_one(rows, &change, revision)? {
+                done.push(change);
             }
-        });
-        if let Some(error) = failure {
-            return Err(error);
         }
-        if changes.is_empty() {
+        if done.is_empty() {
             return Ok(self.revision);
         }
-        rows.put(&history_key(revision), &history_row(&changes))?;
+        rows.put(&history_key(revision), &history_row(&done))?;
         self.revision = revision;
         self.is_counted = false;
         if let Some(old) = revision.0.checked_sub(self.kept_max).filter(|old| *old > 0) {

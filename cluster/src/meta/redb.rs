@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,7 +48,7 @@ const CACHE_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct RedbFile {
     asked: Sender<Asked>,
-    clients: Arc<AtomicU64>,
+    clients: AtomicU64,
 }
 
 impl RedbFile {
@@ -88,7 +87,7 @@ impl RedbFile {
         };
         let spawned = thread::Builder::new().name("towpath-map".into()).spawn(|| owner.serve());
         spawned.map_err(|error| MetaError::Unavailable(format!("no thread for it: {error}")))?;
-        Ok(Self { asked, clients: Arc::default() })
+        Ok(Self { asked, clients: AtomicU64::new(0) })
     }
 
     /// One more client.
@@ -126,18 +125,6 @@ pub struct RedbClient {
 }
 
 impl RedbClient {
-    /// The next report; waits for it for a time at most.
-    pub fn wait(&mut self, limit: Duration) -> Option<Report> {
-        if let Some(report) = self.own.pop_front() {
-            return Some(self.taken(report));
-        }
-        match self.reports.recv_timeout(limit) {
-            Ok(report) => Some(self.taken(report)),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => self.next_lost(),
-        }
-    }
-
     fn taken(&mut self, report: Report) -> Report {
         if let Report::Done { tag, .. } = &report {
             self.under_way.remove(tag);
@@ -282,6 +269,10 @@ impl Owner {
 
     /// Tells watches what changed; how long to wait before they are told more.
     fn tell_watches(&mut self) -> Duration {
+        // Each look is a transaction of the file.
+        if !self.watches.any_behind(self.engine.revision()) {
+            return Duration::MAX;
+        }
         let (engine, watches, clients) = (&self.engine, &mut self.watches, &self.clients);
         let has_room = |client| {
             let reports = clients.get(&client);

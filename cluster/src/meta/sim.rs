@@ -148,13 +148,6 @@ impl SimStore {
     pub fn revision(&self) -> Revision {
         self.0.borrow().engine.revision()
     }
-
-    /// When something happens next.
-    pub fn due(&self) -> Time {
-        let world = self.0.borrow();
-        let lease = if world.is_down { Time::NEVER } else { world.engine.due() };
-        world.later.peek().map_or(lease, |Reverse((at, _))| lease.min(*at))
-    }
 }
 
 impl Meta for SimClient {
@@ -262,10 +255,10 @@ impl World {
         let (Report::Done { tag, .. } | Report::Changed { tag, .. }) = &report;
         let told = self.told_at.get(&(client, *tag)).copied().unwrap_or_default();
         let at = (self.now + self.draw_delay()).max(told);
-        self.told_at.insert((client, *tag), at);
-        if matches!(report, Report::Done { .. }) {
-            self.told_at.remove(&(client, *tag));
-        }
+        match &report {
+            Report::Changed { .. } => self.told_at.insert((client, *tag), at),
+            Report::Done { .. } => self.told_at.remove(&(client, *tag)),
+        };
         self.happens_at(at, Happens::IsTold(client, report));
     }
 

@@ -39,6 +39,11 @@ impl Watches {
         self.0.contains_key(&(client, tag))
     }
 
+    /// Whether one has not been told all up to a revision.
+    pub(super) fn any_behind(&self, revision: Revision) -> bool {
+        self.0.values().any(|watch| watch.seen < revision)
+    }
+
     /// Nobody is there any more who could be told.
     pub(super) fn forget(&mut self, client: ClientId) {
         self.0.retain(|(whose, _), _| *whose != client);

@@ -98,9 +98,7 @@ impl Members {
     /// What is at a path.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
         let get = |address: &str| self.agent.get(format!("{address}{path}")).call();
-        let mut response = self.at_some(Changes::Nothing, get)?;
-        let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        parsed(&body.map_err(|error| unavailable(error.to_string()))?)
+        parsed(&body_of(self.at_some(Changes::Nothing, get)?, Changes::Nothing)?)
     }
 
     /// The parts of the answer to a request, one after another, until one of them is enough.
@@ -135,13 +133,7 @@ impl Members {
         request: &impl Serialize,
         changes: Changes,
     ) -> Result<Vec<u8>, CallError> {
-        let mut response = self.post(path, request, changes)?;
-        let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        let body = body.map_err(|error| not_known(changes, error.to_string()))?;
-        match response.status().is_success() {
-            true => Ok(body),
-            false => Err(refusal(&body, changes)),
-        }
+        body_of(self.post(path, request, changes)?, changes)
     }
 
     fn post(
@@ -181,6 +173,19 @@ impl Members {
             }
         }
         Err(last)
+    }
+}
+
+/// The body of an answer that is no refusal.
+fn body_of(
+    mut response: ureq::http::Response<ureq::Body>,
+    changes: Changes,
+) -> Result<Vec<u8>, CallError> {
+    let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+    let body = body.map_err(|error| not_known(changes, error.to_string()))?;
+    match response.status().is_success() {
+        true => Ok(body),
+        false => Err(refusal(&body, changes)),
     }
 }
 

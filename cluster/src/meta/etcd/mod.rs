@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use towpath_base::{Nanos, Time};
 
 use self::call::{CallError, Changes, Members, unavailable};
@@ -176,25 +176,6 @@ impl Drop for Watch {
 }
 
 impl EtcdClient {
-    /// The next report; waits for it for a time at most.
-    pub fn wait(&mut self, limit: Duration) -> Option<Report> {
-        let until = Instant::now() + limit;
-        loop {
-            if let Some(report) = self.own.pop_front() {
-                return Some(report);
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            match self.taken.recv_timeout(left) {
-                Ok(told) => {
-                    if let Some(report) = self.passed_on(told) {
-                        return Some(report);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
-            }
-        }
-    }
-
     /// What a thread says, unless it is of a watch that has ended for this client.
     fn passed_on(&mut self, told: Told) -> Option<Report> {
         let (number, report) = match told {
@@ -254,13 +235,10 @@ impl Meta for EtcdClient {
             if let Some(report) = self.own.pop_front() {
                 return Some(report);
             }
-            match self.taken.try_recv() {
-                Ok(told) => {
-                    if let Some(report) = self.passed_on(told) {
-                        return Some(report);
-                    }
-                }
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return None,
+            // The queue never closes: this client has a sender of it, for its watches.
+            let told = self.taken.try_recv().ok()?;
+            if let Some(report) = self.passed_on(told) {
+                return Some(report);
             }
         }
     }
